@@ -1,0 +1,91 @@
+"""What a pipeline is made of, checked and frozen: the engine's side of the configuration file.
+
+``cdc_assets.configuration`` reads the YAML into this; a program may build it by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import SecretStr
+
+from spark_jobs.qualified_name import QualifiedName
+
+Mode = Literal["mirror", "soft_delete", "history", "append"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The PostgreSQL database and how its slot is read. ``dsn`` prints as stars."""
+
+    dsn: SecretStr
+    slot: str
+    publication: str
+    plugin: Literal["pgoutput", "test_decoding"] = "pgoutput"
+    streaming: Literal["off", "on", "parallel"] = "off"
+    two_phase: bool = False
+    origin: Literal["any", "none"] = "any"
+    messages: bool = False
+    binary: bool = False
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where the Delta tables lie; every path is a pure function of ``path``, without a trailing slash."""
+
+    path: str
+
+    @property
+    def change_log(self) -> str:
+        return f"{self.path}/change_log"
+
+    @property
+    def cuts(self) -> str:
+        return f"{self.path}/cuts"
+
+    def table(self, name: QualifiedName) -> str:
+        return f"{self.path}/tables/{name.path}"
+
+
+@dataclass(frozen=True)
+class WindowLimits:
+    """How much WAL one window spans, and how many windows one run takes."""
+
+    max_bytes: int = 256 << 20
+    max_per_run: int = 64
+
+
+@dataclass(frozen=True)
+class Table:
+    """One followed table."""
+
+    name: QualifiedName
+    mode: Mode = "mirror"
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """How to get a Spark session: a classic ``master`` or a Connect ``remote``, and where Delta's jars come from.
+
+    ``jars`` is ``packages`` (Maven, by Spark), ``provided`` (the cluster has them) or a folder of jar files.
+    """
+
+    master: str | None = None
+    remote: str | None = None
+    jars: str = "packages"
+    config: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One slot followed into one lake. ``tables`` is None for every table of the publication."""
+
+    name: str
+    source: Source
+    lake: Lake
+    windows: WindowLimits = field(default_factory=WindowLimits)
+    tables: tuple[Table, ...] | None = None
+    on_unrepresentable: Literal["error", "null"] = "error"
+    on_rewrite: Literal["resnapshot", "error"] = "resnapshot"
+    spark: SparkOptions = field(default_factory=SparkOptions)

@@ -1,0 +1,90 @@
+"""The one error tree. Every message is one line: what, where, which LSN, what to do.
+
+::
+
+    CdcError                    exit code 1
+    ├── ConfigurationError      exit code 2: the file, an option, the environment
+    ├── SourceError             PostgreSQL refused, or cannot be reached
+    │   ├── SourceUnreachableError   no connection, wrong password
+    │   ├── PreconditionError   wal_level, privileges, publication, replica identity, free slots
+    │   └── SlotError           the slot is lost, in use, or of another kind
+    ├── GapError                changes between two LSNs are missing, in the slot or in the log
+    ├── DecodeError             the change log holds something that is not understood
+    ├── UnrepresentableError    a value that the lake type cannot hold
+    ├── SchemaChangeError       the source table no longer fits the Delta table
+    ├── LakeError               the lake cannot be read or written
+    └── SparkError              no Java, no jars, no session
+
+Messages never hold cell values or connection strings.
+"""
+
+from __future__ import annotations
+
+
+class CdcError(Exception):
+    """Something a user has to know: ``what`` happened, and in ``hint`` the way out."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, hint: str = "") -> None:
+        super().__init__(what, hint)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.what}: {self.hint}" if self.hint else self.what
+        return " ".join(text.split())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # keyword-only arguments: an executor's error must survive pickling
+        return _rebuild, (type(self), self.what, self.hint)
+
+
+def _rebuild(kind: type[CdcError], what: str, hint: str) -> CdcError:
+    return kind(what, hint=hint)
+
+
+class ConfigurationError(CdcError):
+    """The configuration file, a command-line option or the environment is wrong; nothing was touched."""
+
+    exit_code = 2
+
+
+class SourceError(CdcError):
+    """PostgreSQL refused a statement."""
+
+
+class SourceUnreachableError(SourceError):
+    """No connection to PostgreSQL could be made, or it was lost."""
+
+
+class PreconditionError(SourceError):
+    """The source is not set up for logical decoding of these tables."""
+
+
+class SlotError(SourceError):
+    """The replication slot cannot be used."""
+
+
+class GapError(CdcError):
+    """Changes between two LSNs are missing; going on would lose them silently."""
+
+
+class DecodeError(CdcError):
+    """The change log holds something that is not understood."""
+
+
+class UnrepresentableError(CdcError):
+    """A value has no exact counterpart in the lake type of its column."""
+
+
+class SchemaChangeError(CdcError):
+    """The source table's columns no longer fit the Delta table."""
+
+
+class LakeError(CdcError):
+    """The lake cannot be read or written."""
+
+
+class SparkError(CdcError):
+    """No Spark session can be had."""

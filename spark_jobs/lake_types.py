@@ -1,0 +1,104 @@
+"""Which lake type holds a PostgreSQL type: the one type map, for snapshots and for changes.
+
+Types that are not in the map become strings holding PostgreSQL's own text output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+
+class LakeKind(Enum):
+    """The families of lake types; the value is Spark's name of the type."""
+
+    BOOLEAN = "boolean"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    TIMESTAMP = "timestamp"
+    BINARY = "binary"
+    STRING = "string"
+
+
+@dataclass(frozen=True)
+class LakeType:
+    """A column's type in the lake; precision and scale are those of a decimal, else 0."""
+
+    kind: LakeKind
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def sql(self) -> str:
+        """As Spark SQL writes it in DDL."""
+        if self.kind is LakeKind.DECIMAL:
+            return f"decimal({self.precision},{self.scale})"
+        return str(self.kind.value)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """As the decoder yields it and Spark takes it."""
+        if self.kind is LakeKind.DECIMAL:
+            return pa.decimal128(self.precision, self.scale)
+        return _ARROW[self.kind]
+
+
+_ARROW = {
+    LakeKind.BOOLEAN: pa.bool_(),
+    LakeKind.SMALLINT: pa.int16(),
+    LakeKind.INT: pa.int32(),
+    LakeKind.BIGINT: pa.int64(),
+    LakeKind.FLOAT: pa.float32(),
+    LakeKind.DOUBLE: pa.float64(),
+    LakeKind.DATE: pa.date32(),
+    LakeKind.TIMESTAMP_NTZ: pa.timestamp("us"),
+    LakeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    LakeKind.BINARY: pa.binary(),
+    LakeKind.STRING: pa.string(),
+}
+
+# type OIDs of pg_type.dat: fixed for built-in types in every version
+NUMERIC_OID = 1700
+_FLAT = {
+    16: LakeKind.BOOLEAN,
+    17: LakeKind.BINARY,  # bytea
+    20: LakeKind.BIGINT,
+    21: LakeKind.SMALLINT,
+    23: LakeKind.INT,
+    26: LakeKind.BIGINT,  # oid: unsigned, does not fit int
+    700: LakeKind.FLOAT,
+    701: LakeKind.DOUBLE,
+    1082: LakeKind.DATE,
+    1114: LakeKind.TIMESTAMP_NTZ,
+    1184: LakeKind.TIMESTAMP,
+}
+_VARHDRSZ = 4
+_DECIMAL_MAX_PRECISION = 38
+
+
+def lake_type(atttypid: int, atttypmod: int) -> LakeType:
+    """The lake type of a base type (a domain is resolved by the caller) and its modifier, -1 for none."""
+    if atttypid == NUMERIC_OID:
+        return _numeric(atttypmod)
+    return LakeType(_FLAT.get(atttypid, LakeKind.STRING))
+
+
+def _numeric(atttypmod: int) -> LakeType:
+    """``numeric(p, s)`` with 0 <= s <= p <= 38 is a decimal; every other numeric keeps its exact digits as a string."""
+    if atttypmod < _VARHDRSZ:
+        return LakeType(LakeKind.STRING)
+    precision = (atttypmod - _VARHDRSZ) >> 16 & 0xFFFF
+    scale = (atttypmod - _VARHDRSZ) & 0x7FF
+    if scale >= 0x400:  # an 11-bit signed number since PostgreSQL 15
+        scale -= 0x800
+    if 0 <= scale <= precision <= _DECIMAL_MAX_PRECISION:
+        return LakeType(LakeKind.DECIMAL, precision, scale)
+    return LakeType(LakeKind.STRING)

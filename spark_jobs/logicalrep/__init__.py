@@ -1,0 +1,1 @@
+"""PostgreSQL's logical replication messages: bytes in, frozen messages out. Standard library only, no I/O."""

@@ -1,0 +1,77 @@
+"""What the catalogue knows of a table, frozen: landed in the change log, so that decoding asks no live catalogue."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from spark_jobs.lake_types import LakeType, lake_type
+from spark_jobs.qualified_name import QualifiedName
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """One row of ``pg_attribute`` with its type resolved: ``base_typid``, ``base_typmod`` are those under a domain.
+
+    ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
+    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+).
+    """
+
+    attnum: int
+    attname: str
+    atttypid: int
+    atttypmod: int
+    typname: str
+    base_typid: int
+    base_typmod: int
+    typoutput: str
+    attnotnull: bool
+    attgenerated: str = ""
+    attmissingval: str | None = None
+
+    @property
+    def lake_type(self) -> LakeType:
+        return lake_type(self.base_typid, self.base_typmod)
+
+
+@dataclass(frozen=True)
+class RelationFacts:
+    """One table: ``relreplident`` is d, n, f or i; ``primary_key``, ``replica_identity`` are names in key order.
+
+    ``primary_key`` is empty when the table has none that is checked at once (a deferrable one identifies no row).
+    ``replica_identity`` is empty for f and n, and for d without a primary key.
+    """
+
+    relid: int
+    nspname: str
+    relname: str
+    relreplident: str
+    primary_key: tuple[str, ...]
+    replica_identity: tuple[str, ...]
+    columns: tuple[ColumnFacts, ...]
+
+    @property
+    def name(self) -> QualifiedName:
+        return QualifiedName(self.nspname, self.relname)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which changes find their row: replica identity, else primary key. Empty: no usable key."""
+        return self.replica_identity or (self.primary_key if self.relreplident == "f" else ())
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> RelationFacts:
+        """Raises KeyError or TypeError when the text is not what ``to_json`` wrote."""
+        fields = json.loads(text)
+        return cls(
+            relid=fields["relid"],
+            nspname=fields["nspname"],
+            relname=fields["relname"],
+            relreplident=fields["relreplident"],
+            primary_key=tuple(fields["primary_key"]),
+            replica_identity=tuple(fields["replica_identity"]),
+            columns=tuple(ColumnFacts(**column) for column in fields["columns"]),
+        )
