@@ -23,7 +23,7 @@ class RowKind(str, Enum):
 
 # window       ordinal of the window, 0 for the log's first marker, then 1, 2, 3 …
 # commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order
-# ordinal      of the message in its transaction, counted over all messages between Begin and Commit
+# ordinal      of the message in its transaction, counted over all messages between Begin and Commit; -1 on FACTS, WINDOW
 # version      fingerprint of the Relation message in force, set on changes, RELATION and FACTS rows; on TRUNCATE null
 # data         the message, byte for byte; JSON for FACTS and WINDOW
 CHANGE_LOG_SCHEMA = pa.schema(

@@ -1,0 +1,53 @@
+# make demo and make test do all their own set-up: they need Python 3.10 to 3.13 with venv, and nothing else.
+# PYTHON=/path/to/python chooses the interpreter of .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+JARS := .cache/jars
+INSTALLED := $(VENV)/.installed
+JARS_READY := $(JARS)/.complete
+ARGS ?=
+
+DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
+export DAGSTER_HOME
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench ui lock clean
+
+help:  ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
+
+demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minutes
+	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo $(ARGS)
+
+test: $(JARS_READY)  ## every test, on real servers
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED)  ## format, lint, types, import arrows, pure tests: seconds
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q -m "not postgres and not spark and not browser" $(ARGS)
+
+bench: $(JARS_READY)  ## speed by stage, as ratios to the server's own limit
+	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)
+
+ui: $(JARS_READY)  ## the Dagster UI on this code location
+	@mkdir -p "$(DAGSTER_HOME)" && { [ -e "$(DAGSTER_HOME)/dagster.yaml" ] || cp dagster.yaml "$(DAGSTER_HOME)"; }
+	@$(BIN)/dagster dev --workspace workspace.yaml $(ARGS)
+
+lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate \
+		--extra demo --extra connect --group dev pyproject.toml --output-file requirements.lock
+
+clean:  ## remove what make made: .venv, .cache, tool caches
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(INSTALLED): requirements.lock pyproject.toml tools/install.sh
+	@sh tools/install.sh $(VENV)
+	@touch $@
+
+$(JARS_READY): $(INSTALLED) spark_jobs/delta_jars.py
+	@$(BIN)/python -m spark_jobs.delta_jars $(JARS)
+	@touch $@

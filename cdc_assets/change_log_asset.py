@@ -1,0 +1,78 @@
+"""``[name, change_log]``: a materialisation reads windows of the slot, lands them and advances the slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.failures import failures, logged_progress
+from cdc_assets.partitions import windows_of
+from cdc_assets.slot_observation import markers_since
+from cdc_assets.window_events import catch_up_events
+from spark_jobs.window_marker import WindowMarker
+
+
+def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
+    """Needs no Spark and no Java."""
+    uri = blueprint.pipeline.lake.change_log
+    spec = dg.AssetSpec(
+        key=blueprint.change_log_key,
+        description=f"What replication slot {blueprint.pipeline.source.slot} sent, unparsed, in commit order.",
+        group_name=blueprint.name,
+        kinds={"postgres", "deltalake"},
+        partitions_def=blueprint.partitions,
+        deps=blueprint.source_keys,
+        metadata={
+            "dagster/uri": uri,
+            "dagster/storage_kind": "deltalake",
+            "dagster/table_name": f"{blueprint.name}.change_log",
+        },
+    )
+
+    @dg.multi_asset(
+        name=f"{blueprint.name}_change_log",
+        specs=[spec],
+        pool=blueprint.pool,
+        op_tags=blueprint.run_tags,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def change_log(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        yield from _capture(context, blueprint)
+
+    return change_log
+
+
+def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.MaterializeResult[Any]]:
+    """Land what is missing of the run's windows; a window that is landed already is only marked as done."""
+    from spark_jobs.capture import capture_windows, prepare_slot
+
+    pipeline = blueprint.pipeline
+    windows = windows_of(context.partition_keys)
+    progress = logged_progress(context.log.info)
+    with failures():
+        prepare_slot(pipeline)  # a table that was added to the configuration joins the publication
+        report = capture_windows(pipeline, windows, progress=progress)
+        markers = markers_since(pipeline, windows[0].lo)
+    catch_up_events(context, blueprint.change_log_key, windows, report.landed_end)
+    for window in windows:
+        inside = [m for m in markers if window.lo <= m.window.lo and m.window.hi <= window.hi]
+        context.add_asset_metadata(marker_metadata(inside), blueprint.change_log_key, window.key)
+    yield dg.MaterializeResult(asset_key=blueprint.change_log_key)
+
+
+def marker_metadata(markers: list[WindowMarker]) -> Mapping[str, int]:
+    """What the log holds of a partition's windows; numbers, so that the UI plots them."""
+    relations = [relation for marker in markers for relation in marker.relations]
+    return {
+        "wal_bytes": sum(marker.window.size for marker in markers),
+        "bytes": sum(marker.bytes for marker in markers),
+        "transactions": sum(marker.transactions for marker in markers),
+        "inserts": sum(relation.inserts for relation in relations),
+        "updates": sum(relation.updates for relation in relations),
+        "deletes": sum(relation.deletes for relation in relations),
+        "truncates": sum(relation.truncates for relation in relations),
+        "dagster/partition_row_count": sum(marker.changes for marker in markers),
+    }

@@ -1,0 +1,96 @@
+"""Asset checks: the slot's health on the change log, and on each table that it shows what was applied.
+
+A check is the record of an invariant; what would break one raises before anything is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.failures import failures
+from cdc_assets.slot_observation import health_metadata, observed_health
+from spark_jobs.errors import CdcError
+from spark_jobs.logicalrep.lsn import Lsn
+
+if TYPE_CHECKING:
+    from spark_jobs.postgres.health import SlotHealth
+
+
+def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
+    """The slot is there, and the server will keep what it needs. The sensor evaluates it too."""
+
+    @dg.asset_check(
+        asset=blueprint.change_log_key,
+        name=SLOT_HEALTH_CHECK,
+        description="The slot exists and the server keeps the WAL that it needs.",
+    )
+    def slot_health() -> dg.AssetCheckResult:
+        with failures():
+            health = observed_health(blueprint.pipeline)
+        passed, severity, text = judged(health)
+        return dg.AssetCheckResult(passed=passed, severity=severity, description=text, metadata=health_metadata(health))
+
+    return slot_health
+
+
+def judged(health: SlotHealth) -> tuple[bool, dg.AssetCheckSeverity, str]:
+    """Whether all is well, how bad it is if not, and one line that says so."""
+    slot = health.slot_name
+    if health.wal_status == "lost" or health.invalidation_reason:
+        reason = health.invalidation_reason or "wal_removed"
+        text = f"slot {slot} is lost ({reason}): drop it, choose a new lake path and start with new snapshots"
+        return False, dg.AssetCheckSeverity.ERROR, text
+    if health.wal_status == "unreserved":
+        text = f"slot {slot} is about to be lost: capture now, or raise max_slot_wal_keep_size"
+        return False, dg.AssetCheckSeverity.ERROR, text
+    if health.wal_status == "extended" and health.safe_wal_size is not None:
+        text = f"slot {slot} holds more than max_wal_size; {health.safe_wal_size:,} bytes of WAL until it is lost"
+        return False, dg.AssetCheckSeverity.WARN, text
+    return True, dg.AssetCheckSeverity.WARN, f"slot {slot}: WAL {health.wal_status}"
+
+
+def health_evaluation(blueprint: Blueprint, health: SlotHealth) -> dg.AssetCheckEvaluation:
+    """The same judgement as an event of the sensor."""
+    passed, severity, text = judged(health)
+    return dg.AssetCheckEvaluation(
+        asset_key=blueprint.change_log_key,
+        check_name=SLOT_HEALTH_CHECK,
+        passed=passed,
+        severity=severity,
+        description=text,
+        metadata=health_metadata(health),
+    )
+
+
+def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetCheckEvaluation:
+    """The source could not be asked, or said no."""
+    return dg.AssetCheckEvaluation(
+        asset_key=blueprint.change_log_key,
+        check_name=SLOT_HEALTH_CHECK,
+        passed=False,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=str(error),
+    )
+
+
+def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        WATERMARK_CHECK,
+        asset=table,
+        description="The Delta table shows the source at the end of the run's last window.",
+    )
+
+
+def watermark_result(table: dg.AssetKey, watermark: Lsn | None, expected: Lsn) -> dg.AssetCheckResult:
+    """``watermark`` is read back from the Delta table itself."""
+    passed = watermark is not None and watermark >= expected
+    return dg.AssetCheckResult(
+        asset_key=table,
+        check_name=WATERMARK_CHECK,
+        passed=passed,
+        description=f"the table shows {watermark}, the last window ends at {expected}",
+        metadata={"watermark": str(watermark), "last_window_end": str(expected)},
+    )

@@ -1,0 +1,19 @@
+"""The command ``postgres-cdc``: the same functions that the assets call, from a shell, cron or Airflow.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted. The result goes to stdout (one JSON
+document with ``--json``), everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from cdc_assets.cli.invocation import run
+
+
+def main() -> None:
+    """The console script: runs the command line and ends the process with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+__all__ = ["main", "run"]

@@ -1,0 +1,7 @@
+"""``python -m cdc_assets.cli``, where the console script is not on the PATH."""
+
+from __future__ import annotations
+
+from cdc_assets.cli import main
+
+main()

@@ -1,0 +1,34 @@
+"""``postgres-cdc apply``: landed windows into the Delta tables. Does not touch the source's slot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cdc_assets.cli.options import config_option, output_options, read_lsn, read_table_names
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.table_reports import applied_table
+from cdc_assets.cli.terminal import Terminal
+from cdc_assets.configuration import load_pipeline
+from spark_jobs.catch_up import apply
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+
+@click.command("apply")
+@config_option
+@click.argument("tables", nargs=-1, callback=read_table_names)
+@click.option("--upto", metavar="LSN", callback=read_lsn, help="Stop at the last window that ends at or before this.")
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], upto: Lsn | None) -> Outcome:
+    """Bring TABLES (default: all) up to the change log, each from where it stands.
+
+    Spark starts only when there is something to write. A table that must stop stops alone; the exit code is then 1.
+    """
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = apply(spark, pipeline, tables or None, upto=upto, progress=progress)
+    return Outcome(report, applied_table(report.tables), tuple(map(str, report.errors)))

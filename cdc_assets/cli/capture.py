@@ -1,0 +1,44 @@
+"""``postgres-cdc capture``: the slot into the change log. Never loads Spark: cheap enough to run often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options, read_lsn
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.terminal import Terminal, size
+from cdc_assets.configuration import load_pipeline
+from spark_jobs.capture import CaptureReport, capture
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.slot_preparation import prepare_slot
+
+
+@click.command("capture")
+@config_option
+@click.option("--upto", metavar="LSN", callback=read_lsn, help="Stop here; default: the WAL flushed at the start.")
+@click.option("--max-windows", type=click.IntRange(min=1), help="Read at most this many; default: windows.max_per_run.")
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int | None) -> Outcome:
+    """Land the slot's windows in the change log, then move the slot on.
+
+    Needs no Java. Makes publication and slot where they are missing. Run it often: what is landed no longer holds WAL
+    on the source, and `apply` or `sync` brings it into the tables later.
+    """
+    pipeline = load_pipeline(config)
+    prepare_slot(pipeline)
+    with terminal.progress() as progress:
+        report = capture(pipeline, upto=upto, max_windows=max_windows, progress=progress)
+    return Outcome(report, _display(report))
+
+
+def _display(report: CaptureReport) -> Text:
+    changes = sum(marker.changes for marker in report.landed)
+    read = sum(marker.bytes for marker in report.landed)
+    rest = "" if report.caught_up else f"; {size(max(0, report.upto - report.landed_end))} of WAL to go: run it again"
+    return Text(
+        f"{len(report.landed)} windows with {changes:,} changes ({size(read)}) landed, up to {report.landed_end}{rest}"
+    )

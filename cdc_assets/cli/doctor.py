@@ -1,0 +1,40 @@
+"""``postgres-cdc doctor``: every precondition on both sides, and how to mend what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.terminal import new_table
+from cdc_assets.configuration import load_pipeline
+from spark_jobs.doctor import Diagnosis, Verdict, diagnose
+
+_STYLE = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+
+
+@click.command("doctor")
+@config_option
+@output_options
+def command(config: Path) -> Outcome:
+    """Check every precondition, change nothing.
+
+    Looks at the source (settings, privileges, publication, tables, slot), the lake and Spark, and says for each fault
+    how to mend it. Exit code 1 when something would stop sync.
+    """
+    diagnosis = diagnose(load_pipeline(config))
+    count = len(diagnosis.failures)
+    problems = (f"{count} of {len(diagnosis.checks)} checks failed: mend what is marked fail",) if count else ()
+    return Outcome(diagnosis, _display(diagnosis), problems)
+
+
+def _display(diagnosis: Diagnosis) -> Table:
+    table = new_table("", "area", "check", "found", "how to mend it")
+    for check in diagnosis.checks:
+        mark = Text(check.verdict.value, style=_STYLE[check.verdict])
+        table.add_row(mark, check.area, Text(check.what), Text(check.found), Text(check.remedy))
+    return table

@@ -1,0 +1,105 @@
+"""One call of the command line: stdout kept for the result, every failure one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+import click
+
+from cdc_assets.cli.commands import postgres_cdc
+from cdc_assets.cli.json_output import error_document, json_text
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.terminal import Terminal, one_line
+from spark_jobs.errors import CdcError
+
+USAGE = 2
+INTERRUPTED = 130
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing is raised."""
+    terminal = Terminal()
+    as_json = "--json" in arguments
+    if not arguments:
+        run(["--help"])
+        return USAGE
+    try:
+        with _stdout_for_help_only(arguments):
+            outcome = postgres_cdc.main(list(arguments), prog_name="postgres-cdc", standalone_mode=False, obj=terminal)
+    except CdcError as error:
+        _trace(arguments)
+        return _failed(terminal, error, as_json, str(error), error.exit_code)
+    except click.ClickException as error:
+        return _failed(terminal, error, as_json, _usage_line(error), USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        terminal.problem("interrupted; run it again to go on from where it stopped")
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: reported with a non-zero exit code
+        _trace(arguments)
+        return _failed(terminal, error, as_json, _unexpected_line(error), 1)
+    return _finished(terminal, outcome, as_json)
+
+
+def _trace(arguments: Sequence[str]) -> None:
+    if "--debug" in arguments:
+        traceback.print_exc()
+
+
+def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
+    if not isinstance(outcome, Outcome):  # --help and --version printed themselves
+        return outcome if isinstance(outcome, int) else 0
+    for problem in outcome.problems:
+        terminal.problem(problem)
+    try:
+        if as_json:
+            sys.stdout.write(json_text(outcome.report) + "\n")
+        else:
+            terminal.show(outcome.display)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, say) has gone; Python would complain once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return outcome.exit_code
+
+
+def _failed(terminal: Terminal, error: Exception, as_json: bool, line: str, exit_code: int) -> int:
+    terminal.problem(line)
+    if as_json:
+        sys.stdout.write(json_text(error_document(error, line)) + "\n")
+        sys.stdout.flush()
+    return exit_code
+
+
+def _usage_line(error: click.ClickException) -> str:
+    line = one_line(error.format_message())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{line.rstrip('.')}: see {error.ctx.command_path} --help"
+    return line
+
+
+def _unexpected_line(error: Exception) -> str:
+    """The type and the place, not the message: a foreign message may hold a row's values or a password."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"unexpected {type(error).__name__}{place}: this is a defect; run it again with --debug to see where"
+
+
+@contextmanager
+def _stdout_for_help_only(arguments: Sequence[str]) -> Iterator[None]:
+    """Whatever the work prints, the JVM's own stdout included, goes to stderr; --help and --version do not."""
+    if not {"-h", "--help", "--version"}.isdisjoint(arguments):
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

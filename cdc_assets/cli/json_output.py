@@ -1,0 +1,52 @@
+"""Reports as JSON: the fields of frozen dataclasses under their own names, LSNs and names as PostgreSQL prints them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, timedelta
+from enum import Enum
+from pathlib import PurePath
+
+from pydantic import SecretStr
+
+from spark_jobs.errors import CdcError
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.qualified_name import QualifiedName
+
+
+def json_text(report: object) -> str:
+    """One JSON document, indented, keys in the order of the fields."""
+    return json.dumps(json_value(report), indent=2, ensure_ascii=False)
+
+
+def error_document(error: Exception, line: str) -> Mapping[str, object]:
+    """``{"error": {"type", "message", "hint"}}``; ``message`` is the line that went to stderr."""
+    hint = error.hint if isinstance(error, CdcError) else ""
+    return {"error": {"type": type(error).__name__, "message": line, "hint": hint}}
+
+
+def json_value(value: object) -> object:
+    """The JSON counterpart of a report's value; raises TypeError for a kind that no report should hold."""
+    if isinstance(value, Lsn | QualifiedName | SecretStr | PurePath):
+        return str(value)
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, Enum):
+        return json_value(value.value)
+    if isinstance(value, Window):
+        return {"key": value.key, "lo": str(value.lo), "hi": str(value.hi)}
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, CdcError):
+        return {"type": type(value).__name__, "message": str(value), "hint": value.hint}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(json_value(key)): json_value(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | frozenset | set):
+        return [json_value(item) for item in value]
+    raise TypeError(f"a report holds a {type(value).__name__}, which has no JSON form here")

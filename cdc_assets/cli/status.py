@@ -1,0 +1,90 @@
+"""``postgres-cdc status``: where slot, change log and tables stand, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.terminal import new_table, size
+from cdc_assets.configuration import load_pipeline
+from spark_jobs.pipeline_status import PipelineStatus, TableStatus, pipeline_status
+
+_UNKNOWN = "–"
+
+
+@click.command("status")
+@config_option
+@output_options
+def command(config: Path) -> Outcome:
+    """Show where slot, change log and tables stand. Needs no Java; changes nothing."""
+    status = pipeline_status(load_pipeline(config))
+    return Outcome(status, _display(status), tuple(map(str, status.errors)))
+
+
+def _display(status: PipelineStatus) -> RenderableType:
+    return Group(_slot_and_log(status), Text(), _tables(status.tables))
+
+
+def _slot_and_log(status: PipelineStatus) -> Table:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("lake", Text(status.lake))
+    if slot := status.slot:
+        facts.add_row(
+            f"slot {slot.slot_name}",
+            f"confirmed {slot.confirmed_flush_lsn}, {_bytes(slot.confirmed_flush_distance)} behind; the server keeps "
+            f"{_bytes(slot.restart_distance)} of WAL for it ({slot.wal_status}"
+            + (f", {size(slot.safe_wal_size)} left" if slot.safe_wal_size is not None else "")
+            + ")",
+        )
+        if slot.invalidation_reason:
+            facts.add_row("", Text(f"invalidated: {slot.invalidation_reason}", style="bold red"))
+        if slot.active:
+            facts.add_row("", f"being read by server process {slot.active_pid}")
+        if slot.oldest_transaction_age is not None:
+            facts.add_row("oldest transaction", f"{slot.oldest_transaction_age.total_seconds():,.0f} s")
+    elif status.source_error is None:
+        facts.add_row("slot", "not there yet: run sync")
+    if log := status.log:
+        facts.add_row("change log", f"{log.windows} windows, up to {log.landed_end}, {_bytes(log.behind_bytes)} behind")
+    else:
+        facts.add_row("change log", "not there yet: run sync")
+    return facts
+
+
+def _tables(tables: tuple[TableStatus, ...]) -> Table:
+    figures = ("behind", "windows", "changes", "Delta version")
+    shown = new_table("table", "snapshot", "applied through", *figures, "state", right=figures)
+    for table in tables:
+        shown.add_row(
+            Text(str(table.name)),
+            str(table.snapshot_lsn or _UNKNOWN),
+            str(table.applied_lsn or _UNKNOWN),
+            _bytes(table.behind_bytes),
+            _count(table.behind_windows),
+            _count(table.behind_changes),
+            _count(table.delta_version),
+            _state(table),
+        )
+    return shown
+
+
+def _state(table: TableStatus) -> Text:
+    if table.error is not None:
+        return Text("unreadable", style="bold red")
+    if table.applied_lsn is None:
+        return Text("no snapshot yet", style="yellow")
+    return Text("behind the log", style="yellow") if table.behind_changes else Text("up to the log", style="green")
+
+
+def _bytes(count: int | None) -> str:
+    return _UNKNOWN if count is None else size(count)
+
+
+def _count(count: int | None) -> str:
+    return _UNKNOWN if count is None else f"{count:,}"

@@ -1,0 +1,77 @@
+"""``postgres-cdc sync``: everything, in the right order; the one command for cron."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.table_reports import applied_table, snapshot_table
+from cdc_assets.cli.terminal import Terminal, size
+from cdc_assets.configuration import load_pipeline
+from spark_jobs.apply import TableApplied
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import SyncReport, sync
+
+
+@click.command("sync")
+@config_option
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path) -> Outcome:
+    """Bring every table up to the source: make what is missing, capture, apply.
+
+    Makes publication, slot and snapshots where they are missing, then takes the windows up to the WAL that is flushed.
+    Exit code 0 is caught up. Run it again at any time, after any crash: it goes on. A table that must stop stops
+    alone: the others are brought up to date, and the exit code is 1.
+    """
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = sync(pipeline, spark, progress=progress)
+    return Outcome(report, _display(report), tuple(map(str, report.errors)))
+
+
+def _display(report: SyncReport) -> RenderableType:
+    changes = sum(marker.changes for marker in report.windows)
+    parts: list[RenderableType] = []
+    if report.snapshots:
+        parts += [snapshot_table(report.snapshots), Text()]
+    parts += [applied_table(per_table(report.tables)), Text()]
+    parts.append(
+        Text(
+            f"{len(report.windows)} windows with {changes:,} changes in {report.seconds:.1f} s; "
+            f"{size(report.lag_before)} behind before, {size(report.lag_after)} now"
+        )
+    )
+    return Group(*parts)
+
+
+def per_table(applied: Iterable[TableApplied]) -> tuple[TableApplied, ...]:
+    """One line per table: the rounds of a long sync added up, the last one's end and outcome kept."""
+    rounds: dict[QualifiedName, TableApplied] = {}
+    for table in applied:
+        before = rounds.get(table.name)
+        rounds[table.name] = table if before is None else _added(before, table)
+    return tuple(rounds.values())
+
+
+def _added(before: TableApplied, after: TableApplied) -> TableApplied:
+    return replace(
+        after,
+        first=before.first,
+        lo=before.lo,
+        outcome=before.outcome if after.outcome == "nothing to apply" else after.outcome,
+        inserts=before.inserts + after.inserts,
+        updates=before.updates + after.updates,
+        deletes=before.deletes + after.deletes,
+        truncates=before.truncates + after.truncates,
+        rows_written=before.rows_written + after.rows_written,
+        delta_version=before.delta_version if after.delta_version is None else after.delta_version,
+    )

@@ -1,0 +1,39 @@
+"""What was done to each table, as tables: one line per source table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.terminal import new_table
+from spark_jobs.apply import TableApplied
+from spark_jobs.snapshot import TableSnapshot
+
+_COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
+
+
+def applied_table(applied: Sequence[TableApplied]) -> Table:
+    """Changes seen, rows written after reducing them to one per key, and how far the table is now."""
+    shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
+    for table in applied:
+        counts = (table.inserts, table.updates, table.deletes, table.truncates, table.rows_written)
+        style = "bold red" if table.error else "green" if table.outcome == "applied" else "dim"
+        shown.add_row(
+            Text(str(table.name)),
+            *(f"{count:,}" for count in counts),
+            "–" if table.delta_version is None else str(table.delta_version),
+            "–" if table.error else str(table.hi),
+            Text(table.outcome, style=style),
+        )
+    return shown
+
+
+def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
+    """Rows read, and the one LSN that they are from."""
+    shown = new_table("table", "rows", "snapshot", "outcome", right=("rows",))
+    for table in snapshots:
+        outcome = Text("stopped", style="bold red") if table.error else Text("snapshot taken", style="green")
+        shown.add_row(Text(str(table.name)), f"{table.rows:,}", "–" if table.error else str(table.lsn), outcome)
+    return shown

@@ -1,0 +1,100 @@
+"""What a person sees: progress and problems on stderr, the result on stdout, sizes and counts in plain figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, RenderableType
+from rich.filesize import decimal
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressDisplay
+from rich.table import Table
+from rich.text import Text
+
+from spark_jobs.progress import Progress, Step, silent
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space made one space."""
+    return " ".join(text.split())
+
+
+def size(count: int) -> str:
+    """Bytes as a person reads them: ``193.4 MB``."""
+    return decimal(count)
+
+
+def new_table(*headings: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
+    """An empty table; the columns named in ``right`` hold figures and are set flush right."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
+class Terminal:
+    """The two consoles of one call. Progress is drawn only where stderr is a terminal."""
+
+    def __init__(self) -> None:
+        self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def problem(self, line: str) -> None:
+        """One line on stderr, as every Unix command says it; printed raw, so that it can be searched."""
+        sys.stderr.write(f"postgres-cdc: {one_line(line)}\n")
+        sys.stderr.flush()
+
+    def say(self, line: str) -> None:
+        """One line of what goes on, for a person who waits."""
+        self.errors.print(Text(f"» {line}"))
+
+    def show(self, result: RenderableType) -> None:
+        """The result on stdout; wide enough not to cut a table when stdout is a file."""
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, width=200)
+        console.print(result)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """Draws steps as they come, for as long as the block lasts."""
+        if not self.errors.is_terminal:
+            yield silent
+            return
+        with ProgressDisplay(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[amount]}"),
+            TimeElapsedColumn(),
+            console=self.errors,
+            transient=True,
+        ) as display:
+            yield _Steps(display)
+
+
+class _Steps:
+    """One line per kind of work: the last step of each is what counts."""
+
+    def __init__(self, display: ProgressDisplay) -> None:
+        self._display = display
+        self._lines: dict[str, TaskID] = {}
+
+    def __call__(self, step: Step, /) -> None:
+        description = f"{step.what}  [dim]{Text(step.detail).markup}[/dim]"
+        if step.what not in self._lines:
+            self._lines[step.what] = self._display.add_task(description, total=step.total, amount="")
+        self._display.update(
+            self._lines[step.what],
+            description=description,
+            completed=step.done,
+            total=step.total,
+            amount=_amount(step),
+        )
+
+
+def _amount(step: Step) -> str:
+    if step.unit == "bytes":
+        return size(step.done) if step.total is None else f"{size(step.done)} of {size(step.total)}"
+    return f"{step.done:,} {step.unit}" if step.total is None else f"{step.done:,} of {step.total:,} {step.unit}"

@@ -1,0 +1,129 @@
+"""``PostgresCdcComponent``: one replication slot followed into Delta tables, as Dagster assets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import dagster as dg
+from dagster.components.component.component import ComponentTypeSpec
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.configuration_models import PipelineModel, pipeline_of
+from cdc_assets.environment import EnvironmentScope
+from cdc_assets.scaffolder import PostgresCdcScaffolder
+from cdc_assets.translation import (
+    LakeSettings,
+    SourceSettings,
+    SparkSettings,
+    TableSettings,
+    TableSettingsModel,
+    WindowsSettings,
+    resolve_tables,
+    translated,
+)
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.qualified_name import QualifiedName
+
+if TYPE_CHECKING:
+    from cdc_assets.table_assets import TableRun
+
+
+@dg.scaffold_with(PostgresCdcScaffolder)
+class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable):  # type: ignore[misc]
+    """Follow one logical replication slot of a PostgreSQL database into Delta tables, window by window.
+
+    The fields are the configuration file's; in Python the same names, with mappings or models as values:
+
+        PostgresCdcComponent(
+            name="shop",
+            source={"dsn": os.environ["SHOP_DSN"]},
+            lake={"path": "/data/lake/shop"},
+            tables=["public.orders"],
+        ).definitions()
+
+    To change how assets look or what a run does, subclass and override ``get_asset_spec`` or ``execute``.
+    """
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    source: SourceSettings
+    lake: LakeSettings
+    windows: WindowsSettings = Field(default_factory=WindowsSettings)
+    tables: Annotated[  # type: ignore[assignment]
+        Sequence[TableSettings] | None,
+        dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),  # type: ignore[valid-type]
+    ] = Field(default=None, description="names, or mappings; absent: every table of the publication (command only)")
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    # where a relative lake.path starts: the YAML file's folder, or the current one
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @classmethod
+    def get_spec(cls) -> ComponentTypeSpec:
+        return ComponentTypeSpec(
+            description="PostgreSQL tables followed into Delta Lake by logical decoding, exactly once.",
+            tags=["postgres", "deltalake", "spark", "cdc"],
+        )
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> PostgresCdcComponent:
+        """Resolve with our ``env``: a variable that is not set is an error, not the text ``None``."""
+        return super().resolve_from_model(context.with_scope(env=EnvironmentScope()), model)  # type: ignore[no-any-return]
+
+    def get_asset_spec(self, table: TableSettings) -> dg.AssetSpec:
+        """The asset of one followed table, before ``translation``. Override to change every table at once.
+
+        Example: ``return super().get_asset_spec(table).replace_attributes(group_name="bronze")``
+        """
+        from cdc_assets.table_assets import table_spec
+
+        return table_spec(self._blueprint({}), table.qualified_name)
+
+    def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
+        """Apply the run's windows to the selected tables. Override to do something before or after.
+
+        Example: ``yield from super().execute(context, run)``
+        """
+        from cdc_assets.table_assets import apply_windows
+
+        yield from apply_windows(context, run)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        self._folder = Path(context.path)
+        return self.definitions()
+
+    def definitions(self) -> dg.Definitions:
+        """Everything that Dagster shows of this pipeline; for use without YAML.
+
+        Raises ConfigurationError when the connection string is none, or ``tables`` is missing.
+        """
+        from cdc_assets.definitions import build_definitions
+
+        specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in self.tables or ()}
+        keys = [spec.key for spec in specs.values()]
+        if len(set(keys)) < len(keys):
+            twice = sorted({key.to_user_string() for key in keys if keys.count(key) > 1})
+            raise ConfigurationError(
+                f"pipeline {self.name}: two tables have the asset key {', '.join(twice)}",
+                hint="give one another key in its translation",
+            )
+        return build_definitions(self._blueprint(specs), self.execute, bring_resource=self.spark.resource is None)
+
+    def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
+        from cdc_assets.external_assets import database_name
+
+        if self.tables is None:
+            raise ConfigurationError(
+                f"pipeline {self.name}: tables is missing",
+                hint="list the tables: Dagster shows one asset each, and does not ask the database when it loads;"
+                " the command alone can follow every table of the publication",
+            )
+        pipeline = pipeline_of(self, self._folder)
+        return Blueprint(
+            pipeline=pipeline,
+            database=database_name(pipeline.source),
+            spark_resource=self.spark.resource or f"{self.name}_spark",
+            table_specs=table_specs,
+        )

@@ -1,0 +1,37 @@
+"""The parts of one pipeline put together."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.change_log_asset import change_log_asset
+from cdc_assets.checks import slot_health_check
+from cdc_assets.external_assets import source_spec
+from cdc_assets.jobs import snapshot_job, sync_job, sync_schedule
+from cdc_assets.slot_lag_sensor import slot_lag_sensor
+from cdc_assets.snapshot_assets import snapshot_assets
+from cdc_assets.table_assets import Execute, table_assets
+
+
+def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource: bool) -> dg.Definitions:
+    """``bring_resource``: the Spark resource is ours; else the project defines it under the key it named."""
+    sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
+    resources = {}
+    if bring_resource:
+        from cdc_assets.spark_resource import DeltaSparkResource
+
+        resources[blueprint.spark_resource] = DeltaSparkResource.of(blueprint.pipeline.spark)
+    return dg.Definitions(
+        assets=[
+            *(source_spec(blueprint.database, table) for table in blueprint.table_specs),
+            change_log_asset(blueprint),
+            snapshot_assets(blueprint),
+            table_assets(blueprint, execute),
+        ],
+        asset_checks=[slot_health_check(blueprint)],
+        jobs=[sync, snapshot],
+        sensors=[slot_lag_sensor(blueprint, sync, snapshot)],
+        schedules=[sync_schedule(blueprint, sync)],
+        resources=resources,
+    )

@@ -1,0 +1,55 @@
+"""``{{ env.NAME }}`` in the configuration file, as Dagster's components render it, for Dagster and for the command.
+
+One difference from Dagster's own scope: a variable that is not set is an error. There it would become the text
+``None`` inside a connection string. ``{{ env('NAME', 'default') }}`` and ``{{ env.NAME or 'default' }}`` work as there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, UndefinedError
+from jinja2.nativetypes import NativeEnvironment
+
+from spark_jobs.errors import ConfigurationError
+
+_REQUIRED = object()
+_environment = NativeEnvironment(undefined=StrictUndefined)
+
+
+class MissingVariable(Undefined):
+    """An environment variable that is not set: false in a condition, an error as soon as its value is wanted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(hint=f"environment variable {name} is not set")
+
+    def __str__(self) -> str:
+        self._fail_with_undefined_error()
+
+
+class EnvironmentScope:
+    """What ``env`` means in a template."""
+
+    def __call__(self, name: str, default: object = _REQUIRED) -> object:
+        return os.environ.get(name, MissingVariable(name) if default is _REQUIRED else default)
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith(("jinja", "__")):  # jinja asks whether the object is one of its own
+            raise AttributeError(name)
+        return os.environ.get(name, MissingVariable(name))
+
+
+def rendered(text: str) -> Any:
+    """A template's value, a Python literal where it reads like one; other text as it is. Raises ConfigurationError."""
+    if "{{" not in text and "{%" not in text:
+        return text
+    try:
+        value: Any = _environment.from_string(text).render(env=EnvironmentScope())
+        if isinstance(value, Undefined):
+            str(value)  # raises what is missing
+    except UndefinedError as error:
+        raise ConfigurationError(str(error.message)) from None
+    except TemplateSyntaxError as error:
+        raise ConfigurationError(f"not a template: {error.message}", hint="write {{ env.NAME }}") from None
+    return value

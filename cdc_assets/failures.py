@@ -1,0 +1,43 @@
+"""The engine's errors as Dagster's failures: one line each, retried only where a second try may differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from spark_jobs.errors import CdcError, LakeError, SourceUnreachableError, SparkError
+from spark_jobs.progress import Progress, Step
+
+_MAY_PASS = (SourceUnreachableError, LakeError, SparkError)
+_PROGRESS_SECONDS = 5.0
+
+
+def failure(error: CdcError) -> dg.Failure:
+    """A gap, a lost slot or a wrong configuration is the same on every retry."""
+    return dg.Failure(str(error), allow_retries=isinstance(error, _MAY_PASS))
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Raise the engine's errors as Dagster's."""
+    try:
+        yield
+    except CdcError as error:
+        raise failure(error) from error
+
+
+def logged_progress(log: Callable[[str], object]) -> Progress:
+    """Progress as log lines, one every few seconds: each is an event that Dagster stores."""
+    last = time.monotonic()
+
+    def progress(step: Step, /) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PROGRESS_SECONDS or step.done == step.total:
+            last = time.monotonic()
+            of = "" if step.total is None else f" of {step.total:,}"
+            log(f"{step.what} {step.detail}: {step.done:,}{of} {step.unit}".replace(" :", ":"))
+
+    return progress

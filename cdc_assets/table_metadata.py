@@ -1,0 +1,66 @@
+"""What a materialisation says of a Delta table: its columns, rows, lineage, and the windows' numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.external_assets import source_key
+from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.window_marker import WindowMarker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def table_metadata(
+    spark: SparkSession, blueprint: Blueprint, table: QualifiedName, key: Sequence[str]
+) -> Mapping[str, Any]:
+    """Columns, key, row count and column lineage, read from the Delta table. ``key`` identifies a row."""
+    frame = spark.read.format("delta").load(blueprint.pipeline.lake.table(table))
+    columns = [
+        dg.TableColumn(
+            field.name,
+            field.dataType.simpleString(),
+            constraints=dg.TableColumnConstraints(
+                nullable=field.name not in key,
+                unique=list(key) == [field.name],
+                other=["key"] if field.name in key else [],
+            ),
+        )
+        for field in frame.schema
+    ]
+    source = source_key(blueprint.database, table)
+    lineage = {column.name: [dg.TableColumnDep(source, column.name)] for column in columns}
+    return {
+        "dagster/row_count": frame.count(),  # answered from the table's log
+        "dagster/column_schema": dg.TableSchema(columns),
+        "dagster/column_lineage": dg.TableColumnLineage(lineage),
+    }
+
+
+def window_metadata(markers: Sequence[WindowMarker], window: Window, table: QualifiedName) -> Mapping[str, int]:
+    """The changes of one table in one partition, as the change log counted them; numbers, so that the UI plots them."""
+    counts = [
+        relation
+        for marker in markers
+        if window.lo <= marker.window.lo and marker.window.hi <= window.hi
+        for relation in marker.relations
+        if QualifiedName(relation.nspname, relation.relname) == table
+    ]
+    inserts, updates, deletes = (
+        sum(relation.inserts for relation in counts),
+        sum(relation.updates for relation in counts),
+        sum(relation.deletes for relation in counts),
+    )
+    return {
+        "inserts": inserts,
+        "updates": updates,
+        "deletes": deletes,
+        "truncates": sum(relation.truncates for relation in counts),
+        "dagster/partition_row_count": inserts + updates + deletes,
+    }

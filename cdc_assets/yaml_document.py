@@ -1,0 +1,69 @@
+"""A YAML file's documents, each field with the line it stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class YamlDocument:
+    """One mapping of the file, and the parse tree it was made from."""
+
+    value: dict[str, Any]
+    node: yaml.MappingNode
+
+    def line(self, path: tuple[str | int, ...]) -> int:
+        """The line of the field at ``path``, or of the nearest one above it that exists; from 1."""
+        node: yaml.Node = self.node
+        line = node.start_mark.line
+        for part in path:
+            found = _child(node, part)
+            if found is None:
+                break
+            line, node = found
+        return line + 1
+
+
+def documents(text: str) -> list[YamlDocument]:
+    """The file's documents.
+
+    Raises yaml.MarkedYAMLError, also for a field written twice or a document that is no mapping.
+    """
+    found = []
+    loader = yaml.SafeLoader(text)
+    try:
+        while loader.check_node():
+            node: yaml.Node = loader.get_node()  # type: ignore[assignment]  # check_node said there is one
+            if not isinstance(node, yaml.MappingNode):
+                raise yaml.MarkedYAMLError(problem="expected fields, as in name: value", problem_mark=node.start_mark)
+            _refuse_duplicates(node)
+            found.append(YamlDocument(loader.construct_document(node), node))
+    finally:
+        loader.dispose()
+    return found
+
+
+def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        return next(((key.start_mark.line, value) for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part].start_mark.line, node.value[part]
+    return None
+
+
+def _refuse_duplicates(node: yaml.Node) -> None:
+    """YAML forbids them, PyYAML keeps the last in silence."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} is written twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+            _refuse_duplicates(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_duplicates(item)

@@ -1,0 +1,211 @@
+"""Windows of the slot into the change log; then, and only then, the slot moves on.
+
+Each step stands alone and may be done again: read, land, advance. A crash between any two loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+
+from spark_jobs.change_log import ChangeLog, facts_rows, marker_row
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import GapError, SlotError
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.bulk_read import bulk_connection
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.slot import (
+    NoSpareSlotError,
+    SlotStatus,
+    advance_slot,
+    flushed_lsn,
+    missing_slot,
+    read_window,
+    slot_lock,
+    slot_status,
+)
+from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.slot_preparation import check_identity, check_slot, prepare_slot, slot_identity
+from spark_jobs.transactions import WindowRows
+from spark_jobs.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.windows import fit_windows, plan_windows
+
+__all__ = [
+    "CaptureReport",
+    "CaptureSession",
+    "advance",
+    "capture",
+    "capture_session",
+    "capture_windows",
+    "land_window",
+    "prepare_slot",
+]
+
+_log = logging.getLogger(__name__)
+
+# A temporary copy writes a little WAL of its own; a small window is peeked at instead, so that a quiet database
+# stays quiet: without this every run would find the WAL that the run before it wrote
+_PEEK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class CaptureReport:
+    """``landed`` are this run's windows; ``caught_up``: the log reaches ``upto``, the WAL as it was at the start."""
+
+    landed: tuple[WindowMarker, ...]
+    caught_up: bool
+    landed_end: Lsn
+    upto: Lsn
+
+
+@dataclass(frozen=True)
+class CaptureSession:
+    """The connections and the state that capturing needs; ``checkpoint`` is the log's last marker at the start."""
+
+    pipeline: Pipeline
+    control: Connection
+    bulk: dbapi.Connection
+    log: ChangeLog
+    identity: SlotIdentity
+    checkpoint: WindowMarker
+    slot: SlotStatus
+
+
+def capture(
+    pipeline: Pipeline, *, upto: Lsn | None = None, max_windows: int | None = None, progress: Progress = silent
+) -> CaptureReport:
+    """Land the windows up to ``upto``, by default the WAL flushed now; at most ``max_windows`` (``max_per_run``).
+
+    Raises GapError, SlotError, SourceError, LakeError, DecodeError; what was landed until then stays landed.
+    """
+    limits = pipeline.windows if max_windows is None else replace(pipeline.windows, max_per_run=max_windows)
+    with capture_session(pipeline) as session:
+        flushed = flushed_lsn(session.control)
+        end = flushed if upto is None else min(upto, flushed)
+        landed_end = session.checkpoint.window.hi
+        windows = plan_windows(landed_end, session.slot.confirmed_flush_lsn, max(end, landed_end), limits)
+        return _capture(session, windows, end, progress)
+
+
+def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: Progress = silent) -> CaptureReport:
+    """Land exactly these windows, less what is landed already. Raises as ``capture``, and GapError on a gap."""
+    with capture_session(pipeline) as session:
+        landed_end = session.checkpoint.window.hi
+        flushed = flushed_lsn(session.control)
+        fitted = fit_windows(windows, landed_end, session.slot.confirmed_flush_lsn, flushed)
+        end = max([landed_end, *(window.hi for window in windows)])
+        return _capture(session, fitted, end, progress)
+
+
+@contextmanager
+def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
+    """Connect, take the slot's lock, check that the log belongs to the slot, and move a slot up that fell behind it."""
+    source = pipeline.source
+    log = ChangeLog(pipeline.lake.change_log)
+    with connected(source.dsn) as control, slot_lock(control, source.slot):
+        identity = slot_identity(control, pipeline)
+        checkpoint = log.checkpoint()
+        if checkpoint is None:
+            raise SlotError(
+                f"there is no change log yet for slot {source.slot}", hint="`postgres-cdc sync` makes slot and log"
+            )
+        check_identity(checkpoint.identity, identity)
+        slot = slot_status(control, source.slot)
+        if slot is None:
+            raise missing_slot(source.slot)
+        check_slot(slot, identity)
+        if slot.confirmed_flush_lsn < checkpoint.window.hi <= flushed_lsn(control):
+            # landed before a crash, or the server forgot the move in one of its own
+            slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
+        with bulk_connection(conninfo(source.dsn)) as bulk:
+            yield CaptureSession(pipeline, control, bulk, log, identity, checkpoint, slot)
+
+
+def land_window(
+    session: CaptureSession, ordinal: int, window: Window, *, on_batch: Callable[[int], None]
+) -> WindowMarker:
+    """Read one window and commit it to the log; the slot stays where it is. ``on_batch`` hears messages so far."""
+    small = window.size <= _PEEK_BYTES
+    if small and _stands_at(session, window.lo):
+        return _land_through(session, ordinal, window, "peek", on_batch)
+    try:
+        return _land_through(session, ordinal, window, "copy", on_batch)
+    except NoSpareSlotError as error:
+        if not _stands_at(session, window.lo):
+            raise
+        _log.warning("%s; reading the slot itself", error)
+        return _land_through(session, ordinal, window, "peek", on_batch)
+
+
+def advance(session: CaptureSession, marker: WindowMarker) -> Lsn:
+    """Move the slot to the end of a landed window; returns where it stands now."""
+    return advance_slot(session.control, session.identity.slot, marker.window.hi)
+
+
+def _capture(session: CaptureSession, windows: Sequence[Window], end: Lsn, progress: Progress) -> CaptureReport:
+    landed: list[WindowMarker] = []
+    landed_end = session.checkpoint.window.hi
+    for number, window in enumerate(windows):
+
+        def tell(messages: int, number: int = number, window: Window = window) -> None:
+            progress(Step("capture", f"{window}, {messages:,} messages", number, len(windows), "windows"))
+
+        tell(0)
+        marker = land_window(session, session.checkpoint.ordinal + 1 + number, window, on_batch=tell)
+        advance(session, marker)
+        landed.append(marker)
+        landed_end = window.hi
+    progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
+    return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)
+
+
+def _land_through(
+    session: CaptureSession,
+    ordinal: int,
+    window: Window,
+    through: Literal["copy", "peek"],
+    on_batch: Callable[[int], None],
+) -> WindowMarker:
+    identity = session.identity
+    assembled = WindowRows(ordinal, window)
+    with read_window(session.bulk, identity.slot, window, identity.options, through=through) as messages:
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for batch in assembled.rows(messages):
+                yield batch
+                on_batch(assembled.messages)
+            relids = sorted({seen.relid for seen in assembled.relations})
+            if relids:
+                yield facts_rows(ordinal, assembled.relations, relation_facts(session.control, relids=relids))
+            yield marker_row(_marker(identity, assembled))
+
+        if not session.log.land(identity, ordinal, rows()):
+            raise GapError(
+                f"window {ordinal} is landed already, by another process since this one looked",
+                hint="run it again: it goes on from there",
+            )
+    return _marker(identity, assembled)
+
+
+def _marker(identity: SlotIdentity, assembled: WindowRows) -> WindowMarker:
+    return WindowMarker(
+        ordinal=assembled.ordinal,
+        window=assembled.window,
+        identity=identity,
+        relations=assembled.relation_counts(),
+        transactions=assembled.transactions,
+        messages=assembled.messages,
+        bytes=assembled.bytes,
+    )
+
+
+def _stands_at(session: CaptureSession, lsn: Lsn) -> bool:
+    status = slot_status(session.control, session.identity.slot)
+    return status is not None and status.confirmed_flush_lsn == lsn

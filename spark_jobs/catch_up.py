@@ -1,0 +1,155 @@
+"""Bring tables up to the change log: find which have something to apply, apply it, and write the cut that they reach.
+
+The log's markers say which relations a window changed, and the latest cut says up to where each table is done. So a
+table without changes costs nothing: its Delta table is not opened, nothing is scanned and nothing is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.apply import TableApplied, apply_tables
+from spark_jobs.change_log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.cuts import Cut, TableCut, latest_cut, write_cut
+from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.followed_tables import all_followed_names
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.progress import Progress, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_state import TableState, has_delta_table, table_state
+from spark_jobs.window_marker import WindowMarker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SparkProvider = Callable[[], "SparkSession"]
+
+
+@dataclass(frozen=True)
+class CatchUpReport:
+    """``tables`` in the order asked for; ``cut`` is the latest one, None before the first."""
+
+    tables: tuple[TableApplied, ...]
+    cut: Cut | None
+
+    @property
+    def errors(self) -> tuple[CdcError, ...]:
+        return tuple(table.error for table in self.tables if table.error is not None)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Up to which window a table is done; ``state`` is None where the cut told it and the table was not opened."""
+
+    name: QualifiedName
+    ordinal: int
+    cut: TableCut | None
+    state: TableState | None
+
+
+def apply(
+    spark: SparkProvider,
+    pipeline: Pipeline,
+    names: Sequence[QualifiedName] | None = None,
+    *,
+    upto: Lsn | None = None,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> CatchUpReport:
+    """Apply landed windows to ``names`` (all followed tables), each from its own watermark up to the log's end.
+
+    ``upto`` stops at the last window that ends at or before it. ``spark`` is called only when there is something to
+    write. A table that fails is in the report with its error; the others are brought up to date.
+    Raises LakeError when there is no change log.
+    """
+    log = ChangeLog(pipeline.lake.change_log)
+    checkpoint = log.checkpoint()
+    if checkpoint is None:
+        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+    followed = all_followed_names(pipeline)
+    wanted = followed if names is None else tuple(names)
+    cut = latest_cut(pipeline.lake)
+    done: dict[QualifiedName, TableApplied] = {}
+    standings: list[_Standing] = []
+    for name in wanted:
+        try:
+            standings.append(_standing(pipeline, name, checkpoint, cut))
+        except CdcError as error:
+            done[name] = _without_commit(name, checkpoint, error)
+    lowest = min((standing.ordinal for standing in standings), default=checkpoint.ordinal)
+    ahead = tuple(marker for marker in log.markers(lowest) if upto is None or marker.window.hi <= upto)
+    last = ahead[-1] if ahead else checkpoint
+    states = {
+        standing.name: _current_state(pipeline, standing, checkpoint)
+        for standing in standings
+        if any(_touches(marker, standing) for marker in ahead)
+    }
+    if states:
+        for outcome in apply_tables(spark(), pipeline, tuple(states.values()), ahead, run_id=run_id, progress=progress):
+            done[outcome.name] = outcome
+    for standing in standings:
+        done.setdefault(standing.name, _without_commit(standing.name, last))
+    if ahead and set(wanted) >= set(followed):
+        shown = tuple(shown for standing in standings if (shown := _shown(standing, done[standing.name], last)))
+        cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, shown)
+    return CatchUpReport(tuple(done[name] for name in wanted), cut)
+
+
+def landed_markers(pipeline: Pipeline, since: Lsn) -> tuple[WindowMarker, ...]:
+    """The markers of landed windows that end after ``since``, in order."""
+    return tuple(marker for marker in ChangeLog(pipeline.lake.change_log).markers() if marker.window.hi > since)
+
+
+def _standing(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker, cut: Cut | None) -> _Standing:
+    known = cut.table(name) if cut else None
+    if cut is not None and known is not None and has_delta_table(pipeline.lake, name):
+        return _Standing(name, cut.ordinal, known, None)
+    state = _state(pipeline, name, checkpoint)
+    return _Standing(name, state.ordinal, None, state)
+
+
+def _state(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker) -> TableState:
+    identity = checkpoint.identity
+    state = table_state(pipeline.lake, name, identity.system_identifier, identity.slot)
+    if state is None:
+        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
+    return state
+
+
+def _current_state(pipeline: Pipeline, standing: _Standing, checkpoint: WindowMarker) -> TableState:
+    """The table's own state, with what the cut knows better: windows that changed nothing of it left no commit."""
+    if standing.state is not None:
+        return standing.state
+    state = _state(pipeline, standing.name, checkpoint)
+    known = standing.cut
+    if known is None or known.generation != state.generation:
+        return state
+    return replace(state, ordinal=max(state.ordinal, standing.ordinal), relid=known.relid)
+
+
+def _touches(marker: WindowMarker, standing: _Standing) -> bool:
+    """Whether the window holds changes of the table, or of another that has taken its name, or has another one now."""
+    if marker.ordinal <= standing.ordinal:
+        return False
+    relid = standing.cut.relid if standing.cut else standing.state.relid if standing.state else None
+    name = (standing.name.nspname, standing.name.relname)
+    return any(counts.relid == relid or (counts.nspname, counts.relname) == name for counts in marker.relations)
+
+
+def _without_commit(name: QualifiedName, last: WindowMarker, error: CdcError | None = None) -> TableApplied:
+    ends = last.ordinal, last.ordinal, last.window.hi, last.window.hi
+    return TableApplied(name, *ends, "stopped" if error else "nothing to apply", error=error)
+
+
+def _shown(standing: _Standing, outcome: TableApplied, last: WindowMarker) -> TableCut | None:
+    """The table as it stands at the end of window ``last``; None when it does not show that LSN."""
+    state = outcome.state or standing.state
+    if outcome.error is not None or (state is not None and state.snapshot_lsn > last.window.hi):
+        return None
+    if state is None:
+        return standing.cut
+    relid = state.relid or (standing.cut.relid if standing.cut else 0)
+    return TableCut(standing.name, relid, state.generation, state.version)

@@ -1,0 +1,35 @@
+r"""``bytea_output = hex``: ``\x`` and two lower-case digits a byte → bytes, for a whole column at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.decode.text_column import TextColumn
+
+_NO_DIGIT = 255
+_DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
+_DIGITS[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
+
+
+def hex_to_bytes(text: TextColumn) -> pa.Array:
+    r"""Binary of the same length and nulls. Raises ValueError for anything but ``\x`` and pairs of digits."""
+    lengths = text.lengths
+    valid = text.valid
+    if (lengths & 1).any() or (lengths[valid] < 2).any():
+        raise ValueError("bytea")
+    pairs = text.used.reshape(-1, 2)
+    prefix = (text.offsets[:-1][valid] - text.offsets[0]) >> 1
+    if (pairs[prefix] != np.frombuffer(b"\\x", dtype=np.uint8)).any():
+        raise ValueError("bytea")
+    body = np.ones(len(pairs), dtype=bool)
+    body[prefix] = False
+    digits = _DIGITS[pairs[body]]
+    if (digits == _NO_DIGIT).any():
+        raise ValueError("bytea")
+    data = digits[:, 0] << 4 | digits[:, 1]
+    offsets = np.zeros(len(text) + 1, dtype=np.int32)
+    np.cumsum(np.where(valid, (lengths - 2) >> 1, 0), out=offsets[1:])
+    return pa.Array.from_buffers(
+        pa.binary(), len(text), [text.array.buffers()[0], pa.py_buffer(offsets), pa.py_buffer(data.tobytes())]
+    )

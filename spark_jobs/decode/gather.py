@@ -1,0 +1,83 @@
+"""Values out of a message buffer: (start, length) per row → one Arrow binary column, copied once, in C++.
+
+The trick: starts and ends of ascending, disjoint spans, interleaved, are the offsets of a binary array whose even
+slots are the values and whose odd slots are what lies between; ``take`` of the even slots is the one copy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+_PIECE = 65_536  # rows at a time, so that what is copied is still in the cache and spans stay narrow
+
+
+def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray) -> pa.ChunkedArray:
+    """A binary column of the spans, null where not ``valid``. Spans may come in any order and may repeat.
+
+    The caller has checked that they lie inside ``data``.
+    """
+    pieces = [
+        _gather_piece(data, starts[low : low + _PIECE], lengths[low : low + _PIECE], valid[low : low + _PIECE])
+        for low in range(0, len(starts), _PIECE)
+    ]
+    return pa.chunked_array(pieces, type=pa.binary())
+
+
+def _gather_piece(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray) -> pa.Array:
+    if valid.all():
+        ends = starts + lengths
+        if (starts[1:] < ends[:-1]).any():
+            return _gather_unordered(data, starts, lengths)
+        return _take_ascending(data, starts, ends)
+    if not valid.any():
+        return pa.nulls(len(starts), pa.binary())
+    # a null takes no bytes and repeats the end before it, so that offsets stay ascending
+    reached = np.maximum.accumulate(np.where(valid, starts + lengths, starts[np.argmax(valid)]))
+    begins, ends = np.where(valid, starts, reached), reached
+    if (begins[1:] < ends[:-1]).any() or (begins > ends).any():
+        values = _gather_unordered(data, np.where(valid, starts, 0), np.where(valid, lengths, 0))
+    else:
+        values = _take_ascending(data, begins, ends)
+    return _with_nulls(values, valid)
+
+
+def _take_ascending(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
+    base, rows = int(starts[0]), len(starts)
+    span = int(ends[-1]) - base
+    wide = span >= 1 << 31
+    offsets = np.empty(2 * rows, dtype=np.int64 if wide else np.int32)
+    offsets[0::2] = starts - base
+    offsets[1::2] = ends - base
+    spans = pa.Array.from_buffers(
+        pa.large_binary() if wide else pa.binary(),
+        2 * rows - 1,
+        [None, pa.py_buffer(offsets), pa.py_buffer(data[base : base + span])],
+    )
+    taken = spans.take(pa.array(np.arange(0, 2 * rows - 1, 2, dtype=np.int64)))
+    return taken.cast(pa.binary()) if wide else taken
+
+
+def _gather_unordered(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    """Distinct spans in order, then spread to the rows: for values carried from elsewhere."""
+    distinct, which = np.unique(np.stack([starts, starts + lengths]), axis=1, return_inverse=True)
+    filled = distinct[1] > distinct[0]  # an empty span may lie inside another's bytes
+    # spans that start alike or overlap only repeat each other's bytes: one row of the array each, by position
+    values = [_take_ascending(data, begin, end) for begin, end in _disjoint(distinct[:, filled])]
+    array = pa.concat_arrays([*values, pa.array([b""], pa.binary())])
+    place = np.where(filled, np.cumsum(filled) - 1, len(array) - 1)
+    return array.take(pa.array(place[which.reshape(-1)]))
+
+
+def _disjoint(spans: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Ascending spans cut into runs in which none overlaps the next; well-formed messages give one run."""
+    if not spans.shape[1]:
+        return []
+    cuts = np.flatnonzero(spans[0, 1:] < spans[1, :-1]) + 1
+    return [(run[0], run[1]) for run in np.split(spans, cuts, axis=1)]
+
+
+def _with_nulls(values: pa.Array, valid: np.ndarray) -> pa.Array:
+    bitmap = pa.array(valid).buffers()[1]
+    _, offsets, data = values.buffers()
+    return pa.Array.from_buffers(values.type, len(values), [bitmap, offsets, data], offset=values.offset)

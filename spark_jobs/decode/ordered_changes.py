@@ -1,0 +1,182 @@
+"""The change-log rows of one table, decoded and in total order, in whatever order and versions they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.decode.columnar import Changes, decode_changes, message_bounds
+from spark_jobs.decode.table_shape import LakeColumn, TableShape
+from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
+from spark_jobs.errors import DecodeError, SchemaChangeError
+from spark_jobs.lake_types import lake_type
+from spark_jobs.logicalrep.errors import LogicalRepError
+from spark_jobs.logicalrep.lsn import Lsn, Position
+from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.relation import Relation, RelationColumn
+
+_FIRST_USER_OID = 16_384  # FirstNormalObjectId: below it an OID means the same type on every server
+_BINARY_LIMIT = (1 << 31) - 1  # bytes one Arrow binary array can hold
+
+
+@dataclass(frozen=True)
+class OrderedChanges:
+    """``changes`` slot *i* is the change at ``position(i)``; all of them have the shape's columns.
+
+    ``order`` maps slots to the rows that were given.
+    """
+
+    shape: TableShape
+    order: np.ndarray
+    commit_lsns: np.ndarray
+    ordinals: np.ndarray
+    changes: Changes
+
+    @classmethod
+    def of(
+        cls, rows: pa.Table, relations: Mapping[int, bytes], shape: TableShape, halves: np.ndarray | None = None
+    ) -> OrderedChanges:
+        """``rows``: the change log's columns, kinds I, U and D only, all of the shape's table.
+
+        ``halves`` breaks ties where one change was split in two (``net_partial``). Raises DecodeError, and
+        SchemaChangeError where a relation version has other columns than the shape.
+        """
+        commit_lsns, ordinals = _int64(rows, "commit_lsn"), _int64(rows, "ordinal")
+        ties = np.zeros(len(rows), dtype=np.int8) if halves is None else halves
+        order = np.lexsort((ties, ordinals, commit_lsns))
+        commit_lsns, ordinals, ties = commit_lsns[order], ordinals[order], ties[order]
+        twice = (commit_lsns[1:] == commit_lsns[:-1]) & (ordinals[1:] == ordinals[:-1]) & (ties[1:] == ties[:-1])
+        if twice.any():
+            at = _position(commit_lsns, ordinals, int(np.argmax(twice)))
+            raise DecodeError(f"the change log holds two changes of {shape.name} at {at}")
+        data, bounds = message_bounds(_messages(rows, order))
+        ordered = cls(shape, order, commit_lsns, ordinals, _no_changes(data, shape))
+        if not len(rows):
+            return ordered
+        versions = _versions(rows, shape)[order]
+        changes = ordered._decode(data, bounds, versions, relations)
+        ordered = cls(shape, order, commit_lsns, ordinals, changes)
+        ordered._refuse_binary()
+        return ordered
+
+    def position(self, slot: int) -> Position:
+        return _position(self.commit_lsns, self.ordinals, slot)
+
+    def _position_in(self, slots: np.ndarray, row: int) -> Position:
+        return self.position(int(slots[row]))
+
+    def _decode(
+        self, data: np.ndarray, bounds: np.ndarray, versions: np.ndarray, relations: Mapping[int, bytes]
+    ) -> Changes:
+        """Each relation version in one go; several are put together by position again."""
+        parts: list[tuple[np.ndarray, Changes]] = []
+        for version in np.unique(versions):
+            slots = np.flatnonzero(versions == version)
+            relation = self._relation(int(version), relations, int(slots[0]))
+            locate = partial(self._position_in, slots)
+            parts.append((slots, decode_changes(data, bounds[slots], bounds[slots + 1], relation, locate)))
+        if len(parts) == 1:
+            return parts[0][1]
+        return _woven(parts, len(versions))
+
+    def _relation(self, version: int, relations: Mapping[int, bytes], slot: int) -> Relation:
+        if version not in relations:
+            raise DecodeError(
+                f"the change log has no Relation message {version} for the change of {self.shape.name}"
+                f" at {self.position(slot)}",
+                hint="its window is damaged or was cut by retention; take a new snapshot of this table",
+            )
+        try:
+            relation = read_message(relations[version])
+        except LogicalRepError as error:
+            raise DecodeError(f"the Relation message {version} of {self.shape.name} is damaged: {error}") from error
+        if not isinstance(relation, Relation):
+            raise DecodeError(f"what the change log holds as Relation message {version} is another message")
+        if not _same_columns(relation, self.shape):
+            raise SchemaChangeError(
+                f"the columns of {self.shape.name} changed before {self.position(slot)}",
+                hint="take a new snapshot of this table",
+            )
+        return relation
+
+    def _refuse_binary(self) -> None:
+        for vectors, slots in ((self.changes.new, None), (self.changes.old, self.changes.old_slots)):
+            binary = (vectors.kinds == BINARY).any(axis=0)
+            if binary.any():
+                first = int(np.argmax(binary))
+                slot = first if slots is None else int(np.flatnonzero(slots == first)[0])
+                raise DecodeError(
+                    f"the change of {self.shape.name} at {self.position(slot)} has values in binary",
+                    hint="this version reads text only; set binary: false",
+                )
+
+
+def _int64(rows: pa.Table, name: str) -> np.ndarray:
+    return np.asarray(rows.column(name).to_numpy(), dtype=np.int64)
+
+
+def _position(commit_lsns: np.ndarray, ordinals: np.ndarray, slot: int) -> Position:
+    return Position(Lsn(int(commit_lsns[slot])), int(ordinals[slot]))
+
+
+def _versions(rows: pa.Table, shape: TableShape) -> np.ndarray:
+    versions = rows.column("version")
+    if versions.null_count:
+        raise DecodeError(f"the change log holds a change of {shape.name} without its relation version")
+    return np.asarray(versions.to_numpy(), dtype=np.int64)
+
+
+def _messages(rows: pa.Table, order: np.ndarray) -> pa.Array:
+    data = rows.column("data")
+    if data.nbytes > _BINARY_LIMIT:
+        data = data.cast(pa.large_binary())
+    if (np.diff(order) != 1).any():
+        data = data.take(pa.array(order))
+    whole = data.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) and whole.num_chunks else whole
+
+
+def _same_columns(relation: Relation, shape: TableShape) -> bool:
+    return len(relation.columns) == len(shape.columns) and all(map(_same_column, relation.columns, shape.columns))
+
+
+def _same_column(wire: RelationColumn, column: LakeColumn) -> bool:
+    """The same column in the lake: a type's name, a typmod that changes nothing there, and key flags may differ."""
+    if wire.name != column.name:
+        return False
+    if wire.atttypid >= _FIRST_USER_OID or column.atttypid >= _FIRST_USER_OID:
+        return wire.atttypid == column.atttypid
+    return lake_type(wire.atttypid, wire.atttypmod) == column.lake_type
+
+
+def _no_changes(data: np.ndarray, shape: TableShape) -> Changes:
+    none = np.zeros(0, dtype=np.uint8)
+    columns = len(shape.columns)
+    empty = TupleVectors.absent(columns, 0)
+    return Changes(data, none, none, np.zeros(0, dtype=np.int64), empty, empty)
+
+
+def _woven(parts: list[tuple[np.ndarray, Changes]], size: int) -> Changes:
+    """Parts with their slots → one vector in total order."""
+    first = parts[0][1]
+    kinds, old_kinds = np.empty(size, dtype=np.uint8), np.empty(size, dtype=np.uint8)
+    for slots, part in parts:
+        kinds[slots], old_kinds[slots] = part.kinds, part.old_kinds
+    has_old = old_kinds != ABSENT
+    old_slots = np.where(has_old, np.cumsum(has_old) - 1, -1)
+    columns = len(first.new.kinds)
+    new, old = TupleVectors.absent(columns, size), TupleVectors.absent(columns, int(has_old.sum()))
+    for slots, part in parts:
+        _place(part.new, new, slots)
+        _place(part.old, old, old_slots[slots][part.old_kinds != ABSENT])
+    return Changes(first.data, kinds, old_kinds, old_slots, new, old)
+
+
+def _place(part: TupleVectors, whole: TupleVectors, slots: np.ndarray) -> None:
+    whole.kinds[:, slots] = part.kinds
+    whole.starts[:, slots] = part.starts
+    whole.lengths[:, slots] = part.lengths

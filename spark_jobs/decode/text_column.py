@@ -1,0 +1,82 @@
+"""One column of PostgreSQL's text output, with its bytes and offsets at hand for vectorised checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """``array`` is binary, starts at offset 0, and its nulls take no bytes; ``offsets`` (n+1) index ``data``."""
+
+    array: pa.Array
+    offsets: np.ndarray
+    data: np.ndarray
+
+    @classmethod
+    def of(cls, column: pa.Array) -> TextColumn:
+        """From string or binary of any width. Raises ArrowInvalid beyond 2 GiB, which an Arrow column cannot hold."""
+        array = column if column.type == pa.binary() else column.cast(pa.binary())
+        if array.null_count or array.offset:
+            array = array.take(pa.array(np.arange(len(array), dtype=np.int64)))  # compacts, leaves nulls no bytes
+        _, offsets, data = array.buffers()
+        if not len(array):
+            return cls(array, np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.uint8))
+        bounds = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1)
+        return cls(array, bounds, np.frombuffer(data or b"", dtype=np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def null_count(self) -> int:
+        return int(self.array.null_count)
+
+    @property
+    def valid(self) -> np.ndarray:
+        """True where there is a value."""
+        return np.asarray(self.array.is_valid().to_numpy(zero_copy_only=False))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @property
+    def used(self) -> np.ndarray:
+        """All values' bytes, one after the other."""
+        return self.data[self.offsets[0] : self.offsets[-1]]
+
+    def string(self) -> pa.Array:
+        """The same bytes as Arrow strings, not checked to be UTF-8: for parsers that take ASCII only."""
+        return self.array.view(pa.string())
+
+    def valid_string(self) -> pa.Array:
+        """As strings; raises ArrowInvalid unless every value is UTF-8."""
+        return self.array.cast(pa.string())
+
+    def only(self, allowed: bytes) -> bool:
+        """Whether every byte of every value is one of ``allowed``."""
+        table = np.zeros(256, dtype=bool)
+        table[np.frombuffer(allowed, dtype=np.uint8)] = True
+        return bool(table[self.used].all())
+
+    def without(self, rows: np.ndarray) -> TextColumn:
+        """Null in these rows too."""
+        return TextColumn.of(pc.if_else(pa.array(rows), pa.scalar(None, pa.binary()), self.array))
+
+    def byte(self, position: int) -> np.ndarray:
+        """The byte at ``position`` of each value, from its end when negative; 0 where the value is too short."""
+        at = self.offsets[:-1] + position if position >= 0 else self.offsets[1:] + position
+        inside = (at >= self.offsets[:-1]) & (at < self.offsets[1:])
+        if not self.data.size:
+            return np.zeros(len(self), dtype=np.uint8)
+        return np.where(inside, self.data[np.where(inside, at, 0)], 0).astype(np.uint8)
+
+
+def mask_where(condition: pa.Array) -> np.ndarray:
+    """An Arrow boolean as a NumPy mask; null counts as false."""
+    return np.asarray(condition.fill_null(False).to_numpy(zero_copy_only=False))

@@ -1,0 +1,49 @@
+"""Every precondition on both sides, looked at without changing anything, each with the way to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.doctor.checks import Check, Diagnosis, Verdict, fail, ok
+from spark_jobs.errors import CdcError, SourceError
+
+__all__ = ["Check", "Diagnosis", "Verdict", "diagnose"]
+
+
+def diagnose(pipeline: Pipeline) -> Diagnosis:
+    """Look at source, tables, lake and Spark; a check that cannot be made is a failure like any other."""
+    return Diagnosis(pipeline.name, tuple(_checks(pipeline)))
+
+
+def _checks(pipeline: Pipeline) -> Iterator[Check]:
+    from spark_jobs.doctor.lake_checks import lake_path_check
+    from spark_jobs.doctor.log_check import change_log_check
+    from spark_jobs.doctor.spark_checks import spark_checks
+
+    yield ok("configuration", pipeline.name, "read and understood")
+    yield from _source(pipeline)
+    yield lake_path_check(pipeline.lake)
+    yield from change_log_check(pipeline)
+    yield from spark_checks(pipeline.spark)
+
+
+def _source(pipeline: Pipeline) -> Iterator[Check]:
+    from spark_jobs.doctor.source_checks import AREA, role_check, server_checks, slot_checks, slots_free_check
+    from spark_jobs.doctor.table_checks import publication_and_table_checks
+    from spark_jobs.postgres.connection import connected
+    from spark_jobs.postgres.privileges import role_privileges, server_settings, slot_exists
+
+    try:
+        with connected(pipeline.source.dsn) as connection:
+            yield ok(AREA, "connection", f"{connection.info.host}, database {connection.info.dbname}")
+            settings, role = server_settings(connection), role_privileges(connection)
+            yield from server_checks(settings)
+            yield role_check(role)
+            yield from slot_checks(connection, pipeline.source)
+            yield slots_free_check(settings, slot_exists(connection, pipeline.source.slot))
+            yield from publication_and_table_checks(connection, pipeline, role)
+    except CdcError as error:
+        if not isinstance(error, SourceError):
+            raise
+        yield fail(AREA, "connection", error.what, error.hint)

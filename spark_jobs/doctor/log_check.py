@@ -1,0 +1,47 @@
+"""The change log beside the slot: do they still belong together, with no gap between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.change_log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.doctor.checks import Check, fail, ok, warn
+from spark_jobs.errors import CdcError, SourceUnreachableError
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.slot import flushed_lsn, slot_status
+from spark_jobs.slot_preparation import check_identity, slot_identity
+from spark_jobs.window_marker import WindowMarker
+from spark_jobs.windows import check_no_gap
+
+AREA = "change log"
+
+
+def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
+    """Nothing to say of a log that is not there yet, but that a slot must not be there without it."""
+    try:
+        checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
+    except CdcError as error:
+        yield fail(AREA, "change log", error.what, error.hint)
+        return
+    if checkpoint is None:
+        yield ok(AREA, "change log", "not there yet: sync makes it")
+        return
+    yield ok(AREA, "change log", f"{checkpoint.ordinal} windows, up to {checkpoint.window.hi}")
+    try:
+        yield _against_slot(pipeline, checkpoint)
+    except SourceUnreachableError:
+        yield warn(AREA, "log and slot", "not compared: the source cannot be reached", "mend the connection first")
+    except CdcError as error:
+        yield fail(AREA, "log and slot", error.what, error.hint)
+
+
+def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker) -> Check:
+    with connected(pipeline.source.dsn) as connection:
+        check_identity(checkpoint.identity, slot_identity(connection, pipeline))
+        slot = slot_status(connection, pipeline.source.slot)
+        if slot is None:
+            found = f"slot {pipeline.source.slot} is gone, changes after {checkpoint.window.hi} cannot be had"
+            return fail(AREA, "log and slot", found, "start over with a new slot and a new lake path")
+        check_no_gap(checkpoint.window.hi, slot.confirmed_flush_lsn, flushed_lsn(connection))
+    return ok(AREA, "log and slot", "no gap between them")

@@ -1,0 +1,103 @@
+"""The server and the role: is logical decoding possible here, and for us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.configuration import Source
+from spark_jobs.doctor.checks import Check, fail, ok, warn
+from spark_jobs.errors import SlotError
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.health import SlotHealth, slot_health
+from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
+from spark_jobs.postgres.slot import slot_status
+
+AREA = "source"
+_OLDEST_VERSION = 150000
+_PLENTY = 10 << 30  # bytes of WAL held back on the source
+
+
+def server_checks(settings: ServerSettings) -> Iterator[Check]:
+    """The settings of the server."""
+    if settings.server_version_num < _OLDEST_VERSION:
+        yield fail(AREA, "server version", settings.server_version, "PostgreSQL 15 or newer is needed")
+    else:
+        yield ok(AREA, "server version", settings.server_version)
+    if settings.wal_level != "logical":
+        remedy = "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
+        yield fail(AREA, "wal_level", settings.wal_level, remedy)
+    else:
+        yield ok(AREA, "wal_level", settings.wal_level)
+    if settings.in_recovery:
+        yield warn(AREA, "role of the server", "standby", "publications are made on the primary; sync reads it there")
+    if settings.server_encoding == "SQL_ASCII":
+        yield warn(AREA, "encoding", "SQL_ASCII", "bytes that are not UTF-8 will stop their table")
+    else:
+        yield ok(AREA, "encoding", settings.server_encoding)
+    if settings.free_wal_senders < 1:
+        remedy = f"a snapshot needs one: raise max_wal_senders above {settings.max_wal_senders}, then restart"
+        yield fail(AREA, "WAL senders", f"none free of {settings.max_wal_senders}", remedy)
+    else:
+        yield ok(AREA, "WAL senders", f"{settings.free_wal_senders} free of {settings.max_wal_senders}")
+
+
+def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:
+    """One for the durable slot when it is still to be made, one for the temporary copy each read makes."""
+    what, found = "replication slots", f"{settings.free_slots} free of {settings.max_replication_slots}"
+    remedy = f"raise max_replication_slots above {settings.max_replication_slots}, or drop a slot that nobody reads"
+    if slot_exists and settings.free_slots < 1:
+        return warn(AREA, what, found, f"windows are then read by peeking at the slot itself: {remedy}")
+    if not slot_exists and settings.free_slots < 1:
+        return fail(AREA, what, found, remedy)
+    if not slot_exists and settings.free_slots < 2:
+        return fail(AREA, what, found, f"the slot and a snapshot need two: {remedy}")
+    return ok(AREA, what, found)
+
+
+def role_check(role: RolePrivileges) -> Check:
+    """The right to make and read slots."""
+    if role.may_replicate:
+        found = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
+        return ok(AREA, "role", found)
+    return fail(AREA, "role", f"{role.name}: no REPLICATION", f'ALTER ROLE "{role.name}" REPLICATION')
+
+
+def slot_checks(connection: Connection, source: Source) -> Iterator[Check]:
+    """The slot: is it ours, and does the server still hold what it needs."""
+    try:
+        if slot_status(connection, source.slot) is None:
+            yield ok(AREA, f"slot {source.slot}", "not there yet: sync makes it")
+            return
+        health = slot_health(connection, source.slot)
+    except SlotError as error:
+        yield fail(AREA, f"slot {source.slot}", error.what, error.hint)
+        return
+    yield _slot_kind(health, source)
+    yield _slot_wal(health)
+
+
+def _slot_kind(health: SlotHealth, source: Source) -> Check:
+    what = f"slot {source.slot}"
+    if health.plugin != source.plugin:
+        remedy = "choose another name for source.slot, or source.plugin as the slot has it"
+        return fail(AREA, what, f"made for {health.plugin}, the configuration says {source.plugin}", remedy)
+    if health.active:
+        remedy = "a sync that runs now is fine; any other reader must stop"
+        return warn(AREA, what, f"in use by server process {health.active_pid}", remedy)
+    return ok(AREA, what, f"{health.plugin}, confirmed to {health.confirmed_flush_lsn}")
+
+
+def _slot_wal(health: SlotHealth) -> Check:
+    what = "WAL kept for the slot"
+    held = health.restart_distance or 0
+    found = f"{held / 1e6:,.1f} MB, {health.wal_status}"
+    if health.wal_status == "unreserved":
+        return fail(AREA, what, found, "the server removes it at the next checkpoint: run sync now")
+    if health.invalidation_reason:
+        remedy = "drop the slot and start over with a new lake path"
+        return fail(AREA, what, f"invalidated: {health.invalidation_reason}", remedy)
+    if held > _PLENTY:
+        age = health.oldest_transaction_age
+        remedy = "run sync" if age is None else f"run sync; the oldest open transaction is {age} old and holds WAL too"
+        return warn(AREA, what, found, remedy)
+    return ok(AREA, what, found)

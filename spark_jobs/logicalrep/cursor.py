@@ -1,0 +1,72 @@
+"""A position in one message: every read is big-endian, checked against the message's end, and moves on."""
+
+from __future__ import annotations
+
+from spark_jobs.logicalrep.errors import FieldError, TrailingBytesError, TruncatedMessageError
+from spark_jobs.logicalrep.lsn import Lsn
+
+
+class Cursor:
+    """Reads the fields of one message in wire order; ``finish`` proves that all of it was read."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int, field: str) -> bytes:
+        """The next ``size`` bytes. Raises TruncatedMessageError naming the field."""
+        if size < 0:
+            raise FieldError(f"{field}: negative length {size} at byte {self._at}")
+        end = self._at + size
+        if end > len(self._data):
+            left = len(self._data) - self._at
+            raise TruncatedMessageError(f"{field}: {size} bytes wanted at byte {self._at}, {left} are left")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def uint8(self, field: str) -> int:
+        return self.take(1, field)[0]
+
+    def uint16(self, field: str) -> int:
+        return int.from_bytes(self.take(2, field), "big")
+
+    def uint32(self, field: str) -> int:
+        return int.from_bytes(self.take(4, field), "big")
+
+    def int32(self, field: str) -> int:
+        return int.from_bytes(self.take(4, field), "big", signed=True)
+
+    def int64(self, field: str) -> int:
+        return int.from_bytes(self.take(8, field), "big", signed=True)
+
+    def lsn(self, field: str) -> Lsn:
+        return Lsn(int.from_bytes(self.take(8, field), "big"))
+
+    def char(self, field: str) -> str:
+        """One byte as PostgreSQL's ``char``; a byte above 127 is kept as that code point."""
+        return chr(self.uint8(field))
+
+    def cstring(self, field: str) -> str:
+        """A NUL-terminated string in UTF-8, the client encoding every session pins."""
+        end = self._data.find(b"\0", self._at)
+        if end < 0:
+            raise TruncatedMessageError(f"{field}: no terminating NUL after byte {self._at}")
+        taken = self._data[self._at : end]
+        self._at = end + 1
+        try:
+            return taken.decode("utf-8")
+        except UnicodeDecodeError:
+            raise FieldError(f"{field}: not UTF-8 (the session's client_encoding must be UTF8)") from None
+
+    def counted(self, field: str) -> bytes:
+        """An int32 length and that many bytes."""
+        return self.take(self.int32(f"{field} length"), field)
+
+    def finish(self) -> None:
+        """Raises TrailingBytesError unless the whole message was read."""
+        left = len(self._data) - self._at
+        if left:
+            raise TrailingBytesError(f"{left} bytes are left after the last field, at byte {self._at}")

@@ -1,0 +1,119 @@
+"""Statements to Spark as text: quoting, the properties of a new table, the one MERGE of a table and range.
+
+https://docs.delta.io/latest/delta-update.html#upsert-into-a-table-using-merge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from spark_jobs.decode.table_shape import LakeColumn, TableShape
+from spark_jobs.lake_types import LakeKind
+
+# the name of the temporary view that holds the net change: one row per key, columns op, v{i}, u{i}
+NET_CHANGE = "net_change"
+
+TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
+    ("delta.enableDeletionVectors", "true"),  # random keys: 400 times less written than copying files
+    ("delta.columnMapping.mode", "name"),  # needed for RENAME, DROP and for names with spaces or ,;{}()=
+    ("delta.feature.timestampNtz", "supported"),  # else the first timestamp column added later is refused
+    ("delta.enableTypeWidening", "true"),
+)
+
+_RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """The least and the greatest value of the leading key column in a net change."""
+
+    low: int | date
+    high: int | date
+
+
+def quoted(identifier: str) -> str:
+    """One identifier, or the path of a table, between backticks."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def delta_identifier(path: str) -> str:
+    """A Delta table by its absolute path or URI."""
+    return f"delta.{quoted(path)}"
+
+
+def ranged_key(shape: TableShape) -> int | None:
+    """The place of the leading key column when a literal range on it can spare files; None for other types."""
+    first = shape.key_indices[0]
+    return first if shape.columns[first].lake_type.kind in _RANGED else None
+
+
+def merge_statement(path: str, shape: TableShape, kept: Sequence[int], key_range: KeyRange | None) -> str:
+    """The MERGE of the view ``net_change`` into the table at ``path``.
+
+    ``kept`` are the places of columns that have a ``u{i}``: where it is true the table's value stays. Such a row
+    must be in the table; where it is not, the statement fails instead of storing a null.
+    """
+    names = [quoted(column.name) for column in shape.columns]
+    matches = [f"t.{names[i]} = s.v{i}" for i in shape.key_indices]
+    if key_range is not None:
+        # Delta skips files by literals only, never by the values of the source
+        low, high = _literal(key_range.low), _literal(key_range.high)
+        matches.append(f"t.{names[shape.key_indices[0]]} BETWEEN {low} AND {high}")
+    updates = [
+        f"t.{name} = CASE WHEN s.u{i} THEN t.{name} ELSE s.v{i} END" if i in kept else f"t.{name} = s.v{i}"
+        for i, name in enumerate(names)
+        if i not in shape.key_indices
+    ]
+    values = [_inserted(i, shape) if i in kept else f"s.v{i}" for i in range(len(names))]
+    clauses = [
+        f"MERGE INTO {delta_identifier(path)} AS t",
+        f"USING {NET_CHANGE} AS s",
+        f"ON {' AND '.join(matches)}",
+        "WHEN MATCHED AND s.op = 0 THEN DELETE",
+    ]
+    if updates:  # a table that is all key has nothing to update
+        clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}")
+    clauses.append(f"WHEN NOT MATCHED AND s.op = 1 THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})")  # noqa: S608
+    return "\n".join(clauses)
+
+
+def kept_values_query(path: str, shape: TableShape, kept: Sequence[int], moved: Sequence[int], view: str) -> str:
+    """The net change of ``view`` with the kept values of rows that moved their key filled in from the row they left.
+
+    ``moved`` are the places of key columns that have an ``f{i}``: the old key, null where it is the row's own.
+    """
+    old_key = [f"coalesce(s.f{i}, s.v{i})" if i in moved else f"s.v{i}" for i in shape.key_indices]
+    has_moved = " OR ".join(f"s.f{i} IS NOT NULL" for i in moved)
+    match = " AND ".join(
+        f"t.{quoted(shape.columns[i].name)} = {key}" for i, key in zip(shape.key_indices, old_key, strict=True)
+    )
+    first_key = quoted(shape.columns[shape.key_indices[0]].name)
+    found = f"(({has_moved}) AND t.{first_key} IS NOT NULL)"
+    columns = ["s.op"]
+    for i, column in enumerate(shape.columns):
+        if i in kept:
+            columns.append(f"CASE WHEN s.u{i} AND {found} THEN t.{quoted(column.name)} ELSE s.v{i} END AS v{i}")
+            columns.append(f"(s.u{i} AND NOT {found}) AS u{i}")
+        else:
+            columns.append(f"s.v{i}")
+    return (
+        f"SELECT {', '.join(columns)}\nFROM {view} AS s\n"
+        f"LEFT JOIN {delta_identifier(path)} AS t ON ({has_moved}) AND {match}"
+    )
+
+
+def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
+    """``v{i}`` under the names of the table, one expression each."""
+    return tuple(f"v{i} AS {quoted(column.name)}" for i, column in enumerate(columns))
+
+
+def _inserted(i: int, shape: TableShape) -> str:
+    message = f"{shape.name}: a change keeps a value of a row that the table does not have".replace("\\", "\\\\")
+    message = message.replace("'", "\\'")
+    return f"CASE WHEN s.u{i} THEN raise_error('{message}') ELSE s.v{i} END"
+
+
+def _literal(value: int | date) -> str:
+    return f"DATE'{value.isoformat()}'" if isinstance(value, date) else str(value)

@@ -1,0 +1,97 @@
+"""Messages of the output plugin as one Arrow array, with vectorised reads of their fixed fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+# the shortest each kind can be; Begin and Commit have exactly this length
+_SHORTEST = {"B": 21, "C": 26, "O": 10, "M": 15, "R": 10, "Y": 7, "I": 8, "U": 8, "D": 8, "T": 6}
+_EXACT = b"BC"
+
+
+@dataclass(frozen=True)
+class MessageBatch:
+    """``start`` and ``length`` are each message's place in ``buffer``; ``kind`` is its first byte."""
+
+    messages: pa.Array
+    buffer: npt.NDArray[np.uint8]
+    start: Ints
+    length: Ints
+    kind: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, messages: pa.Array) -> MessageBatch:
+        """Read an Arrow ``binary`` array without nulls. An empty message has kind 0."""
+        wide = pa.types.is_large_binary(messages.type)
+        _, offsets_buffer, data_buffer = messages.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)
+        offsets = offsets[messages.offset : messages.offset + len(messages) + 1].astype(np.int64)
+        data = np.frombuffer(data_buffer or b"", np.uint8)
+        start, length = offsets[:-1], np.diff(offsets)
+        kind = np.zeros(len(messages), np.uint8)
+        kind[length > 0] = data[start[length > 0]]
+        return cls(messages.cast(pa.binary()), data, start, length, kind)
+
+    @property
+    def count(self) -> int:
+        return len(self.start)
+
+    def where(self, kinds: bytes) -> Ints:
+        """The indices of the messages of these kinds."""
+        return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
+
+    def too_short(self) -> Ints:
+        """The indices of messages whose fixed fields do not fit, so that the reads below stay inside."""
+        shortest, exact = np.zeros(256, np.int64), np.zeros(256, bool)
+        for kind, length in _SHORTEST.items():
+            shortest[ord(kind)] = length
+        exact[list(_EXACT)] = True
+        wrong = (self.length < shortest[self.kind]) | (exact[self.kind] & (self.length != shortest[self.kind]))
+        return np.flatnonzero(wrong)
+
+    def int64(self, at: Ints, offset: int) -> Ints:
+        """Big-endian signed 64-bit integers at ``offset`` in each of the messages ``at``."""
+        values: Ints = self._bytes(at, offset, 8).view(">i8").reshape(-1).astype(np.int64)
+        return values
+
+    def uint32(self, at: Ints, offset: int) -> Ints:
+        values: Ints = self._bytes(at, offset, 4).view(">u4").reshape(-1).astype(np.int64)
+        return values
+
+    @property
+    def loose_messages(self) -> Ints:
+        """``pg_logical_emit_message`` outside a transaction: sent at once, with an LSN of its own."""
+        at = self.where(b"M")
+        return at[self.buffer[self.start[at] + 1] & 1 == 0]
+
+    def origin_names(self, at: Ints) -> pa.Array:
+        """The names in Origin messages. Raises ArrowInvalid when one is not UTF-8."""
+        ends = self.start[at] + self.length[at] - 1  # without the closing zero byte
+        pairs = np.stack([self.start[at] + 9, ends], axis=1).reshape(-1).astype(np.int32)
+        if not len(at):
+            return pa.array([], pa.string())
+        buffers = [None, pa.py_buffer(pairs), pa.py_buffer(self.buffer)]
+        odd_and_even = pa.Array.from_buffers(pa.binary(), len(pairs) - 1, buffers)
+        return odd_and_even.take(pa.array(np.arange(0, len(pairs) - 1, 2))).cast(pa.string())
+
+    def exploded_relids(self, rows: Ints, repeats: Ints, relid: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Per row its relid, each of a Truncate's in turn, and which rows have none."""
+        exploded = relid[rows]
+        truncated = self.kind[rows] == ord("T")
+        nth = np.arange(len(rows)) - (np.cumsum(repeats) - repeats)[rows]
+        place = self.start[rows[truncated]] + 6 + 4 * nth[truncated]
+        exploded[truncated] = self._at(place, 4).view(">u4").reshape(-1)
+        return exploded, exploded == 0
+
+    def _bytes(self, at: Ints, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        return self._at(self.start[at] + offset, size)
+
+    def _at(self, place: Ints, size: int) -> npt.NDArray[np.uint8]:
+        found: npt.NDArray[np.uint8] = self.buffer[place[:, None] + np.arange(size)]
+        return found

@@ -1,0 +1,176 @@
+"""Changes → actions: one put or delete of one key each, in total order, with the key as a small integer.
+
+An update that moves a row to another key is two actions: delete the old key, then put the new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
+from spark_jobs.decode.gather import gather
+from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.decode.tuple_vectors import TEXT, UNCHANGED
+from spark_jobs.errors import DecodeError
+from spark_jobs.lake_types import LakeKind
+
+WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # which of a change's actions a row stands for
+
+_FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where values lie in the message buffer."""
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    valid: np.ndarray
+
+    def gather(self, data: np.ndarray) -> pa.ChunkedArray:
+        return gather(data, self.starts, self.lengths, self.valid)
+
+
+@dataclass(frozen=True)
+class Actions:
+    """Vectors over the actions. ``slots``: the change an action belongs to. ``codes``: its key; ``start_codes``: the
+    key its row had just before, which differs for a put that a key move made (``moved``).
+    ``fresh``: a put of a key that had no row just before (an insert or a move).
+    """
+
+    ordered: OrderedChanges
+    slots: np.ndarray
+    is_put: np.ndarray
+    moved: np.ndarray
+    fresh: np.ndarray
+    codes: np.ndarray
+    start_codes: np.ndarray
+    split: bool  # some changes are here with one of their halves only
+    keys: pa.Array  # text of the key per code, composite ones joined by NUL, which PostgreSQL's text cannot hold
+
+    @classmethod
+    def of(cls, ordered: OrderedChanges, halves: np.ndarray | None = None) -> Actions:
+        """``halves``: for each change WHOLE, DELETE_HALF or PUT_HALF. Raises DecodeError for a key without a value."""
+        changes = ordered.changes
+        with_new = np.flatnonzero(changes.kinds != DELETE)
+        with_old = np.flatnonzero(changes.old_slots >= 0)
+        new_codes, old_codes, keys = _encoded(ordered, with_new, with_old)
+        is_update = changes.kinds == UPDATE
+        moved = is_update & (old_codes >= 0) & (old_codes != new_codes)
+        deletes, puts = moved | (changes.kinds == DELETE), changes.kinds != DELETE
+        if halves is not None:
+            deletes &= halves != PUT_HALF
+            puts &= halves != DELETE_HALF
+        slots = np.repeat(np.arange(len(changes)), deletes.astype(np.int8) + puts)
+        # a change's delete comes before its put
+        is_put = np.ones(len(slots), dtype=bool)
+        first = np.cumsum(deletes.astype(np.int64) + puts) - (deletes.astype(np.int64) + puts)
+        is_put[first[deletes]] = False
+        put_moved = is_put & moved[slots]
+        codes = np.where(is_put, new_codes[slots], old_codes[slots])
+        return cls(
+            ordered,
+            slots,
+            is_put,
+            moved=put_moved,
+            fresh=put_moved | (changes.kinds[slots] == INSERT),
+            codes=codes,
+            start_codes=np.where(put_moved, old_codes[slots], codes),
+            split=halves is not None,
+            keys=keys,
+        )
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def last_of_key(self) -> np.ndarray:
+        """Per code its last action. Assignment in order: the last one stays."""
+        last = np.zeros(len(self.keys), dtype=np.int64) - 1
+        last[self.codes] = np.arange(len(self))
+        return last
+
+    def first_of_key(self) -> np.ndarray:
+        """Per code its first action."""
+        first = np.zeros(len(self.keys), dtype=np.int64) - 1
+        first[self.codes[::-1]] = np.arange(len(self))[::-1]
+        return first
+
+    def previous_of_key(self) -> np.ndarray:
+        """Per action the one before it of the same key, -1 for none."""
+        by_key = np.argsort(self.codes, kind="stable")
+        previous = np.full(len(self), -1, dtype=np.int64)
+        same = self.codes[by_key[1:]] == self.codes[by_key[:-1]]
+        previous[by_key[1:][same]] = by_key[:-1][same]
+        return previous
+
+    def key_spans(self, column: int, actions: np.ndarray, from_old: np.ndarray) -> Spans:
+        """A key column's values for these actions: of the old key where ``from_old``, else of the new one."""
+        slots = self.slots[actions]
+        return _key_spans(self.ordered, column, slots, from_old)
+
+
+def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old: np.ndarray) -> Spans:
+    changes = ordered.changes
+    old_slots = changes.old_slots[slots]
+    # a key column stored out of line is not sent with the new tuple, but then always with the old key
+    from_old = from_old | ((changes.new.kinds[column, slots] == UNCHANGED) & (old_slots >= 0))
+    if not from_old.any():
+        starts, lengths = changes.new.starts[column, slots], changes.new.lengths[column, slots]
+        kinds = changes.new.kinds[column, slots]
+    else:
+        at = np.where(from_old, old_slots, 0)
+        starts, lengths, kinds = (
+            np.where(from_old, old[column, at], new[column, slots])
+            for old, new in (
+                (changes.old.starts, changes.new.starts),
+                (changes.old.lengths, changes.new.lengths),
+                (changes.old.kinds, changes.new.kinds),
+            )
+        )
+    valid = kinds == TEXT
+    if not valid.all():
+        at_slot = int(slots[np.argmin(valid)])
+        raise DecodeError(
+            f"the change of {ordered.shape.name} at {ordered.position(at_slot)} has no value in key column"
+            f" {ordered.shape.columns[column].name}",
+            hint="take a new snapshot of this table if its replica identity was changed",
+        )
+    return Spans(starts, lengths, valid)
+
+
+def _encoded(
+    ordered: OrderedChanges, with_new: np.ndarray, with_old: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+    """Key codes of each change's new and old side, -1 where it has none, and the keys by code."""
+    columns = [
+        [
+            *_key_text(ordered, column, with_new, old=False).chunks,
+            *_key_text(ordered, column, with_old, old=True).chunks,
+        ]
+        for column in ordered.shape.key_indices
+    ]
+    joined = [
+        parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"\0")
+        for parts in zip(*columns, strict=True)
+    ]
+    encoded = pa.chunked_array(joined, type=pa.binary()).dictionary_encode().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):  # no change at all
+        encoded = pa.array([], pa.binary()).dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    size = len(ordered.changes)
+    new_codes, old_codes = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+    new_codes[with_new], old_codes[with_old] = codes[: len(with_new)], codes[len(with_new) :]
+    return new_codes, old_codes, encoded.dictionary
+
+
+def _key_text(ordered: OrderedChanges, column: int, slots: np.ndarray, *, old: bool) -> pa.ChunkedArray:
+    spans = _key_spans(ordered, column, slots, np.full(len(slots), old))
+    text = spans.gather(ordered.changes.data)
+    if ordered.shape.columns[column].lake_type.kind in _FLOATS and len(text):
+        # one key to PostgreSQL and to MERGE
+        text = pc.if_else(pc.equal(text, b"-0"), pa.scalar(b"0", pa.binary()), text)
+    return text

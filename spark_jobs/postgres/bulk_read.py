@@ -1,0 +1,95 @@
+"""Bulk reads: COPY BINARY turned into Arrow batches in C++, batch by batch. Runs on executors: no psycopg here.
+
+Driver: https://arrow.apache.org/adbc/current/driver/postgresql.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import adbc_driver_manager
+import pyarrow as pa
+from adbc_driver_postgresql import StatementOptions, dbapi
+
+from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
+from spark_jobs.postgres.session_settings import PIN_STATEMENT
+
+BATCH_BYTES = 4 << 20
+_SERVER_MESSAGE = re.compile(r"(?:ERROR|FATAL):\s*(.+)")
+_PRIVILEGE = "42501"
+
+
+@contextmanager
+def bulk_connection(conninfo: str) -> Iterator[dbapi.Connection]:
+    """A session in autocommit mode with all settings pinned. Raises SourceUnreachableError."""
+    try:
+        connection = dbapi.connect(conninfo, autocommit=True)
+    except adbc_driver_manager.Error as error:
+        raise SourceUnreachableError(
+            f"cannot connect to PostgreSQL for a bulk read: {_server_message(error)}"
+        ) from None
+    try:
+        run(connection, PIN_STATEMENT)
+        yield connection
+    finally:
+        connection.close()
+
+
+def run(connection: dbapi.Connection, statement: str) -> None:
+    """Execute one statement whose result does not matter. Raises SourceError."""
+    with connection.cursor() as cursor:
+        try:
+            # not cursor.execute: that leaves a query's errors to whoever takes the result
+            cursor.adbc_statement.set_sql_query(statement)
+            cursor.adbc_statement.execute_update()
+        except adbc_driver_manager.Error as error:
+            raise bulk_error(error) from None
+
+
+@contextmanager
+def streamed(
+    connection: dbapi.Connection, query: str, batch_bytes: int = BATCH_BYTES
+) -> Iterator[pa.RecordBatchReader]:
+    """The rows of ``query`` as Arrow batches of about ``batch_bytes`` each, fetched as they are taken.
+
+    The reader is valid inside the context only. Raises SourceError, also while batches are taken.
+    """
+    with connection.cursor() as cursor:  # must stay referenced while its stream is read
+        cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)})
+        try:
+            cursor.execute(query)
+            reader = cursor.fetch_record_batch()
+        except adbc_driver_manager.Error as error:
+            raise bulk_error(error) from None
+        yield pa.RecordBatchReader.from_batches(reader.schema, _batches(reader))
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException, adbc_driver_manager.Error) as error:
+        raise bulk_error(error) from None
+
+
+def bulk_error(error: Exception) -> SourceError:
+    """The typed error for one of the driver's; the driver's own text holds the whole query, ours the server's line."""
+    message = _server_message(error)
+    sqlstate = getattr(error, "sqlstate", None)
+    if sqlstate == _PRIVILEGE or message.startswith("permission denied"):
+        return PreconditionError(
+            f"PostgreSQL refused: {message}", hint="`postgres-cdc doctor` lists what the role needs"
+        )
+    if str(sqlstate).startswith(("08", "57P")) or "server closed the connection" in message:
+        return SourceUnreachableError(f"the connection to PostgreSQL was lost: {message}")
+    return SourceError(f"PostgreSQL refused: {message}")
+
+
+def _server_message(error: Exception) -> str:
+    text = str(error)
+    found = _SERVER_MESSAGE.search(text)
+    if found:
+        return found[1].strip()
+    # libpq's own: without the query that the driver appends
+    return re.split(r"\bQuery was:", text, flags=re.IGNORECASE)[0].strip()

@@ -1,0 +1,117 @@
+"""How the slot and its server fare, in one statement.
+
+https://www.postgresql.org/docs/current/view-pg-replication-slots.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.slot import missing_slot
+
+
+@dataclass(frozen=True)
+class ServerIdentity:
+    """Which WAL this is: another system identifier is another cluster, another timeline a promoted or restored one."""
+
+    system_identifier: int
+    timeline: int
+    server_version: int
+    database: str
+
+
+@dataclass(frozen=True)
+class SlotHealth:
+    """One slot now. Distances are bytes of WAL up to ``flushed_lsn``: from ``confirmed_flush_lsn`` what is not captured
+    yet, from ``restart_lsn`` what the server must keep. ``safe_wal_size``: bytes left before the slot is in danger,
+    None for no limit.
+    """
+
+    slot_name: str
+    plugin: str
+    two_phase: bool
+    active_pid: int | None
+    confirmed_flush_lsn: Lsn | None
+    restart_lsn: Lsn | None
+    flushed_lsn: Lsn
+    wal_status: str | None
+    safe_wal_size: int | None
+    invalidation_reason: str | None
+    oldest_transaction_age: timedelta | None
+    server: ServerIdentity
+
+    @property
+    def confirmed_flush_distance(self) -> int | None:
+        return _distance(self.confirmed_flush_lsn, self.flushed_lsn)
+
+    @property
+    def restart_distance(self) -> int | None:
+        return _distance(self.restart_lsn, self.flushed_lsn)
+
+    @property
+    def active(self) -> bool:
+        return self.active_pid is not None
+
+
+# the control file's timeline lags behind a promotion until the next checkpoint; the current WAL file's does not
+_SERVER = """
+SELECT c.system_identifier,
+       CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())
+            ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END,
+       current_setting('server_version_num')::int,
+       current_database()::text,
+       (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
+FROM pg_catalog.pg_control_system() c
+"""
+# through jsonb: invalidation_reason since 17, conflicting since 16, two_phase since 14
+_HEALTH = f"""
+WITH server(system_identifier, timeline, server_version, database, flushed) AS ({_SERVER})
+SELECT server.*, s.plugin::text, (to_jsonb(s)->>'two_phase')::boolean, s.active_pid, s.confirmed_flush_lsn::text,
+       s.restart_lsn::text, s.wal_status, s.safe_wal_size,
+       coalesce(to_jsonb(s)->>'invalidation_reason',
+                CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END,
+                CASE s.wal_status WHEN 'lost' THEN 'wal_removed' END),
+       (SELECT max(clock_timestamp() - xact_start) FROM pg_catalog.pg_stat_activity
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
+FROM server LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s AND s.slot_type = 'logical'
+"""  # noqa: S608  # two constants
+
+
+def server_identity(connection: Connection) -> ServerIdentity:
+    """Which cluster, timeline, version and database the connection is to."""
+    with source_errors():
+        row = connection.execute(_SERVER).fetchall()[0]
+    return ServerIdentity(*row[:4])
+
+
+def slot_health(connection: Connection, slot: str) -> SlotHealth:
+    """How the slot fares. Raises SlotError when there is none of that name.
+
+    The age of the oldest transaction is that of sessions the role may see: others' with ``pg_read_all_stats`` only.
+    """
+    with source_errors():
+        row = connection.execute(_HEALTH, [slot]).fetchall()[0]
+    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, oldest = row
+    if plugin is None:
+        raise missing_slot(slot)
+    return SlotHealth(
+        slot_name=slot,
+        plugin=plugin,
+        two_phase=bool(two_phase),
+        active_pid=active_pid,
+        confirmed_flush_lsn=Lsn.parse(confirmed) if confirmed else None,
+        restart_lsn=Lsn.parse(restart) if restart else None,
+        flushed_lsn=Lsn.parse(flushed),
+        wal_status=wal_status,
+        safe_wal_size=safe,
+        invalidation_reason=reason,
+        oldest_transaction_age=oldest,
+        server=ServerIdentity(*server),
+    )
+
+
+def _distance(lsn: Lsn | None, flushed: Lsn) -> int | None:
+    return None if lsn is None else max(0, flushed - lsn)

@@ -1,0 +1,100 @@
+"""What the server is set to and what the role may do, as far as logical decoding and snapshots need it.
+
+https://www.postgresql.org/docs/current/logical-replication-config.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import QualifiedName
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """``free_slots`` and ``free_wal_senders``: what the limits leave now; ``max_slot_wal_keep_size`` -1: no limit."""
+
+    server_version: str
+    server_version_num: int
+    in_recovery: bool
+    wal_level: str
+    max_replication_slots: int
+    free_slots: int
+    max_wal_senders: int
+    free_wal_senders: int
+    max_slot_wal_keep_size: str
+    server_encoding: str
+
+
+@dataclass(frozen=True)
+class RolePrivileges:
+    """The role of the connection string. ``may_replicate``: superuser, REPLICATION, or a managed service's own role."""
+
+    name: str
+    superuser: bool
+    may_replicate: bool
+    may_create_in_database: bool
+
+
+@dataclass(frozen=True)
+class TablePrivileges:
+    """One table as the role sees it; ``row_security``: policies would hide rows from it."""
+
+    name: QualifiedName
+    relpersistence: str
+    may_use_schema: bool
+    may_select: bool
+    owns: bool
+    row_security: bool
+
+
+_SETTINGS = """
+SELECT current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(),
+       current_setting('wal_level'), current_setting('max_replication_slots')::int,
+       current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_catalog.pg_replication_slots)::int,
+       current_setting('max_wal_senders')::int,
+       current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
+       current_setting('max_slot_wal_keep_size'), current_setting('server_encoding')
+"""
+# rds_replication is what Amazon RDS grants in place of the REPLICATION attribute
+_ROLE = """
+SELECT rolname::text, rolsuper,
+       rolsuper OR rolreplication OR EXISTS (
+         SELECT FROM pg_catalog.pg_roles g WHERE g.rolname = 'rds_replication' AND pg_has_role(g.oid, 'MEMBER')),
+       has_database_privilege(current_database(), 'CREATE')
+FROM pg_catalog.pg_roles WHERE rolname = current_user
+"""
+_TABLES = """
+SELECT n.nspname::text, c.relname::text, c.relpersistence::text, has_schema_privilege(n.oid, 'USAGE'),
+       has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN unnest(%s::text[], %s::text[]) wanted(nspname, relname)
+  ON wanted.nspname = n.nspname AND wanted.relname = c.relname
+WHERE c.relkind IN ('r', 'p') ORDER BY 1, 2
+"""
+
+
+def server_settings(connection: Connection) -> ServerSettings:
+    with source_errors():
+        return ServerSettings(*connection.execute(_SETTINGS).fetchall()[0])
+
+
+def slot_exists(connection: Connection, slot: str) -> bool:
+    """Whether the name is taken, in whatever state and database the slot is."""
+    with source_errors():
+        rows = connection.execute("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", [slot]).fetchall()
+    return bool(rows)
+
+
+def role_privileges(connection: Connection) -> RolePrivileges:
+    with source_errors():
+        return RolePrivileges(*connection.execute(_ROLE).fetchall()[0])
+
+
+def table_privileges(connection: Connection, names: Sequence[QualifiedName]) -> tuple[TablePrivileges, ...]:
+    """Those of ``names`` that exist, ordered by name."""
+    with source_errors():
+        rows = connection.execute(_TABLES, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
+    return tuple(TablePrivileges(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)

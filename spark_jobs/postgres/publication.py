@@ -1,0 +1,149 @@
+"""The publication: made for the configured tables and kept in step with them, or a user's own, never altered.
+
+https://www.postgresql.org/docs/current/sql-createpublication.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import QualifiedName
+
+OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """``tables`` are those whose changes come, partition roots or leaves as ``via_partition_root`` says.
+
+    ``ours`` is told by a comment on the publication; ``missing_operations`` are those that it leaves out.
+    """
+
+    name: str
+    ours: bool
+    via_partition_root: bool
+    tables: tuple[QualifiedName, ...]
+    missing_operations: tuple[str, ...]
+    filtered_tables: tuple[QualifiedName, ...]
+
+
+# through jsonb: row filters and column lists (prqual, prattrs) are columns since 15 only
+_PUBLICATION = """
+SELECT obj_description(p.oid, 'pg_publication') = %(comment)s, p.pubviaroot,
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(t.schemaname, t.tablename)), '[]')
+        FROM pg_catalog.pg_publication_tables t WHERE t.pubname = p.pubname),
+       ARRAY(SELECT operation FROM (VALUES ('insert', p.pubinsert), ('update', p.pubupdate), ('delete', p.pubdelete),
+                                           ('truncate', p.pubtruncate)) AS o(operation, sent) WHERE NOT sent),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
+        FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE r.prpubid = p.oid AND (to_jsonb(r)->>'prqual' IS NOT NULL OR to_jsonb(r)->>'prattrs' IS NOT NULL))
+FROM pg_catalog.pg_publication p WHERE p.pubname = %(name)s
+"""
+_EXISTING = """
+SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
+  AND c.relkind IN ('r', 'p')
+"""
+
+
+def find_publication(connection: Connection, name: str) -> Publication | None:
+    with source_errors():
+        row = connection.execute(_PUBLICATION, {"name": name, "comment": OUR_COMMENT}).fetchone()
+    if row is None:
+        return None
+    ours, via_root, tables, missing, filtered = row
+    return Publication(
+        name,
+        bool(ours),
+        via_root,
+        tuple(sorted(QualifiedName(*table) for table in tables)),
+        tuple(missing),
+        tuple(QualifiedName(*table) for table in filtered),
+    )
+
+
+def ensure_publication(connection: Connection, name: str, tables: Sequence[QualifiedName] | None) -> Publication:
+    """Make the publication for ``tables``, or bring ours in step with them, or check a user's own.
+
+    ``tables`` None: every table of a publication that must exist. Nothing is changed when an error is raised.
+    Raises PreconditionError: a table or the publication is missing, the role may not, operations are left out.
+    """
+    found = find_publication(connection, name)
+    if tables is not None:
+        _check_tables_exist(connection, tables)
+    if found is None:
+        if tables is None:
+            raise PreconditionError(
+                f"there is no publication {name}, and the configuration names no tables",
+                hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
+            )
+        _create(connection, name, tables)
+    elif found.ours and tables is not None and set(found.tables) != set(tables):
+        _set_tables(connection, name, tables)
+    else:
+        _check(found, tables)
+        return found
+    made = find_publication(connection, name)
+    if made is None:
+        raise PreconditionError(f"publication {name} was dropped while it was being made", hint="run it again")
+    _check(made, tables)
+    return made
+
+
+def _create(connection: Connection, name: str, tables: Sequence[QualifiedName]) -> None:
+    statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
+    comment = sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(OUR_COMMENT))
+    with source_errors(f"publication {name} cannot be made"), connection.transaction():
+        connection.execute(statement.format(sql.Identifier(name), _table_list(tables)))
+        connection.execute(comment)
+
+
+def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName]) -> None:
+    statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _table_list(tables))
+    with source_errors(f"publication {name} cannot be brought in step with the configuration"):
+        connection.execute(statement)
+
+
+def _table_list(tables: Sequence[QualifiedName]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(table.nspname, table.relname) for table in tables)
+
+
+def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName]) -> None:
+    names = [[table.nspname for table in tables], [table.relname for table in tables]]
+    with source_errors():
+        existing = {QualifiedName(*row) for row in connection.execute(_EXISTING, names).fetchall()}
+    missing = sorted(set(tables) - existing)
+    if missing:
+        raise PreconditionError(
+            f"there is no table {', '.join(map(str, missing))} in database {connection.info.dbname}",
+            hint="correct tables: in the configuration",
+        )
+
+
+def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
+    missing = sorted(set(tables or ()) - set(found.tables))
+    if missing:
+        names = ", ".join(map(str, missing))
+        raise PreconditionError(
+            f"publication {found.name} does not publish {names}",
+            hint=f"ALTER PUBLICATION ... ADD TABLE {names}; partitioned: publish_via_partition_root = true",
+        )
+    if found.missing_operations:
+        raise PreconditionError(
+            f"publication {found.name} leaves out {', '.join(found.missing_operations)}: the lake would drift",
+            hint="ALTER PUBLICATION ... SET (publish = 'insert, update, delete, truncate')",
+        )
+    filtered = sorted(set(found.filtered_tables) & set(found.tables if tables is None else tables))
+    if filtered:
+        raise PreconditionError(
+            f"publication {found.name} has a row filter or a column list on {', '.join(map(str, filtered))}",
+            hint="this version follows whole tables; use a publication without filters",
+        )
+    if not found.tables:
+        raise PreconditionError(f"publication {found.name} has no table", hint="ALTER PUBLICATION ... ADD TABLE")

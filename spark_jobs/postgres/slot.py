@@ -1,0 +1,220 @@
+"""The replication slot: the only file that names PostgreSQL's slot functions.
+
+The durable slot is only ever moved by ``advance``; it is read through a temporary copy, or peeked at.
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import psycopg
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+from psycopg import sql
+
+from spark_jobs.errors import PreconditionError, SlotError, SourceError
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.bulk_read import run, streamed
+from spark_jobs.postgres.connection import Connection, source_error, source_errors
+
+Options = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SlotStatus:
+    """One row of ``pg_replication_slots``, with where the server's WAL is flushed to."""
+
+    slot_name: str
+    plugin: str
+    database: str
+    two_phase: bool
+    active_pid: int | None
+    wal_status: str | None
+    confirmed_flush_lsn: Lsn
+    restart_lsn: Lsn | None
+
+
+_STATUS = """
+SELECT slot_name::text, plugin::text, database::text, to_jsonb(s)->>'two_phase' = 'true', active_pid, wal_status,
+       confirmed_flush_lsn::text, restart_lsn::text
+FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s AND slot_type = 'logical'
+"""
+# on a standby decoding reads what is replayed
+_FLUSHED = """
+SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
+"""
+
+
+def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
+    """None when there is no such logical slot. Raises SlotError when the slot is of another database or is lost."""
+    with source_errors():
+        row = connection.execute(_STATUS, [slot]).fetchone()
+    if row is None:
+        return None
+    name, plugin, database, two_phase, active_pid, wal_status, confirmed, restart = row
+    if database != connection.info.dbname:
+        raise SlotError(
+            f"slot {slot} belongs to database {database}, the connection is to {connection.info.dbname}",
+            hint="choose another name for source.slot",
+        )
+    if wal_status == "lost" or confirmed is None:
+        raise SlotError(
+            f"slot {slot} is lost: the server has removed WAL that it needs",
+            hint="drop the slot and start over with a new lake path; raise max_slot_wal_keep_size",
+        )
+    return SlotStatus(
+        name,
+        plugin,
+        database,
+        bool(two_phase),
+        active_pid,
+        wal_status,
+        Lsn.parse(confirmed),
+        restart and Lsn.parse(restart),
+    )
+
+
+def create_slot(connection: Connection, slot: str, *, plugin: str, two_phase: bool = False) -> Lsn:
+    """Make the durable slot; returns where it starts. Waits for the transactions that are open now.
+
+    Raises PreconditionError: wal_level, privilege, or no free slot.
+    """
+    try:
+        row = connection.execute(
+            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false, %s)", [slot, plugin, two_phase]
+        ).fetchone()
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        raise PreconditionError(
+            f"slot {slot} cannot be made: {error.diag.message_primary}",
+            hint="set wal_level = logical in postgresql.conf and restart the server",
+        ) from None
+    except psycopg.errors.UndefinedFile as error:
+        raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None
+    except psycopg.errors.QueryCanceled as error:
+        raise SlotError(
+            f"slot {slot} could not be made in time: {error.diag.message_primary}",
+            hint="a transaction that was open before must end first: look for old ones in pg_stat_activity",
+        ) from None
+    except psycopg.Error as error:
+        raise source_error(error, f"slot {slot} cannot be made") from None
+    if row is None:
+        raise SlotError(f"slot {slot} cannot be made: the server returned nothing")
+    return Lsn.parse(row[0])
+
+
+def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
+    """Move the durable slot up to ``lsn``, where everything before is durable elsewhere; returns where it stands now.
+
+    A slot that is there already, or further, stays. The server may stop a few bytes past ``lsn`` at a record's end.
+    """
+    status = slot_status(connection, slot)
+    if status is None:
+        raise missing_slot(slot)
+    if status.confirmed_flush_lsn >= lsn:
+        return status.confirmed_flush_lsn
+    with source_errors(f"slot {slot} could not be moved to {lsn}"):
+        row = connection.execute(
+            "SELECT end_lsn::text FROM pg_replication_slot_advance(%s, %s::pg_lsn)", [slot, str(lsn)]
+        )
+        return Lsn.parse(row.fetchall()[0][0])
+
+
+def drop_slot(connection: Connection, slot: str) -> None:
+    """Drop the durable slot; the server may then remove the WAL that it held."""
+    with source_errors(f"slot {slot} could not be dropped"):
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+
+
+def missing_slot(slot: str) -> SlotError:
+    return SlotError(
+        f"there is no slot {slot}", hint="`postgres-cdc sync` makes it; changes since it was lost are gone"
+    )
+
+
+def flushed_lsn(connection: Connection) -> Lsn:
+    """How far a window may reach: the WAL flushed by a primary, or replayed by a standby."""
+    with source_errors():
+        rows = connection.execute(_FLUSHED).fetchall()
+    return Lsn.parse(rows[0][0])
+
+
+@contextmanager
+def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
+    """Hold the advisory lock of this slot: one reader at a time. Raises SlotError when another has it."""
+    key = int.from_bytes(hashlib.blake2b(f"postgres-cdc:{slot}".encode(), digest_size=8).digest(), "big", signed=True)
+    with source_errors():
+        locked = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchall()[0][0]
+    if not locked:
+        raise SlotError(
+            f"another process is capturing from slot {slot}",
+            hint="wait until it is done, or stop it; its session shows in pg_locks as an advisory lock",
+        )
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute("SELECT pg_advisory_unlock(%s)", [key])
+
+
+@contextmanager
+def read_window(
+    bulk: dbapi.Connection, slot: str, window: Window, options: Options, *, through: Literal["copy", "peek"] = "copy"
+) -> Iterator[pa.RecordBatchReader]:
+    """The plugin's messages of one window, in order, as Arrow batches with the one binary column ``data``.
+
+    ``copy`` reads a temporary copy of the slot that lives on this connection and dies with it; it needs a free slot
+    (``NoSpareSlotError`` otherwise) and the slot may stand anywhere at or before ``window.lo``. ``peek`` reads the
+    slot itself without moving it and needs it to stand exactly at ``window.lo``, which the caller has checked.
+    """
+    if through == "peek":
+        with streamed(bulk, _changes_query("peek", slot, window.hi, options)) as reader:
+            yield reader
+        return
+    copy = f"pgcdc_{secrets.token_hex(8)}"
+    _make_copy(bulk, slot, copy)
+    try:
+        run(bulk, _text("SELECT pg_replication_slot_advance({}, {}::pg_lsn)", copy, str(window.lo)))
+        with streamed(bulk, _changes_query("get", copy, window.hi, options)) as reader:
+            yield reader
+    finally:
+        # at once, so that the next window finds it free; a broken connection has taken it along
+        _drop_copy(bulk, copy)
+
+
+class NoSpareSlotError(PreconditionError):
+    """max_replication_slots is reached: there is no slot free for a temporary copy."""
+
+
+def _make_copy(bulk: dbapi.Connection, slot: str, copy: str) -> None:
+    try:
+        run(bulk, _text("SELECT 1 FROM pg_copy_logical_replication_slot({}, {}, true)", slot, copy))
+    except SourceError as error:
+        if "all replication slots are in use" in error.what:
+            raise NoSpareSlotError(
+                f"no slot is free for a temporary copy of {slot}", hint="raise max_replication_slots by one"
+            ) from None
+        raise
+
+
+def _drop_copy(bulk: dbapi.Connection, copy: str) -> None:
+    run(
+        bulk,
+        _text("SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s WHERE slot_name = {}", copy),
+    )
+
+
+def _changes_query(verb: Literal["get", "peek"], slot: str, upto: Lsn, options: Options) -> str:
+    function = sql.SQL(f"pg_logical_slot_{verb}_binary_changes")
+    arguments = [sql.Literal(slot), sql.Literal(str(upto)), sql.SQL("NULL")]
+    arguments += [sql.Literal(word) for option in options for word in option]
+    return sql.SQL("SELECT data FROM {}({})").format(function, sql.SQL(", ").join(arguments)).as_string(None)
+
+
+def _text(statement: str, *values: str) -> str:
+    return sql.SQL(statement).format(*map(sql.Literal, values)).as_string(None)

@@ -1,0 +1,152 @@
+"""A snapshot whose place in the WAL is known exactly, and how a table is cut into parts that are read in it.
+
+https://www.postgresql.org/docs/current/protocol-replication.html (CREATE_REPLICATION_SLOT)
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-SNAPSHOT-SYNCHRONIZATION
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from psycopg import pq, sql
+from pydantic import SecretStr
+
+from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import Connection, connected, conninfo, source_errors
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.relation_facts import RelationFacts
+
+_RANGE_BYTES = 64 << 20
+_BLOCK_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class ExportedSnapshot:
+    """``snapshot_name`` shows exactly the transactions whose commit record starts before ``lsn``."""
+
+    snapshot_name: str
+    lsn: Lsn
+
+
+@dataclass(frozen=True)
+class CtidRange:
+    """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end."""
+
+    leaf: QualifiedName
+    first: int
+    last: int | None
+
+
+@contextmanager
+def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connection]]:
+    """Export a snapshot; it can be imported by other sessions until the context ends.
+
+    The connection that comes with it stands inside the snapshot: look up facts and ranges there. The temporary slot
+    that fixed the LSN is dropped before the context is entered, so a long copy holds no WAL. It holds back VACUUM.
+
+    Raises PreconditionError: wal_level, no free slot, no REPLICATION attribute.
+    """
+    with connected(dsn) as connection:
+        with _replication_connection(dsn) as replication:
+            snapshot_name, lsn = _create_exporting_slot(replication)
+            with source_errors("the snapshot could not be imported"):
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot_name)))
+                exported = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()[0][0]
+        yield ExportedSnapshot(exported, lsn), connection
+        with source_errors():
+            connection.execute("COMMIT")
+
+
+def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BYTES) -> tuple[CtidRange, ...]:
+    """Cut a table, or each leaf of a partitioned one, into ranges of about ``range_bytes`` of heap.
+
+    Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows.
+    """
+    query = """
+        SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_relation_size(c.oid)
+        FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
+              UNION SELECT %(relid)s::oid::regclass) leaf(relid)
+        JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind <> 'p' ORDER BY 1, 2"""
+    with source_errors("the table could not be cut into ranges"):
+        leaves = connection.execute(query, {"relid": relid}).fetchall()
+    ranges: list[CtidRange] = []
+    for nspname, relname, relkind, size in leaves:
+        name = QualifiedName(nspname, relname)
+        if relkind != "r":
+            raise PreconditionError(f"{name} is a foreign table: it has no snapshot of its own", hint="leave it out")
+        step = max(1, range_bytes // _BLOCK_BYTES)
+        starts = list(range(0, max(1, size // _BLOCK_BYTES), step))
+        ranges += [CtidRange(name, first, last) for first, last in zip(starts, [*starts[1:], None], strict=True)]
+    return tuple(ranges)
+
+
+def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[str]) -> str:
+    """A SELECT of one range, each column rendered by its own type's output function, NULL staying NULL.
+
+    That is what pgoutput sends (``OidOutputFunctionCall``); a cast to text would differ for bool, char(n) and others.
+    """
+    by_name = {column.attname: column for column in facts.columns}
+    rendered = [
+        sql.SQL("pg_catalog.textin({}({})) AS {}").format(
+            sql.SQL(by_name[name].typoutput),
+            sql.Identifier(name),
+            sql.Identifier(name),
+        )
+        for name in columns
+    ]
+    bounds = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))]
+    if ctid_range.last is not None:
+        bounds.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({ctid_range.last},0)")))
+    statement = sql.SQL("SELECT {} FROM ONLY {} WHERE {}").format(
+        sql.SQL(", ").join(rendered) if rendered else sql.SQL("NULL::text AS nothing"),
+        sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname),
+        sql.SQL(" AND ").join(bounds),
+    )
+    return statement.as_string(None)
+
+
+@contextmanager
+def _replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
+    """A walsender session; it knows the simple query protocol only, hence libpq without psycopg's cursors."""
+    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
+    try:
+        if pgconn.status != pq.ConnStatus.OK:
+            raise _refused(pgconn.error_message.decode(errors="replace"))
+        yield pgconn
+    finally:
+        pgconn.finish()
+
+
+def _refused(message: str) -> SourceError:
+    reason = message.strip().splitlines()[-1]
+    if "permission denied" in reason or "replication role" in reason:
+        return PreconditionError(f"no replication connection: {reason}", hint="ALTER ROLE ... REPLICATION")
+    return SourceUnreachableError(
+        f"no replication connection to PostgreSQL: {reason}",
+        hint="pg_hba.conf must let the role in; a connection pooler does not pass it on",
+    )
+
+
+def _create_exporting_slot(pgconn: pq.abc.PGconn) -> tuple[str, Lsn]:
+    slot = f"pgcdc_{secrets.token_hex(8)}"
+    # the spelling that every version from 10 on takes
+    result = pgconn.exec_(f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT".encode())
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given"
+        reason = message.decode(errors="replace")
+        hint = (
+            "raise max_replication_slots"
+            if "slots are in use" in reason
+            else "`postgres-cdc doctor` lists what is needed"
+        )
+        raise PreconditionError(f"no snapshot can be exported: {reason}", hint=hint)
+    consistent_point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
+    if consistent_point is None or snapshot_name is None:
+        raise SlotError("the server exported no snapshot", hint="run it again")
+    return snapshot_name.decode(), Lsn.parse(consistent_point.decode())

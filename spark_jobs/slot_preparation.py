@@ -1,0 +1,96 @@
+"""Publication, slot and the log's first marker, made where missing; and whether log and slot belong together."""
+
+from __future__ import annotations
+
+from spark_jobs.change_log import ChangeLog, marker_row
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import GapError, SlotError
+from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.health import server_identity
+from spark_jobs.postgres.plugin_options import plugin_options
+from spark_jobs.postgres.publication import ensure_publication
+from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_lock, slot_status
+from spark_jobs.window_marker import SlotIdentity, WindowMarker
+
+
+def prepare_slot(pipeline: Pipeline) -> WindowMarker:
+    """Make publication, slot and the log's first marker where missing; returns the log's last marker.
+
+    In this order: a publication must exist before the WAL that is read with it. Safe to repeat after a crash between
+    any two. Raises GapError when the log has windows but the slot is gone.
+    """
+    source = pipeline.source
+    log = ChangeLog(pipeline.lake.change_log)
+    with connected(source.dsn) as control:
+        identity = slot_identity(control, pipeline)
+        with slot_lock(control, source.slot):
+            checkpoint = log.checkpoint()
+            if checkpoint is not None:
+                check_identity(checkpoint.identity, identity)
+            tables = None if pipeline.tables is None else [table.name for table in pipeline.tables]
+            if checkpoint is None:
+                log.create()  # first of all: a lake that cannot be written must leave the source untouched
+            ensure_publication(control, source.publication, tables)
+            slot = slot_status(control, source.slot)
+            if slot is None and checkpoint is not None:
+                raise GapError(
+                    f"slot {source.slot} is gone, and the change log ends at {checkpoint.window.hi}:"
+                    " the changes since cannot be had",
+                    hint="start over with a new slot and a new lake path",
+                )
+            if slot is None:
+                create_slot(control, source.slot, plugin=source.plugin, two_phase=source.two_phase)
+                slot = slot_status(control, source.slot)
+            if slot is None:
+                raise missing_slot(source.slot)
+            check_slot(slot, identity)
+            if checkpoint is not None:
+                return checkpoint
+            start = slot.confirmed_flush_lsn
+            marker = WindowMarker(0, Window(start, start), identity)
+            log.land(identity, 0, [marker_row(marker)])
+            return marker
+
+
+def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
+    """What the windows read now will say of where they come from. Raises ConfigurationError for refused options."""
+    server = server_identity(control)
+    return SlotIdentity(
+        system_identifier=server.system_identifier,
+        timeline=server.timeline,
+        database=server.database,
+        slot=pipeline.source.slot,
+        plugin=pipeline.source.plugin,
+        options=plugin_options(pipeline.source, server.server_version),
+        server_version=server.server_version,
+    )
+
+
+def check_identity(landed: SlotIdentity, now: SlotIdentity) -> None:
+    """Raise SlotError when windows read now would not follow on the landed ones."""
+    start_over = "point the configuration back, or start over with a new slot and a new lake path"
+    for what, before, after in (
+        ("cluster (system identifier)", landed.system_identifier, now.system_identifier),
+        ("database", landed.database, now.database),
+        ("slot", landed.slot, now.slot),
+        ("output plugin", landed.plugin, now.plugin),
+        ("plugin options", landed.options, now.options),
+    ):
+        if before != after:
+            raise SlotError(f"the change log is of another {what}: it has {before}, now it is {after}", hint=start_over)
+    if landed.timeline != now.timeline:
+        raise SlotError(
+            f"the server is on timeline {now.timeline}, the change log was read on timeline {landed.timeline}:"
+            " it was restored, or a standby was promoted, and may have lost changes that are landed",
+            hint="start over with a new slot and a new lake path",
+        )
+
+
+def check_slot(slot: SlotStatus, identity: SlotIdentity) -> None:
+    """Raise SlotError when the slot was made for another plugin."""
+    if slot.plugin != identity.plugin:
+        raise SlotError(
+            f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {identity.plugin}",
+            hint="correct source.plugin, or choose another name for source.slot",
+        )

@@ -1,0 +1,166 @@
+"""Tables at one exact LSN: read by executors over ctid ranges of an exported snapshot, each visible in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.decode.table_shape import LakeColumn, TableShape
+from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.delta_table import replace_table, rows_written
+from spark_jobs.errors import CdcError, LakeError, PreconditionError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.merge_sql import named_columns
+from spark_jobs.net_write import net_schema
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import conninfo
+from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query
+from spark_jobs.postgres.snapshot_read import read_range
+from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.spark_errors import spark_errors
+from spark_jobs.table_commit import Provenance, committed_version, committing_session
+from spark_jobs.table_state import TableState, table_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RANGE_BYTES = 16 << 20
+_TASKS = 16  # for a table of up to 16 ranges one task each; then tasks grow
+_RANGES_PER_TASK = 16  # 256 MB of heap: what a retry reads again
+_TABLES_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class TableSnapshot:
+    """One table's snapshot: its state since, the rows it holds; or the ``error`` that left the old table untouched."""
+
+    name: QualifiedName
+    lsn: Lsn
+    relid: int = 0
+    rows: int = 0
+    state: TableState | None = None
+    error: CdcError | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How one table is read: per task the queries that it runs one after the other."""
+
+    shape: TableShape
+    tasks: tuple[tuple[str, ...], ...]
+
+
+def snapshot_tables(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    names: Sequence[QualifiedName],
+    *,
+    system_identifier: int,
+    ordinal_at: Callable[[Lsn], int],
+    run_id: str = "",
+    progress: Progress = silent,
+) -> tuple[TableSnapshot, ...]:
+    """Replace the Delta tables of ``names``, or create them, all at one LSN; each begins a new generation.
+
+    ``ordinal_at`` gives the ordinal of the last landed window that ends at or before an LSN: applying goes on with the
+    next one. A table that fails is reported with its error, and keeps what it held; the others are done.
+    Raises SourceError and its children when no snapshot can be exported.
+    """
+    if not names:
+        return ()
+    with exported_snapshot(pipeline.source.dsn) as (exported, connection):
+        provenance = _provenance(pipeline, system_identifier, exported.lsn, ordinal_at(exported.lsn), run_id)
+        source = conninfo(pipeline.source.dsn)
+        done: dict[QualifiedName, TableSnapshot] = {}
+
+        def one(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...]) -> TableSnapshot:
+            try:
+                plan = _plan(name, facts, ranges)
+                read = _range_reader(source, exported.snapshot_name, plan, pipeline.on_unrepresentable)
+                return _snapshot_table(spark, pipeline, plan, read, replace(provenance, relid=plan.shape.relid))
+            except CdcError as error:
+                return TableSnapshot(name, exported.lsn, facts.relid if facts else 0, error=error)
+
+        found = {facts.name: facts for facts in relation_facts(connection, names=names)}
+        ranges = {name: ctid_ranges(connection, facts.relid, _RANGE_BYTES) for name, facts in found.items()}
+        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool:
+            running = [pool.submit(one, name, found.get(name), ranges.get(name, ())) for name in names]
+            for future in as_completed(running):
+                table = future.result()
+                done[table.name] = table
+                progress(Step("snapshot", f"{table.name}, {table.rows:,} rows", len(done), len(names), "tables"))
+    return tuple(done[name] for name in names)
+
+
+def _provenance(pipeline: Pipeline, system_identifier: int, lsn: Lsn, ordinal: int, run_id: str) -> Provenance:
+    return Provenance(system_identifier, pipeline.source.slot, lsn, ordinal, ordinal, lsn, lsn, 0, run_id)
+
+
+def _plan(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...]) -> _Plan:
+    if facts is None:
+        raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
+    shape = TableShape.of(facts)
+    columns = [column.name for column in shape.columns]
+    queries = [range_query(facts, part, columns) for part in ranges]
+    step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
+    return _Plan(shape, tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step)))
+
+
+def _snapshot_table(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    plan: _Plan,
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    provenance: Provenance,
+) -> TableSnapshot:
+    name, path = plan.shape.name, pipeline.lake.table(plan.shape.name)
+    table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)  # raises for a table not ours
+    schema = net_schema(tuple(f"v{i}" for i in range(len(plan.shape.columns))), plan.shape)
+    with (
+        spark_errors(f"{name}: snapshot at {provenance.snapshot_lsn} failed"),
+        committing_session(spark, provenance) as own,
+    ):
+        tasks = own.range(0, len(plan.tasks), 1, len(plan.tasks))
+        replace_table(tasks.mapInArrow(read, schema).selectExpr(*named_columns(plan.shape.columns)), path)
+        rows = rows_written(own, path)
+        version = committed_version(own)
+    state = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
+    if version is None or state is None:
+        raise LakeError(f"{name}: the snapshot at {provenance.snapshot_lsn} is there already", hint="run it again")
+    return TableSnapshot(name, provenance.snapshot_lsn, plan.shape.relid, rows, state)
+
+
+def _range_reader(
+    source: str, snapshot_name: str, plan: _Plan, on_unrepresentable: OnUnrepresentable
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
+    which no plan, log or web page shows."""
+    tasks, columns, table = plan.tasks, plan.shape.columns, str(plan.shape.name)
+
+    def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for query in tasks[task]:
+                    for rows in read_range(source, snapshot_name, query):
+                        yield _typed(rows, columns, table, on_unrepresentable)
+
+    return read_ranges
+
+
+def _typed(
+    rows: pa.RecordBatch, columns: tuple[LakeColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
+) -> pa.RecordBatch:
+    arrays = [
+        cast_text(
+            rows.column(i), column.lake_type, name=column.name, table=table, on_unrepresentable=on_unrepresentable
+        )
+        for i, column in enumerate(columns)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, [f"v{i}" for i in range(len(columns))])

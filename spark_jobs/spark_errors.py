@@ -1,0 +1,46 @@
+"""Spark's exceptions as ours: an executor's typed error comes back as itself, all else without a cell's value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_jobs import errors
+from spark_jobs.errors import CdcError, LakeError
+
+# an executor's error arrives as the text of its traceback
+_OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
+_DELTA = re.compile(r"\bDELTA_[A-Z0-9_.]+")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
+_KEPT = re.compile(r"[^\n\]]+: a change keeps a value of a row that the table does not have")
+# Delta's optimistic commits: another writer was quicker. Safe to repeat, because of the transaction identifier
+_CONCURRENT = re.compile(r"Concurrent\w+Exception|MetadataChangedException|DELTA_CONCURRENT_\w+|DELTA_METADATA_CHANGED")
+
+
+def is_concurrent_commit(error: BaseException) -> bool:
+    """Whether another writer's commit came in between. Classic and Connect differ in classes, not in the text."""
+    return not isinstance(error, CdcError) and _CONCURRENT.search(str(error)) is not None
+
+
+@contextmanager
+def spark_errors(what: str, *, hint: str = "") -> Iterator[None]:
+    """Raise what an executor of ours raised, else LakeError: ``what`` and the name of Spark's error condition."""
+    try:
+        yield
+    except CdcError:
+        raise
+    except Exception as error:
+        raise _typed(error, what, hint) from error
+
+
+def _typed(error: Exception, what: str, hint: str) -> CdcError:
+    text = str(error)
+    if ours := _OURS.search(text):
+        kind = getattr(errors, ours[1], None)
+        if isinstance(kind, type) and issubclass(kind, CdcError):
+            return kind(f"{what}: {ours[2]}")
+    if kept := _KEPT.search(text):
+        return errors.GapError(f"{what}: {kept[0].strip()}", hint="take a new snapshot of this table")
+    condition = _DELTA.search(text) or _CONDITION.search(text)
+    return LakeError(f"{what}: {condition[condition.lastindex or 0] if condition else type(error).__name__}", hint=hint)

@@ -1,0 +1,87 @@
+"""One landed window, as the change log tells of it: bounds, where it was read, what it holds.
+
+Nothing in it depends on when or by whom it was landed: the same window landed again gives the same marker.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spark_jobs.logicalrep.lsn import Lsn, Window
+
+
+@dataclass(frozen=True)
+class SlotIdentity:
+    """Which WAL was read, and how: windows of another identity do not follow on these.
+
+    ``server_version`` is that of the moment (``server_version_num``); it may rise with a minor update.
+    """
+
+    system_identifier: int
+    timeline: int
+    database: str
+    slot: str
+    plugin: str
+    options: tuple[tuple[str, str], ...]
+    server_version: int
+
+    @property
+    def app_id(self) -> str:
+        """Of the change log's application transactions; their version is the window's ordinal."""
+        return f"pgcdc:{self.system_identifier}:{self.slot}"
+
+
+@dataclass(frozen=True)
+class RelationCounts:
+    """How many changes of one relation a window holds; a Truncate counts once for each relation it names."""
+
+    relid: int
+    nspname: str
+    relname: str
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+
+
+@dataclass(frozen=True)
+class WindowMarker:
+    """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position.
+
+    ``messages`` counts what the plugin sent, Begin and Commit included; ``bytes`` is the sum of their lengths.
+    """
+
+    ordinal: int
+    window: Window
+    identity: SlotIdentity
+    relations: tuple[RelationCounts, ...] = ()
+    transactions: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+    @property
+    def changes(self) -> int:
+        return sum(r.inserts + r.updates + r.deletes + r.truncates for r in self.relations)
+
+    def to_json(self) -> str:
+        fields = asdict(self)
+        fields["window"] = [str(self.window.lo), str(self.window.hi)]
+        return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | builtins.bytes) -> WindowMarker:
+        """Raises KeyError, TypeError or ValueError when the text is not what ``to_json`` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        lo, hi = fields.pop("window")
+        identity = fields.pop("identity")
+        identity["options"] = tuple((name, value) for name, value in identity["options"])
+        relations = tuple(RelationCounts(**counts) for counts in fields.pop("relations"))
+        return cls(
+            window=Window(Lsn.parse(lo), Lsn.parse(hi)),
+            identity=SlotIdentity(**identity),
+            relations=relations,
+            **fields,
+        )

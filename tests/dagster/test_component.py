@@ -1,0 +1,306 @@
+"""The component as Dagster loads it: keys, dependencies, translation, overriding, scaffolding, errors."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.core.component_tree import ComponentTreeException
+from dagster.components.testing.test_cases import TestTranslation
+from dagster.components.testing.utils import create_defs_folder_sandbox
+
+from cdc_assets import PostgresCdcComponent
+from cdc_assets.configuration import load_pipeline
+from cdc_assets.translation import TableSettings
+from spark_jobs.errors import ConfigurationError
+
+DSN = "host=db.example user=cdc password=hunter2 dbname=shopdb"
+BODY: Mapping[str, Any] = {
+    "type": "cdc_assets.PostgresCdcComponent",
+    "attributes": {
+        "name": "shop",
+        "source": {"dsn": "{{ env.SHOP_DSN }}"},
+        "lake": {"path": "/data/lake/shop"},
+        "tables": ["public.orders", {"name": 'sales."Order Items"'}],
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def dsn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_DSN", DSN)
+
+
+def body(**attributes: object) -> dict[str, Any]:
+    changed = copy.deepcopy(dict(BODY))
+    changed["attributes"].update(attributes)
+    return changed
+
+
+def loaded(contents: dict[str, Any]) -> tuple[PostgresCdcComponent, dg.Definitions]:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=PostgresCdcComponent, defs_yaml_contents=contents)
+        with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
+            assert isinstance(component, PostgresCdcComponent)
+            dg.Definitions.validate_loadable(defs)
+            return component, defs
+
+
+def keys_and_deps(defs: dg.Definitions) -> dict[str, set[str]]:
+    return {
+        spec.key.to_user_string(): {dep.asset_key.to_user_string() for dep in spec.deps}
+        for spec in defs.resolve_all_asset_specs()
+    }
+
+
+ASSETS = {
+    "postgres/shopdb/public/orders": set(),
+    "postgres/shopdb/sales/Order_Items": set(),
+    "shop/change_log": {"postgres/shopdb/public/orders", "postgres/shopdb/sales/Order_Items"},
+    "shop/snapshot/public/orders": {"postgres/shopdb/public/orders"},
+    "shop/snapshot/sales/Order_Items": {"postgres/shopdb/sales/Order_Items"},
+    "shop/public/orders": {"shop/change_log", "shop/snapshot/public/orders"},
+    "shop/sales/Order_Items": {"shop/change_log", "shop/snapshot/sales/Order_Items"},
+}
+
+
+def test_assets_from_yaml() -> None:
+    _, defs = loaded(body())
+    assert keys_and_deps(defs) == ASSETS
+    partitioned = {
+        spec.key.to_user_string(): spec.partitions_def.name
+        for spec in defs.resolve_all_asset_specs()
+        if isinstance(spec.partitions_def, dg.DynamicPartitionsDefinition)
+    }
+    assert partitioned == dict.fromkeys(["shop/change_log", "shop/public/orders", "shop/sales/Order_Items"], "shop_lsn")
+
+
+def test_assets_from_python() -> None:
+    component = PostgresCdcComponent(
+        name="shop",
+        source={"dsn": DSN},  # type: ignore[arg-type]
+        lake={"path": "/data/lake/shop"},  # type: ignore[arg-type]
+        tables=["public.orders", 'sales."Order Items"'],  # type: ignore[list-item]
+    )
+    assert keys_and_deps(component.definitions()) == ASSETS
+
+
+def test_jobs_sensor_schedule_checks_resource_and_pool() -> None:
+    _, defs = loaded(body())
+    jobs = {job.name for job in defs.resolve_all_job_defs()}
+    assert {"shop_sync", "shop_snapshot"} <= jobs
+    assert defs.get_sensor_def("shop_slot_lag").default_status == dg.DefaultSensorStatus.STOPPED
+    assert defs.get_schedule_def("shop_sync").default_status == dg.DefaultScheduleStatus.STOPPED
+    checks = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
+    assert checks == {
+        "shop/change_log:slot_health",
+        "shop/public/orders:watermark_is_last_window",
+        "shop/sales/Order_Items:watermark_is_last_window",
+    }
+    assert set(defs.resources or {}) == {"shop_spark"}
+    for key in (["shop", "change_log"], ["shop", "public", "orders"], ["shop", "snapshot", "public", "orders"]):
+        assert defs.resolve_assets_def(dg.AssetKey(key)).op.pool == "postgres_cdc_shop"
+        if key[1] != "snapshot":
+            policy = defs.resolve_assets_def(dg.AssetKey(key)).backfill_policy
+            assert policy == dg.BackfillPolicy.single_run()
+
+
+class TestTableTranslation(TestTranslation):  # type: ignore[misc]
+    """Every field of Dagster's asset attributes."""
+
+    def test_translation(
+        self,
+        attributes: dict[str, Any],
+        assertion: Callable[[dg.AssetSpec], bool],
+        key_modifier: Callable[[dg.AssetKey], dg.AssetKey] | None,
+    ) -> None:
+        contents = body(tables=[{"name": "public.orders", "translation": attributes}])
+        if "partitions_def" in attributes:  # the one that is not the user's to choose
+            with pytest.raises(ComponentTreeException) as caught:
+                loaded(contents)
+            assert any("its partitions are the LSN windows" in message for message in chain(caught.value))
+            return
+        _, defs = loaded(contents)
+        key = dg.AssetKey(["shop", "public", "orders"])
+        key = key_modifier(key) if key_modifier else key
+        assert assertion(defs.resolve_assets_def(key).get_asset_spec(key))
+
+
+def test_translation_sees_the_table() -> None:
+    translation = {"group_name": "{{ table.schema_name }}", "tags": {"table": "{{ table.table_name | lower }}"}}
+    _, defs = loaded(body(tables=[{"name": "sales.Orders", "translation": translation}]))
+    spec = defs.resolve_assets_def(dg.AssetKey(["shop", "sales", "orders"])).get_asset_spec(
+        dg.AssetKey(["shop", "sales", "orders"])
+    )
+    assert (spec.group_name, spec.tags["table"]) == ("sales", "orders")
+
+
+class Bronze(PostgresCdcComponent):
+    """A user's subclass."""
+
+    def get_asset_spec(self, table: TableSettings) -> dg.AssetSpec:
+        return super().get_asset_spec(table).replace_attributes(group_name="bronze", key=["lake", table.table_name])
+
+
+def test_subclass_changes_specs() -> None:
+    component = Bronze(
+        name="shop",
+        source={"dsn": DSN},  # type: ignore[arg-type]
+        lake={"path": "/lake"},  # type: ignore[arg-type]
+        tables=["public.orders"],  # type: ignore[list-item]
+    )
+    defs = component.definitions()
+    dg.Definitions.validate_loadable(defs)
+    key = dg.AssetKey(["lake", "orders"])
+    spec = defs.resolve_assets_def(key).get_asset_spec(key)
+    assert (spec.group_name, spec.metadata["dagster/uri"]) == ("bronze", "/lake/tables/public/orders")
+
+
+def test_own_spark_resource() -> None:
+    _, defs = loaded_with_resource(body(spark={"resource": "my_spark"}))
+    assert "shop_spark" not in (defs.resources or {})
+
+
+def loaded_with_resource(contents: dict[str, Any]) -> tuple[PostgresCdcComponent, dg.Definitions]:
+    """A project that defines the resource itself."""
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=PostgresCdcComponent, defs_yaml_contents=contents)
+        with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
+            own = dg.Definitions(resources={"my_spark": dg.ResourceDefinition.hardcoded_resource("a session")})
+            dg.Definitions.validate_loadable(dg.Definitions.merge(defs, own))
+            assert isinstance(component, PostgresCdcComponent)
+            return component, defs
+
+
+def test_relative_lake_is_the_same_place_for_the_command(tmp_path: Path) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=PostgresCdcComponent, defs_yaml_contents=body(lake={"path": "lake"})
+        )
+        pipeline = load_pipeline(path / "defs.yaml")
+        with sandbox.load_component_and_build_defs(defs_path=path) as (_, defs):
+            key = dg.AssetKey(["shop", "change_log"])
+            assert defs.resolve_assets_def(key).get_asset_spec(key).metadata["dagster/uri"] == pipeline.lake.change_log
+
+
+def test_no_dsn_in_any_representation() -> None:
+    component, defs = loaded(body())
+    assert "hunter2" not in repr(component)
+    assert not any("hunter2" in repr(spec) for spec in defs.resolve_all_asset_specs())
+
+
+def chain(error: BaseException | None) -> Iterator[str]:
+    while error is not None:
+        yield str(error)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"sourcee": {}}, "sourcee"),
+        ({"source": {"dsn": "{{ env.NO_SUCH }}"}}, "environment variable NO_SUCH is not set"),
+        ({"source": {"dsn": "host={{ env.NO_SUCH }}"}}, "environment variable NO_SUCH is not set"),
+        (
+            {"source": {"dsn": "{{ env.SHOP_DSN }}", "streaming": "sometimes"}},
+            "Input should be 'off', 'on' or 'parallel'",
+        ),
+        ({"source": {"dsn": "nonsense hunter2"}}, "source.dsn is not a PostgreSQL connection string"),
+        ({"windows": {"max_bytes": "256MB"}}, "expected a size such as 256MiB"),
+        ({"tables": ["public..orders"]}, "not a table name: 'public..orders'"),
+        ({"tables": ["public.orders", "orders"]}, "names public.orders twice"),
+        ({"tables": None}, "list the tables"),
+    ],
+)
+def test_wrong_attributes(attributes: dict[str, Any], said: str) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  Dagster wraps it in errors of its own
+        loaded(body(**attributes))
+    messages = list(chain(caught.value))
+    assert any(said in message for message in messages)
+    assert not any("hunter2" in message for message in messages)
+
+
+def test_tables_are_needed_from_python_too() -> None:
+    component = PostgresCdcComponent(name="shop", source={"dsn": DSN}, lake={"path": "/lake"})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="list the tables"):
+        component.definitions()
+
+
+def test_templates_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYTES", "1MiB")
+    monkeypatch.setenv("MODE", "on")
+    monkeypatch.setenv("TABLE", "public.things")
+    component, _ = loaded(
+        body(
+            source={"dsn": "{{ env.SHOP_DSN }}", "streaming": "{{ env.MODE }}", "two_phase": "{{ env('P', 'true') }}"},
+            windows={"max_bytes": "{{ env.BYTES }}"},
+            tables=["{{ env.TABLE }}"],
+            spark={"config": {"spark.x": "{{ env.MODE }}", "spark.y": 3}},
+        )
+    )
+    assert (component.source.streaming, component.source.two_phase) == ("on", True)
+    assert component.windows.max_bytes == 1 << 20
+    assert component.spark.config == {"spark.x": "on", "spark.y": "3"}
+    assert component.tables is not None
+    assert component.tables[0].table_name == "things"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty Dagster project that uses the installed component."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "mine"\n'
+        'code_location_target_module = "mine.definitions"\n'
+    )
+    (tmp_path / "mine" / "defs").mkdir(parents=True)
+    (tmp_path / "mine" / "__init__.py").touch()
+    (tmp_path / "mine" / "defs" / "__init__.py").touch()
+    (tmp_path / "mine" / "definitions.py").write_text(
+        "import dagster as dg\nfrom pathlib import Path\n\n\n@dg.definitions\ndef defs():\n"
+        "    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
+    )
+    return tmp_path
+
+
+def dg_command(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("dg")), *arguments],
+        cwd=project,
+        env={**os.environ, "DAGSTER_HOME": str(project), "PYTHONPATH": str(project), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_scaffolded_file_loads(project: Path) -> None:
+    made = dg_command(project, "scaffold", "defs", "cdc_assets.PostgresCdcComponent", "web_shop")
+    assert made.returncode == 0, made.stdout + made.stderr
+    file = project / "mine" / "defs" / "web_shop" / "defs.yaml"
+    assert yaml.safe_load(file.read_text())["attributes"]["name"] == "web_shop"
+    environment = {"WEB_SHOP_DSN": DSN, "WEB_SHOP_LAKE": "/data/lake"}
+    checked = dg_command(project, "check", "yaml", "--validate-requirements", **environment)
+    assert "validated successfully" in checked.stdout, checked.stdout
+    loaded = dg_command(project, "check", "defs", **environment)
+    assert "All definitions loaded successfully" in loaded.stdout, loaded.stdout + loaded.stderr
+    listed = dg_command(project, "list", "defs", "--json", **environment)
+    assert '"web_shop/public/orders"' in listed.stdout
+
+
+def test_dg_points_at_file_and_line(project: Path) -> None:
+    folder = project / "mine" / "defs" / "shop"
+    folder.mkdir()
+    contents = body(source={"dsn": "host=x", "slott": "y"})
+    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+    checked = dg_command(project, "check", "yaml")
+    assert checked.returncode != 0
+    assert "defs.yaml:4 - cdc_assets.PostgresCdcComponent attributes.source" in checked.stdout
+    assert "slott" in checked.stdout

@@ -1,0 +1,216 @@
+"""The configuration file: what it becomes, and the one line for whatever is wrong with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.configuration import load_pipeline
+from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table, WindowLimits
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.qualified_name import QualifiedName
+
+SECRET = "postgresql://cdc:hunter2@db.example/shop"
+# design §2.1, as it stands there
+FILE = """\
+type: cdc_assets.PostgresCdcComponent
+attributes:
+  name: shop                       # prefix of asset keys; default of slot and publication
+  source:
+    dsn: "{{ env.SHOP_DSN }}"      # libpq conninfo or URI; never printed, logged or stored
+    slot: shop
+    publication: shop
+    plugin: pgoutput               # pgoutput | test_decoding
+    streaming: "off"               # off | on | parallel   (YAML booleans mean the same)
+    two_phase: false
+    origin: any                    # any | none
+    messages: false
+    binary: false
+  lake:
+    path: /data/lake/shop          # any URI that driver and executors can reach
+  windows: {max_bytes: 256MiB, max_per_run: 64}
+  on_unrepresentable: error        # error | "null"      infinity dates, NaN in decimals, years beyond 9999 …
+  on_rewrite: resnapshot           # resnapshot | error  DDL that rewrites rows without sending them
+  tables:                          # names, or mappings; absent: every table of the publication
+    - public.orders
+    - name: public.items
+      mode: mirror                 # mirror | soft_delete | history | append
+      translation: {group_name: "{{ table.schema_name }}", owners: ["team:data"]}
+  spark: {}                        # master / remote / config / jars: packages | provided | a folder
+"""
+ORDERS = Table(QualifiedName("public", "orders"))
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHOP_DSN", SECRET)
+    return tmp_path / "shop.yaml"
+
+
+def load(file: Path, old: str = "", new: str = "") -> Pipeline:
+    """The file of the design, with one thing changed."""
+    assert old in FILE
+    file.write_text(FILE.replace(old, new, 1) if old else FILE)
+    return load_pipeline(file)
+
+
+def test_file_of_the_design(file: Path) -> None:
+    pipeline = load(file)
+    assert pipeline == Pipeline(
+        name="shop",
+        source=Source(dsn=pipeline.source.dsn, slot="shop", publication="shop"),
+        lake=Lake("/data/lake/shop"),
+        windows=WindowLimits(256 << 20, 64),
+        tables=(ORDERS, Table(QualifiedName("public", "items"))),
+        on_unrepresentable="error",
+        on_rewrite="resnapshot",
+        spark=SparkOptions(),
+    )
+    assert pipeline.source.dsn.get_secret_value() == SECRET
+    assert "hunter2" not in repr(pipeline)
+
+
+def test_least_file(file: Path) -> None:
+    file.write_text(
+        "type: cdc_assets.PostgresCdcComponent\n"
+        "attributes: {name: shop, source: {dsn: host=x}, lake: {path: s3://bucket/shop/}}\n"
+    )
+    pipeline = load_pipeline(file)
+    assert (pipeline.source.slot, pipeline.source.publication) == ("shop", "shop")
+    assert pipeline.tables is None
+    assert pipeline.lake.path == "s3://bucket/shop"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attribute", "expected"),
+    [
+        ('streaming: "off"', "streaming: off", "source.streaming", "off"),
+        ('streaming: "off"', "streaming: on", "source.streaming", "on"),
+        ('streaming: "off"', "streaming: parallel", "source.streaming", "parallel"),
+        ("two_phase: false", 'two_phase: "{{ env.YES }}"', "source.two_phase", True),
+        ("on_unrepresentable: error", "on_unrepresentable: null", "on_unrepresentable", "null"),
+        ("256MiB", "1GiB", "windows.max_bytes", 1 << 30),
+        ("256MiB", "8 KiB", "windows.max_bytes", 8 << 10),
+        ("256MiB", "65536", "windows.max_bytes", 65536),
+        ("/data/lake/shop", "/data/lake/shop//", "lake.path", "/data/lake/shop"),
+        ("/data/lake/shop", "file:///data/shop/", "lake.path", "file:///data/shop"),
+        ("/data/lake/shop", "\"{{ env('LAKE', '/default') }}/shop\"", "lake.path", "/default/shop"),
+        ("/data/lake/shop", "\"{{ env.LAKE or '/other' }}\"", "lake.path", "/other"),
+        ("spark: {}", "spark: {config: {a.b: true, c: 3}}", "spark.config", (("a.b", "true"), ("c", "3"))),
+        ("spark: {}", "spark: {jars: /jars, master: 'local[2]'}", "spark.master", "local[2]"),
+        ("spark: {}", "spark: {resource: my_spark}", "spark", SparkOptions()),
+        ("    slot: shop\n", "", "source.slot", "shop"),
+        ("type:", "requirements: {env: [X]}\npost_processing: {}\ntype:", "name", "shop"),
+        ("type:", "type: other.Component\n---\ntype:", "name", "shop"),
+    ],
+)
+def test_accepted(
+    file: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, attribute: str, expected: object
+) -> None:
+    monkeypatch.setenv("YES", "true")
+    value: object = load(file, old, new)
+    for part in attribute.split("."):
+        value = getattr(value, part)
+    assert value == expected
+
+
+def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert load(file, "/data/lake/shop", "lake").lake.path == str(file.parent / "lake")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("SHOP_DSN", "NO_SUCH", 5, "source.dsn: environment variable NO_SUCH is not set"),
+        ('"{{ env.SHOP_DSN }}"', '"host={{ env.NO_SUCH }}"', 5, "source.dsn: environment variable NO_SUCH is not set"),
+        ('"{{ env.SHOP_DSN }}"', '"{{ env.SHOP_DSN"', 5, "source.dsn: not a template"),
+        ("{{ env.SHOP_DSN }}", "{{ vault.x }}", 5, "source.dsn: 'vault' is undefined"),
+        (
+            "    slot: shop",
+            "    slott: shop",
+            6,
+            "source.slott: unknown field (did you mean slot?); allowed: dsn, slot,",
+        ),
+        ("    slot: shop", "    slot: Shop", 6, "source.slot: expected 1 to 63 lower-case letters"),
+        ("plugin: pgoutput", "plugin: wal2json", 8, "source.plugin: expected 'pgoutput' or 'test_decoding'"),
+        ('streaming: "off"', "streaming: 1", 9, "source.streaming: expected 'off', 'on' or 'parallel'"),
+        ("two_phase: false", "two_phase: [1]", 10, "source.two_phase: expected a valid boolean"),
+        ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
+        ("256MiB", "256MB", 16, "windows.max_bytes: expected a size such as 256MiB (units B, KiB, MiB, GiB)"),
+        ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
+        ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
+        ("on_rewrite: resnapshot", "on_rewrite: ignore", 18, "on_rewrite: expected 'resnapshot' or 'error'"),
+        ("- public.orders", "- public..orders", 20, "tables[0].name: not a table name: 'public..orders'"),
+        ("- public.orders", "- 5", 20, "tables[0]: expected a mapping with name, mode"),
+        ("mode: mirror", "mode: mirrored", 22, "tables[1].mode: expected 'mirror', 'soft_delete', 'history' or"),
+        (
+            "mode: mirror",
+            "modus: mirror",
+            22,
+            "tables[1].modus: unknown field (did you mean mode?); allowed: name, mode",
+        ),
+        ("public.items", "Public.Orders", 19, "tables: names public.orders twice"),
+        ("spark: {}", "spark: {jar: x}", 24, "spark.jar: unknown field (did you mean jars?); allowed: master, remote"),
+        ("spark: {}", "spark: {master: a, remote: b}", 24, "spark: master and remote exclude each other"),
+        ("  name: shop", "  nam: shop", 3, "nam: unknown field (did you mean name?); allowed: name, source, lake"),
+        ("  name: shop ", "  #", 2, "name: is missing"),
+        ("attributes:", "atributes:", 2, "atributes: unknown field (did you mean attributes?)"),
+    ],
+)
+def test_refused_in_one_line(file: Path, old: str, new: str, line: int, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, old, new)
+    message = str(caught.value)
+    assert message.startswith(f"{file}:{line}: {said}")
+    assert "\n" not in message
+    assert "hunter2" not in message
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "type: dlt.Component\nattributes: {}",
+            ": type is dlt.Component: expected type: cdc_assets.PostgresCdcComponent",
+        ),
+        ("attributes: {}", ": type is missing: expected"),
+        ("", ": type is missing: expected"),
+        ("- a", ":1: not YAML: expected fields, as in name: value"),
+        ("a: hunter2 [\nb: [hunter2", ":2: not YAML: "),
+        ("type: x\ntype: y", ":2: not YAML: type is written twice"),
+        ("type: cdc_assets.PostgresCdcComponent", ":1: attributes: expected a mapping"),
+        (f"{FILE}---\n{FILE}", ": holds 2 pipelines: give each a file of its own"),
+    ],
+)
+def test_not_a_configuration(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_pipeline(file)
+    assert str(caught.value).startswith(f"{file}{said}")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such file"):
+        load_pipeline(tmp_path / "none.yaml")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load_pipeline(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("cdc_assets", ("dagster", "pyspark", "delta", "psycopg", "deltalake", "pyarrow", "adbc_driver_postgresql")),
+        ("cdc_assets.configuration", ("dagster", "pyspark", "delta", "psycopg", "deltalake", "adbc_driver_postgresql")),
+        ("cdc_assets.component", ("pyspark", "delta", "psycopg", "deltalake", "adbc_driver_postgresql")),
+    ],
+)
+def test_import_is_light(module: str, unwanted: tuple[str, ...]) -> None:
+    program = f"import sys, {module}; print(*[m for m in {unwanted!r} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -1,0 +1,203 @@
+"""Random histories of one table, with the dictionary they end in: the oracle of the net change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from spark_jobs.change_log_schema import CHANGE_LOG_SCHEMA
+from spark_jobs.decode.table_shape import LakeColumn, TableShape
+from spark_jobs.lake_types import LakeKind, LakeType
+from spark_jobs.logicalrep.messages import (
+    UNCHANGED_TOAST,
+    ColumnValue,
+    Delete,
+    Insert,
+    Message,
+    Truncate,
+    TupleData,
+    Update,
+)
+from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
+from spark_jobs.qualified_name import QualifiedName
+from tests.wire import write_message
+
+RELID = 16384
+Row = tuple[bytes | None, ...]
+
+# columns: (id bigint, part text) are the key, then number int, doc text, note text; doc and note may be TOASTed
+WIDTH, KEY, TOASTED = 5, (0, 1), (3, 4)
+_TYPES = (20, 25, 23, 25, 25)
+_KINDS = (LakeKind.BIGINT, LakeKind.STRING, LakeKind.INT, LakeKind.STRING, LakeKind.STRING)
+_NAMES = ("id", "part", "number", "doc", "note")
+
+SHAPE = TableShape(
+    RELID,
+    QualifiedName("public", "t"),
+    tuple(
+        LakeColumn(name, index + 1, LakeType(kind), index in KEY, oid)
+        for index, (name, kind, oid) in enumerate(zip(_NAMES, _KINDS, _TYPES, strict=True))
+    ),
+)
+
+
+def relation_message(replica_identity: str, relname: str = "t") -> bytes:
+    columns = tuple(
+        RelationColumn(name, oid, -1, index in KEY or replica_identity == "f")
+        for index, (name, oid) in enumerate(zip(_NAMES, _TYPES, strict=True))
+    )
+    return write_message(Relation(RELID, "public", relname, replica_identity, columns))
+
+
+def log_rows(
+    messages: Sequence[Message], version: int | Sequence[int], positions: Sequence[tuple[int, int]] | None = None
+) -> pa.Table:
+    """As the change log holds them; each in a transaction of its own unless positions say otherwise."""
+    places = positions or [(index + 1, 0) for index in range(len(messages))]
+    versions = [version] * len(messages) if isinstance(version, int) else version
+    rows = [
+        {
+            "window": 1,
+            "commit_lsn": commit_lsn,
+            "ordinal": ordinal,
+            "xid": None,
+            "commit_time": None,
+            "origin": None,
+            "kind": write_message(message)[:1].decode(),
+            "relid": RELID,
+            "version": None if isinstance(message, Truncate) else its_version,
+            "data": write_message(message),
+        }
+        for message, its_version, (commit_lsn, ordinal) in zip(messages, versions, places, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
+
+
+@dataclass
+class History:
+    """``before`` and ``after`` are the table's rows by key; ``rows`` the change log between them."""
+
+    before: dict[Row, Row]
+    after: dict[Row, Row]
+    rows: pa.Table
+    relations: dict[int, bytes]
+    messages: Sequence[Message] = ()
+
+
+KEYS = st.tuples(st.sampled_from([b"1", b"2", b"3", b"-4"]), st.sampled_from([b"a", b""]))
+VALUES = st.none() | st.sampled_from([b"", b"x", b"yy", "é".encode()])
+NUMBERS = st.none() | st.sampled_from([b"0", b"-7", b"42"])
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, truncates: bool = True, max_changes: int = 25) -> History:
+    """What a server can send: unchanged TOAST in any update, key moves to free keys, chains, swaps, truncates."""
+    identity = draw(st.sampled_from("df"))
+    before: dict[Row, Row] = {
+        key: (*key, draw(NUMBERS), draw(VALUES), draw(VALUES)) for key in draw(st.lists(KEYS, unique=True, max_size=4))
+    }
+    table = dict(before)
+    messages = [draw(_change(table, identity, truncates)) for _ in range(draw(st.integers(0, max_changes)))]
+    positions = sorted(
+        draw(
+            st.lists(
+                st.tuples(st.integers(1, 6), st.integers(0, 30)),
+                unique=True,
+                min_size=len(messages),
+                max_size=len(messages),
+            )
+        )
+    )
+    # two Relation messages that differ in what the lake does not see
+    relations = {fingerprint(wire): wire for wire in (relation_message(identity), relation_message(identity, "old"))}
+    versions = [draw(st.sampled_from(sorted(relations))) for _ in messages]
+    rows = log_rows(messages, versions, positions)
+    shuffled = rows.take(pa.array(draw(st.permutations(range(len(rows)))), pa.int64()))
+    return History(before, table, shuffled, relations, messages)
+
+
+@st.composite
+def _change(draw: st.DrawFn, table: dict[Row, Row], identity: str, truncates: bool) -> Message:
+    """One more change; ``table`` follows it."""
+    free = [key for key in _all_keys() if key not in table]
+    kinds = ["insert"] * bool(free) + ["update", "update", "move", "delete"] * bool(table) + ["truncate"] * truncates
+    kind = draw(st.sampled_from(kinds or ["insert"]))
+    if kind == "truncate" and draw(st.integers(0, 3)) == 0:
+        table.clear()
+        return Truncate((RELID + 1, RELID), cascade=True, restart_identity=False)
+    if kind in ("insert", "truncate") or not table:
+        key = draw(st.sampled_from(free)) if free else None
+        if key is not None:
+            table[key] = (*key, draw(NUMBERS), draw(VALUES), draw(VALUES))
+            return Insert(RELID, table[key])
+    key = draw(st.sampled_from(sorted(table)))
+    old = table.pop(key)
+    if kind == "delete":
+        return Delete(RELID, None if identity == "f" else _key_only(old), old if identity == "f" else None)
+    moves = kind == "move" and bool(free)
+    to = draw(st.sampled_from(free)) if moves else key
+    kept = draw(st.sets(st.sampled_from(TOASTED)))
+    new: list[ColumnValue] = [*to, draw(NUMBERS), draw(VALUES), draw(VALUES)]
+    stored = [old[index] if index in kept else new[index] for index in range(WIDTH)]
+    # a null is never TOASTed
+    wire = tuple(
+        UNCHANGED_TOAST if index in kept and old[index] is not None else stored[index] for index in range(WIDTH)
+    )
+    table[to] = tuple(stored)  # type: ignore[arg-type]
+    old_key = _key_only(old) if identity == "d" and (moves or draw(st.booleans())) else None
+    return Update(RELID, old_key, old if identity == "f" else None, wire)
+
+
+def _all_keys() -> list[Row]:
+    return [(number, part) for number in (b"1", b"2", b"3", b"-4") for part in (b"a", b"")]
+
+
+def _key_only(row: Row) -> TupleData:
+    return tuple(value if index in KEY else None for index, value in enumerate(row))
+
+
+def typed(table: dict[Row, Row]) -> dict[tuple[object, ...], tuple[object, ...]]:
+    return {_typed_key(key): _typed_row(row) for key, row in table.items()}
+
+
+def _typed_key(key: Row) -> tuple[object, ...]:
+    number, part = key
+    return int(number or b""), (part or b"").decode()
+
+
+def _typed_row(row: Row) -> tuple[object, ...]:
+    text = [None if value is None else value.decode() for value in row]
+    return int(text[0] or ""), text[1], None if text[2] is None else int(text[2]), text[3], text[4]
+
+
+def applied(
+    before: dict[tuple[object, ...], tuple[object, ...]], rows: pa.Table, truncated: bool
+) -> dict[tuple[object, ...], tuple[object, ...]]:
+    """As the MERGE does: all rows at once, kept values read from the table as it was."""
+    after = {} if truncated else dict(before)
+    written = rows.to_pylist()
+    for row in written:
+        key = tuple(row[f"v{index}"] for index in KEY)
+        if row["op"] == 0:
+            assert key in before, "a delete of a row that was not there"
+            assert not truncated
+            assert all(row[f"v{index}"] is None for index in range(WIDTH) if index not in KEY)
+            del after[key]
+    seen = [tuple(row[f"v{index}"] for index in KEY) for row in written]
+    assert len(seen) == len(set(seen)), "two rows of one key"
+    for row in written:
+        key = tuple(row[f"v{index}"] for index in KEY)
+        if row["op"] == 1:
+            origin = tuple(row.get(f"f{index}") for index in KEY)
+            held = before.get(key if origin[0] is None else origin)
+            values = [row[f"v{index}"] for index in range(WIDTH)]
+            for index in range(WIDTH):
+                if row.get(f"u{index}"):
+                    assert held is not None
+                    assert values[index] is None
+                    values[index] = held[index]
+            after[key] = tuple(values)
+    return after

@@ -1,0 +1,112 @@
+"""A pipeline on a live server, followed step by step, and the oracle: source and lake compared row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+from pydantic import SecretStr
+
+from spark_jobs.apply import TableApplied, apply_tables
+from spark_jobs.capture import capture
+from spark_jobs.change_log import ChangeLog
+from spark_jobs.configuration import Lake, Pipeline, Source, Table
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.slot_preparation import prepare_slot
+from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.table_state import table_state
+from spark_jobs.window_marker import WindowMarker
+from tests.fixtures.servers import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One database, its slot and its lake."""
+
+    spark: SparkSession
+    database: Database
+    pipeline: Pipeline
+    names: tuple[QualifiedName, ...]
+
+    @classmethod
+    def start(cls, spark: SparkSession, database: Database, lake: Path, *tables: str) -> Followed:
+        """The tables must be there. Makes publication, slot and log."""
+        names = tuple(QualifiedName("public", table) for table in tables)
+        source = Source(SecretStr(database.dsn), database.name, database.name)
+        pipeline = Pipeline(database.name, source, Lake(str(lake)), tables=tuple(map(Table, names)))
+        prepare_slot(pipeline)
+        return cls(spark, database, pipeline, names)
+
+    @property
+    def markers(self) -> tuple[WindowMarker, ...]:
+        return ChangeLog(self.pipeline.lake.change_log).markers()
+
+    def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
+        markers = self.markers
+
+        def ordinal_at(lsn: Lsn) -> int:
+            return max(marker.ordinal for marker in markers if marker.window.hi <= lsn)
+
+        system_identifier = markers[0].identity.system_identifier
+        return snapshot_tables(
+            self.spark,
+            self.pipeline,
+            names or self.names,
+            system_identifier=system_identifier,
+            ordinal_at=ordinal_at,
+        )
+
+    def sync(self) -> tuple[TableApplied, ...]:
+        """Capture what there is and apply it."""
+        capture(self.pipeline)
+        return self.apply()
+
+    def apply(self) -> tuple[TableApplied, ...]:
+        markers = self.markers
+        identity = markers[0].identity
+        states = [
+            state
+            for name in self.names
+            if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
+        ]
+        return apply_tables(self.spark, self.pipeline, states, markers)
+
+    def assert_equal(self) -> None:
+        """Every table: the same rows in source and lake, compared as values."""
+        for name in self.names:
+            lake, columns = self.lake_rows(name)
+            assert lake == self.source_rows(name, columns), f"{name} differs"
+
+    def lake_rows(self, name: QualifiedName) -> tuple[list[tuple[Any, ...]], list[str]]:
+        table = self.spark.read.format("delta").load(self.pipeline.lake.table(name)).toArrow()
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        return _sorted(list(rows)), list(table.column_names)
+
+    def source_rows(self, name: QualifiedName, columns: list[str]) -> list[tuple[Any, ...]]:
+        """As the lake has them: types beyond the flat ones as PostgreSQL's text."""
+        flat = "bool|int2|int4|int8|float4|float8|date|timestamp|timestamptz|bytea|text|numeric"
+        with self.database.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            types: dict[Any, Any] = dict(
+                connection.execute(
+                    "SELECT attname::text, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass"
+                    " AND attnum > 0 AND NOT attisdropped AND (SELECT typname FROM pg_type WHERE oid = atttypid)::text"
+                    " = ANY (string_to_array(%s, '|'))",
+                    [str(name), flat],
+                ).fetchall()  # type: ignore[arg-type]
+            )
+            chosen = sql.SQL(", ").join(
+                sql.Identifier(c) if c in types else sql.SQL("{}::text").format(sql.Identifier(c)) for c in columns
+            )
+            query = sql.SQL("SELECT {} FROM {}").format(chosen, sql.Identifier(name.nspname, name.relname))
+            return _sorted(connection.execute(query).fetchall())
+
+
+def _sorted(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)

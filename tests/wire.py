@@ -1,0 +1,81 @@
+"""Messages → wire bytes: the writers that ``proto.c`` has beside its readers. Only tests write messages."""
+
+from __future__ import annotations
+
+import struct
+
+from spark_jobs.logicalrep.messages import (
+    UNCHANGED_TOAST,
+    Begin,
+    BinaryValue,
+    ColumnValue,
+    Commit,
+    Delete,
+    Insert,
+    LogicalMessage,
+    Message,
+    Origin,
+    Truncate,
+    TupleData,
+    Type,
+    Update,
+)
+from spark_jobs.logicalrep.relation import Relation
+
+
+def write_message(message: Message) -> bytes:
+    match message:
+        case Begin(final_lsn, commit_ts, xid):
+            return b"B" + struct.pack(">QqI", final_lsn, commit_ts, xid)
+        case Commit(commit_lsn, end_lsn, commit_ts):
+            return b"C" + struct.pack(">BQQq", 0, commit_lsn, end_lsn, commit_ts)
+        case Origin(origin_lsn, name):
+            return b"O" + struct.pack(">Q", origin_lsn) + _cstring(name)
+        case Relation():
+            return _relation(message)
+        case Type(typid, nspname, typname):
+            return b"Y" + struct.pack(">I", typid) + _cstring(nspname) + _cstring(typname)
+        case Insert(relid, new):
+            return b"I" + struct.pack(">I", relid) + b"N" + tuple_data(new)
+        case Update(relid, old_key, old_tuple, new):
+            return b"U" + struct.pack(">I", relid) + _old(old_key, old_tuple) + b"N" + tuple_data(new)
+        case Delete(relid, old_key, old_tuple):
+            return b"D" + struct.pack(">I", relid) + _old(old_key, old_tuple)
+        case Truncate(relids, cascade, restart_identity):
+            flags = cascade | restart_identity << 1
+            return b"T" + struct.pack(f">iB{len(relids)}I", len(relids), flags, *relids)
+        case LogicalMessage(transactional, lsn, prefix, content):
+            head = b"M" + struct.pack(">BQ", transactional, lsn) + _cstring(prefix)
+            return head + struct.pack(">i", len(content)) + content
+
+
+def tuple_data(row: TupleData) -> bytes:
+    return struct.pack(">H", len(row)) + b"".join(map(_column, row))
+
+
+def _column(value: ColumnValue) -> bytes:
+    if value is None:
+        return b"n"
+    if value is UNCHANGED_TOAST:
+        return b"u"
+    kind, data = (b"b", value.data) if isinstance(value, BinaryValue) else (b"t", value)
+    return kind + struct.pack(">i", len(data)) + data
+
+
+def _old(old_key: TupleData | None, old_tuple: TupleData | None) -> bytes:
+    if old_key is not None:
+        return b"K" + tuple_data(old_key)
+    return b"O" + tuple_data(old_tuple) if old_tuple is not None else b""
+
+
+def _relation(relation: Relation) -> bytes:
+    head = b"R" + struct.pack(">I", relation.relid) + _cstring(relation.nspname) + _cstring(relation.relname)
+    head += relation.relreplident.encode("latin-1") + struct.pack(">H", len(relation.columns))
+    for column in relation.columns:
+        head += struct.pack(">B", column.key) + _cstring(column.name)
+        head += struct.pack(">Ii", column.atttypid, column.atttypmod)
+    return head
+
+
+def _cstring(text: str) -> bytes:
+    return text.encode() + b"\0"
