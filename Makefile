@@ -34,7 +34,7 @@ bench: $(JARS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)
 
 ui: $(JARS_READY)  ## the Dagster UI on this code location
-	@mkdir -p "$(DAGSTER_HOME)" && { [ -e "$(DAGSTER_HOME)/dagster.yaml" ] || cp dagster.yaml "$(DAGSTER_HOME)"; }
+	@mkdir -p "$(DAGSTER_HOME)" && { [ -e "$(DAGSTER_HOME)/dagster.yaml" ] || cp orchestration/dagster.yaml "$(DAGSTER_HOME)"; }
 	@$(BIN)/dagster dev --workspace workspace.yaml $(ARGS)
 
 lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -11,6 +12,9 @@ from cdc_assets.external_assets import key_part, source_key
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # on every run of a pipeline's jobs: by it the sensor sees whether one is active, and how the last ones ended
 SLOT_TAG = "postgres_cdc/slot"
@@ -54,6 +58,11 @@ class Blueprint:
     def pool(self) -> str:
         """Everything that reads the slot or writes the tables, one run at a time."""
         return f"postgres_cdc_{self.pipeline.source.slot}"
+
+    def spark_of(self, context: dg.AssetExecutionContext) -> Callable[[], SparkSession]:
+        """The session when it is wanted: a run that has nothing to write starts no JVM."""
+        resource = getattr(context.resources, self.spark_resource)
+        return lambda: resource.spark_session
 
     @property
     def run_tags(self) -> dict[str, str]:

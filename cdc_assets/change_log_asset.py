@@ -47,13 +47,14 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 
 def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.MaterializeResult[Any]]:
     """Land what is missing of the run's windows; a window that is landed already is only marked as done."""
-    from spark_jobs.capture import capture_windows, prepare_slot
+    from spark_jobs.capture import capture_windows
+    from spark_jobs.sync import prepare
 
     pipeline = blueprint.pipeline
     windows = windows_of(context.partition_keys)
     progress = logged_progress(context.log.info)
     with failures():
-        prepare_slot(pipeline)  # a table that was added to the configuration joins the publication
+        prepare(pipeline)  # a table that was added to the configuration joins the publication
         report = capture_windows(pipeline, windows, progress=progress)
         markers = markers_since(pipeline, windows[0].lo)
     catch_up_events(context, blueprint.change_log_key, windows, report.landed_end)

@@ -12,8 +12,10 @@ import dagster as dg
 from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import failures
 from cdc_assets.slot_observation import health_metadata, observed_health
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
     from spark_jobs.postgres.health import SlotHealth
@@ -84,13 +86,40 @@ def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
     )
 
 
-def watermark_result(table: dg.AssetKey, watermark: Lsn | None, expected: Lsn) -> dg.AssetCheckResult:
-    """``watermark`` is read back from the Delta table itself."""
-    passed = watermark is not None and watermark >= expected
+def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int, int, int]:
+    """Read back from the lake: the table's window, the last one that ends by ``upto``, its changes in those between.
+
+    A table without changes keeps its old watermark: such windows make no commit.
+    """
+    from spark_jobs.change_log import ChangeLog
+    from spark_jobs.cuts import latest_cut
+    from spark_jobs.pipeline_status import applied_ordinal
+    from spark_jobs.table_state import table_state
+
+    log = ChangeLog(pipeline.lake.change_log)
+    checkpoint = log.checkpoint()
+    if checkpoint is None:
+        return -1, -1, 0
+    identity = checkpoint.identity
+    state = table_state(pipeline.lake, table, identity.system_identifier, identity.slot)
+    shown = -1 if state is None else applied_ordinal(state, latest_cut(pipeline.lake))
+    between = [marker for marker in log.markers(shown) if marker.window.hi <= upto]
+    changes = sum(
+        counts.inserts + counts.updates + counts.deletes + counts.truncates
+        for marker in between
+        for counts in marker.relations
+        if QualifiedName(counts.nspname, counts.relname) == table
+    )
+    return shown, between[-1].ordinal if between else shown, changes if state is not None else -1
+
+
+def watermark_result(table: dg.AssetKey, shown: int, last: int, changes: int) -> dg.AssetCheckResult:
+    """``shown``, ``last`` and ``changes`` as ``watermark`` reads them."""
+    passed = changes == 0
     return dg.AssetCheckResult(
         asset_key=table,
         check_name=WATERMARK_CHECK,
         passed=passed,
-        description=f"the table shows {watermark}, the last window ends at {expected}",
-        metadata={"watermark": str(watermark), "last_window_end": str(expected)},
+        description=f"the table shows window {shown}; up to window {last} it has {max(changes, 0)} changes more",
+        metadata={"window_shown": shown, "last_window": last, "changes_missing": changes},
     )

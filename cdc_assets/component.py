@@ -24,6 +24,7 @@ from cdc_assets.translation import (
     resolve_tables,
     translated,
 )
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dg.scaffold_with(PostgresCdcScaffolder)
-class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable):  # type: ignore[misc]
+class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable):
     """Follow one logical replication slot of a PostgreSQL database into Delta tables, window by window.
 
     The fields are the configuration file's; in Python the same names, with mappings or models as values:
@@ -52,9 +53,9 @@ class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable)
     source: SourceSettings
     lake: LakeSettings
     windows: WindowsSettings = Field(default_factory=WindowsSettings)
-    tables: Annotated[  # type: ignore[assignment]
+    tables: Annotated[
         Sequence[TableSettings] | None,
-        dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),  # type: ignore[valid-type]
+        dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),
     ] = Field(default=None, description="names, or mappings; absent: every table of the publication (command only)")
     spark: SparkSettings = Field(default_factory=SparkSettings)
     # where a relative lake.path starts: the YAML file's folder, or the current one
@@ -111,6 +112,11 @@ class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable)
             )
         return build_definitions(self._blueprint(specs), self.execute, bring_resource=self.spark.resource is None)
 
+    @property
+    def pipeline(self) -> Pipeline:
+        """The engine's form of this configuration: what ``spark_jobs`` takes."""
+        return pipeline_of(self, self._folder)
+
     def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
         from cdc_assets.external_assets import database_name
 
@@ -120,10 +126,9 @@ class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable)
                 hint="list the tables: Dagster shows one asset each, and does not ask the database when it loads;"
                 " the command alone can follow every table of the publication",
             )
-        pipeline = pipeline_of(self, self._folder)
         return Blueprint(
-            pipeline=pipeline,
-            database=database_name(pipeline.source),
+            pipeline=self.pipeline,
+            database=database_name(self.pipeline.source),
             spark_resource=self.spark.resource or f"{self.name}_spark",
             table_specs=table_specs,
         )

@@ -53,4 +53,3 @@ def source_spec(database: str, table: QualifiedName) -> dg.AssetSpec:
             "dagster/storage_kind": "postgres",
         },
     )
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -15,9 +15,10 @@ _MAY_PASS = (SourceUnreachableError, LakeError, SparkError)
 _PROGRESS_SECONDS = 5.0
 
 
-def failure(error: CdcError) -> dg.Failure:
-    """A gap, a lost slot or a wrong configuration is the same on every retry."""
-    return dg.Failure(str(error), allow_retries=isinstance(error, _MAY_PASS))
+def failure_of(errors: Sequence[CdcError]) -> dg.Failure:
+    """One or more errors. A gap, a lost slot or a wrong configuration is the same on every retry."""
+    text = "; ".join(str(error) for error in errors)
+    return dg.Failure(text, allow_retries=any(isinstance(error, _MAY_PASS) for error in errors))
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def failures() -> Iterator[None]:
     try:
         yield
     except CdcError as error:
-        raise failure(error) from error
+        raise failure_of([error]) from error
 
 
 def logged_progress(log: Callable[[str], object]) -> Progress:

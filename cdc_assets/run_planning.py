@@ -116,4 +116,4 @@ def back_off_seconds(runs: LastRuns) -> float:
     if runs.failures == 0:
         return 0.0
     wait = min(_FIRST_WAIT_SECONDS * 2 ** (runs.failures - 1), _LONGEST_WAIT_SECONDS)
-    return max(0.0, wait - runs.seconds_since_failure)
+    return float(max(0.0, wait - runs.seconds_since_failure))

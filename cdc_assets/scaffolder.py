@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dagster.components.component.component_scaffolder import Scaffolder
 from dagster.components.component_scaffolding import scaffold_component
-from dagster.components.scaffold.scaffold import ScaffoldRequest
+from dagster.components.scaffold.scaffold import Scaffolder, ScaffoldRequest
 
 _FILE = """\
 # The command reads this file too: postgres-cdc doctor --config {file}

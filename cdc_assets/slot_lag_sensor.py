@@ -88,7 +88,7 @@ def _events(
     seen, _, at = (cursor or "").partition(" ")
     if seen == flushed and at and time.time() - float(at) < _QUIET_SECONDS:
         return [], str(cursor)
-    events = [
+    events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
         dg.AssetObservation(blueprint.change_log_key, metadata=observation.metadata()),
         health_evaluation(blueprint, observation.health),
     ]

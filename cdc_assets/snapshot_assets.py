@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.external_assets import source_key
-from cdc_assets.failures import failures, logged_progress
-from cdc_assets.table_metadata import table_metadata
+from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.table_metadata import source_keys_of, table_metadata
 from spark_jobs.qualified_name import QualifiedName
 
 
@@ -24,26 +27,38 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
         required_resource_keys={blueprint.spark_resource},
     )
     def snapshots(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
-        from spark_jobs.sync import prepare, snapshot
-
-        spark = getattr(context.resources, blueprint.spark_resource).spark_session
-        names = tuple(table for key, table in tables.items() if key in context.selected_asset_keys)
-        progress = logged_progress(context.log.info)
-        with failures():
-            prepare(blueprint.pipeline, progress)
-            taken = snapshot(spark, blueprint.pipeline, names, progress)
-        for each in taken:
-            yield dg.MaterializeResult(
-                asset_key=blueprint.snapshot_key(each.name),
-                metadata={
-                    "snapshot_lsn": str(each.lsn),
-                    "rows": each.rows,
-                    **table_metadata(spark, blueprint, each.name),
-                },
-                data_version=dg.DataVersion(str(each.lsn)),
-            )
+        yield from _take(context, blueprint, tables)
 
     return snapshots
+
+
+def _take(
+    context: dg.AssetExecutionContext, blueprint: Blueprint, tables: Mapping[dg.AssetKey, QualifiedName]
+) -> Iterator[dg.MaterializeResult[Any]]:
+    from spark_jobs.sync import prepare, snapshot
+
+    pipeline, spark = blueprint.pipeline, blueprint.spark_of(context)
+    names = [table for key, table in tables.items() if key in context.selected_asset_keys]
+    progress = logged_progress(context.log.info)
+    with failures():
+        prepare(pipeline)
+        taken = snapshot(spark, pipeline, names, run_id=context.run_id, progress=progress)
+        keys = source_keys_of(pipeline, names)
+    stopped = []
+    for table in taken:
+        if table.error is not None:
+            stopped.append(table.error)
+            continue
+        metadata = {
+            "snapshot_lsn": str(table.lsn),
+            "rows": table.rows,
+            **table_metadata(spark(), blueprint, table.name, keys.get(table.name, ())),
+        }
+        yield dg.MaterializeResult(
+            asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))
+        )
+    if stopped:
+        raise failure_of(stopped)
 
 
 def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
@@ -52,6 +67,7 @@ def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
         description=f"Table {table} read whole at one LSN. Materialise to make the Delta table anew.",
         group_name=blueprint.name,
         kinds={"postgres", "deltalake", "spark"},
+        skippable=True,
         deps=[source_key(blueprint.database, table)],
         metadata={"dagster/uri": blueprint.pipeline.lake.table(table), "dagster/storage_kind": "deltalake"},
     )

@@ -6,23 +6,27 @@ to date and marked, then the step fails and names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.checks import watermark_spec
-from cdc_assets.failures import failure, failures, logged_progress
+from cdc_assets.checks import watermark, watermark_result, watermark_spec
+from cdc_assets.failures import failure_of, failures, logged_progress
 from cdc_assets.partitions import windows_of
-from cdc_assets.table_metadata import window_metadata
+from cdc_assets.slot_observation import markers_since
+from cdc_assets.table_metadata import known_table_metadata, source_keys_of, table_metadata, window_metadata
 from cdc_assets.window_events import catch_up_events
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CdcError, GapError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.window_marker import WindowMarker
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_jobs.apply import TableApplied
 
 
@@ -81,36 +85,75 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
 def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
     """Bring the run's tables to the end of its last window, each from its own watermark.
 
-    A table without a snapshot gets one on the way. Windows at or below a watermark are only marked as done.
+    A table without a snapshot gets one on the way. Windows at or below a watermark are only marked as done; windows
+    that no run has landed are refused.
     """
-    from spark_jobs.sync import apply, landed_markers
+    from spark_jobs.catch_up import apply
 
-    blueprint, pipeline = run.blueprint, run.blueprint.pipeline
-    spark = getattr(context.resources, blueprint.spark_resource).spark_session
+    pipeline = run.blueprint.pipeline
+    spark = run.blueprint.spark_of(context)
+    progress = logged_progress(context.log.info)
+    upto = run.windows[-1].hi
     with failures():
-        outcomes = apply(
-            spark, pipeline, tuple(run.tables), upto=run.windows[-1].hi, progress=logged_progress(context.log.info)
-        )
-        markers = landed_markers(pipeline, since=run.windows[0].lo)
-    stopped: list[CdcError] = []
+        markers = _landed(run)
+        failed = _missing_snapshots(context, run, spark)
+        names = [name for name in run.tables if name not in failed]
+        outcomes = apply(spark, pipeline, names, upto=upto, run_id=context.run_id, progress=progress).tables
+        keys = source_keys_of(pipeline, tuple(run.tables))
+    stopped = list(failed.values())
     for outcome in outcomes:
         if outcome.error is not None:
             stopped.append(outcome.error)
             continue
         key = run.tables[outcome.name]
-        catch_up_events(context, key, run.windows, run.windows[-1].hi)
+        catch_up_events(context, key, run.windows, upto)
         for window in run.windows:
             context.add_asset_metadata(window_metadata(markers, window, outcome.name), key, window.key)
-        yield _materialised(spark, run, outcome)
+        context.add_asset_metadata(_table_metadata(context, run, outcome, keys), key, run.windows[-1].key)
+        with failures():
+            check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
+        yield dg.MaterializeResult(asset_key=key, check_results=[check])
     if stopped:
-        raise _stopped(stopped)
+        raise failure_of(stopped)
 
 
-def _materialised(spark: Any, run: TableRun, outcome: TableApplied) -> dg.MaterializeResult[Any]:
-    raise NotImplementedError
+def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
+    """The markers of the run's windows. Raises GapError when the change log does not reach their end."""
+    markers = markers_since(run.blueprint.pipeline, run.windows[0].lo)
+    landed_end = markers[-1].window.hi if markers else None
+    last = run.windows[-1]
+    if landed_end is None or landed_end < last.hi:
+        raise GapError(
+            f"the window {last} is not landed: the change log ends at {landed_end or run.windows[0].lo} or before",
+            hint=f"materialise {run.blueprint.change_log_key.to_user_string()} for these windows first, or with them",
+        )
+    return markers
 
 
-def _stopped(errors: list[CdcError]) -> dg.Failure:
-    if len(errors) == 1:
-        return failure(errors[0])
-    return dg.Failure("; ".join(str(error) for error in errors), allow_retries=False)
+def _missing_snapshots(
+    context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]
+) -> dict[QualifiedName, CdcError]:
+    """Take the snapshots that are missing; the errors of those that could not be taken."""
+    from spark_jobs.sync import prepare, snapshot
+
+    pipeline = run.blueprint.pipeline
+    missing = [name for name in prepare(pipeline).missing if name in run.tables]
+    if not missing:
+        return {}
+    context.log.info("taking the first snapshot of %s", ", ".join(map(str, missing)))
+    taken = snapshot(spark, pipeline, missing, run_id=context.run_id, progress=logged_progress(context.log.info))
+    return {table.name: table.error for table in taken if table.error is not None}
+
+
+def _table_metadata(
+    context: dg.AssetExecutionContext, run: TableRun, outcome: TableApplied, keys: Mapping[QualifiedName, Sequence[str]]
+) -> Mapping[str, Any]:
+    """Of the table as it stands after the run's last window. A table that did not change is not opened."""
+    key = run.tables[outcome.name]
+    numbers = {"outcome": outcome.outcome, "rows_written": outcome.rows_written}
+    known = known_table_metadata(context.instance, key)
+    if outcome.outcome == "applied" or not known:
+        spark = run.blueprint.spark_of(context)
+        known = table_metadata(spark(), run.blueprint, outcome.name, keys.get(outcome.name, ()))
+    version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
+    return {**known, **numbers, **version}

@@ -9,6 +9,7 @@ import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.external_assets import source_key
+from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.window_marker import WindowMarker
@@ -41,6 +42,25 @@ def table_metadata(
         "dagster/column_schema": dg.TableSchema(columns),
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
     }
+
+
+_OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage")
+
+
+def known_table_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str, Any]:
+    """What the last materialisation said of the table as a whole; empty before the first."""
+    event = instance.get_latest_materialization_event(asset)
+    last = event.asset_materialization if event is not None else None
+    return {name: value for name, value in last.metadata.items() if name in _OF_THE_TABLE} if last is not None else {}
+
+
+def source_keys_of(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Mapping[QualifiedName, Sequence[str]]:
+    """The columns that identify a row, as PostgreSQL's catalogue says now; only shown, never relied on."""
+    from spark_jobs.postgres.catalogue import facts_by_name
+    from spark_jobs.postgres.connection import connected
+
+    with connected(pipeline.source.dsn) as connection:
+        return {facts.name: facts.key for facts in facts_by_name(connection, tuple(names))}
 
 
 def window_metadata(markers: Sequence[WindowMarker], window: Window, table: QualifiedName) -> Mapping[str, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +54,8 @@ class ChangeLog:
     """The log at ``path``, a local folder or a URI; opened anew by each call, so an instance holds no state."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        # pyarrow takes the percent-encoded parts of a file URI for names
+        self.path = url2pathname(urlsplit(path).path) if path.startswith("file:") else path
 
     def checkpoint(self) -> WindowMarker | None:
         """The last landed window's marker, None when nothing was landed yet. Reads one file, scans nothing."""
@@ -70,6 +73,9 @@ class ChangeLog:
 
     def create(self) -> None:
         """Make the empty table; one that is there stays as it is. Raises LakeError."""
+        # deltalake 1.6 decodes a path once more than it encodes it, and looks for the log elsewhere than it wrote it
+        if ("%25" if "://" in self.path else "%") in self.path:
+            raise LakeError(f"the change log {self.path} cannot be made: a name in it holds a '%'", hint=_WRITABLE)
         try:
             DeltaTable.create(
                 self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=_TABLE_CONFIGURATION, name="change_log"

@@ -68,7 +68,8 @@ class MessageBatch:
     def loose_messages(self) -> Ints:
         """``pg_logical_emit_message`` outside a transaction: sent at once, with an LSN of its own."""
         at = self.where(b"M")
-        return at[self.buffer[self.start[at] + 1] & 1 == 0]
+        loose: Ints = at[self.buffer[self.start[at] + 1] & 1 == 0]
+        return loose
 
     def origin_names(self, at: Ints) -> pa.Array:
         """The names in Origin messages. Raises ArrowInvalid when one is not UTF-8."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.change_log_schema import RowKind
-from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.decode.ordered_changes import OrderedChanges, plain_columns
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import DecodeError
@@ -64,6 +64,7 @@ def net_change(
 
     Raises DecodeError, UnrepresentableError, SchemaChangeError; all name the table and the position or range.
     """
+    rows = plain_columns(rows)
     counts = _counts(rows, shape)
     after = last_truncate(rows, shape) if counts[RowKind.TRUNCATE] else None
     ordered = OrderedChanges.of(changes_after(rows, after), relations, shape)

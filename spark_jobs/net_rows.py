@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
-from spark_jobs.errors import CdcError, DecodeError
+from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.net_actions import Actions, Spans
 from spark_jobs.net_carry import Carried, Carry, has_unchanged, known_spans
 
@@ -27,18 +27,7 @@ class NetRows:
 
 
 def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
-    """Raises DecodeError, UnrepresentableError; both name the table, the column and the range of positions."""
-    try:
-        return _net_rows(actions, truncated, on_unrepresentable)
-    except CdcError as error:
-        if not len(actions.ordered.changes) or " at " in error.what:
-            raise
-        last = len(actions.ordered.changes) - 1
-        span = f"in changes {actions.ordered.position(0)} to {actions.ordered.position(last)}"
-        raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
-
-
-def _net_rows(actions: Actions, truncated: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
+    """Raises DecodeError, UnrepresentableError; both name the table and a position, or the column and the range."""
     last, first = actions.last_of_key(), actions.first_of_key()
     existed = ~(actions.is_put[first] & actions.fresh[first]) & (first >= 0)
     wanted = (last >= 0) & (actions.is_put[last] | existed) if len(actions) else np.zeros(len(last), dtype=bool)
@@ -126,11 +115,14 @@ class _Columns:
     def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> pa.ChunkedArray:
         column = self._shape.columns[index]
         text = spans.gather(self._actions.ordered.changes.data)
-        cast = [
-            cast_text(chunk, column.lake_type, name=column.name, table=str(self._shape.name), on_unrepresentable=policy)
-            for chunk in text.chunks
-        ]
-        return pa.chunked_array(cast, type=column.lake_type.arrow)
+        name, table, to = column.name, str(self._shape.name), column.lake_type
+        try:
+            cast = [cast_text(chunk, to, name=name, table=table, on_unrepresentable=policy) for chunk in text.chunks]
+        except (DecodeError, UnrepresentableError) as error:
+            ordered = self._actions.ordered
+            span = f"in the changes {ordered.position(0)} to {ordered.position(len(ordered.changes) - 1)}"
+            raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
+        return pa.chunked_array(cast, type=to.arrow)
 
 
 def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:

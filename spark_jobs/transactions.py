@@ -7,6 +7,7 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 
 from __future__ import annotations
 
+import builtins
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -118,6 +119,9 @@ class WindowRows:
         return pa.RecordBatch.from_arrays(columns, schema=CHANGE_LOG_SCHEMA)
 
     def _check_kinds(self, batch: MessageBatch) -> None:
+        short = batch.too_short()
+        if len(short):
+            raise self._error(self._open_lsn, f"a {chr(batch.kind[short[0]])!r} message has the wrong length")
         unknown = ~np.isin(batch.kind, np.frombuffer(_KNOWN, np.uint8))
         if unknown.any():
             at = int(np.argmax(unknown))
@@ -125,9 +129,6 @@ class WindowRows:
             before = before[before < at]
             lsn = int(batch.int64(before[-1:], 1)[0]) if len(before) else self._open_lsn
             raise self._error(lsn, f"the message type {chr(batch.kind[at])!r} is not known")
-        short = batch.too_short()
-        if len(short):
-            raise self._error(self._open_lsn, f"a {chr(batch.kind[short[0]])!r} message has the wrong length")
 
     def _places(self, batch: MessageBatch) -> tuple[Ints, Ints, Ints]:
         """Per message: the index of its transaction (0 the carried one), and its ordinal there; and the Begins."""
@@ -209,9 +210,15 @@ class WindowRows:
             relid, version = int.from_bytes(message[1:5], "big"), fingerprint(message)
             if (relid, version) not in known:
                 known.add((relid, version))
-                nspname, relname, *_ = message[5:].split(b"\0", 2)
-                names = (nspname.decode() or "pg_catalog", relname.decode())
+                names = self._names(message, int(commit_lsn[at]))
                 self.relations.append(RelationSeen(relid, version, int(commit_lsn[at]), int(ordinal[at]), *names))
+
+    def _names(self, relation_message: builtins.bytes, commit_lsn: int) -> tuple[str, str]:
+        try:
+            nspname, relname, _ = relation_message[5:].split(b"\0", 2)
+            return nspname.decode() or "pg_catalog", relname.decode()
+        except ValueError:
+            raise self._error(commit_lsn, "a Relation message names no table") from None
 
     def _version_in_force(self, batch: MessageBatch, relid: Ints, commit_lsn: Ints) -> Ints:
         """Per message the version of the last Relation message of its relid; -1 where it has none."""

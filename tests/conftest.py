@@ -2,4 +2,9 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.fixtures.property_tests", "tests.fixtures.servers", "tests.fixtures.spark", "tests.fixtures.pipelines"]
+pytest_plugins = [
+    "tests.fixtures.property_tests",
+    "tests.fixtures.servers",
+    "tests.fixtures.spark",
+    "tests.fixtures.pipelines",
+]

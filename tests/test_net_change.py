@@ -117,7 +117,7 @@ def test_a_toasted_key_column_comes_from_the_old_key() -> None:
         ([Insert(RELID, (b"1", b""))], "at 0/1#0 of public.t is not understood: a tuple of 2 columns"),
         (
             [Insert(RELID, (b"x", b"", None, None, None))],
-            "column id: not PostgreSQL's text of bigint, in changes 0/1#0",
+            "column id: not PostgreSQL's text of bigint, in the changes 0/1#0",
         ),
         ([Insert(RELID + 1, (b"1", b"", None, None, None))], "not understood: relation 16385"),
         ([Truncate((1,), cascade=False, restart_identity=False)], "another message at 0/1#0 as a TRUNCATE"),
@@ -180,9 +180,66 @@ def test_only_rows_of_the_outcome_are_cast_and_a_key_is_never_null() -> None:
     overwritten: list[Message] = [Insert(RELID, (day, b"infinity")), Update(RELID, None, None, (day, day))]
     assert len(net_change(log_rows(overwritten, version), {version: wire}, DATED).rows) == 1
     value = log_rows([Insert(RELID, (day, b"infinity"))], version)
-    with pytest.raises(UnrepresentableError, match=r"public\.t column d: .* in changes 0/1#0 to 0/1#0"):
+    with pytest.raises(UnrepresentableError, match=r"public\.t column d: .* in the changes 0/1#0 to 0/1#0"):
         net_change(value, {version: wire}, DATED)
     assert net_change(value, {version: wire}, DATED, on_unrepresentable="null").rows.column("v1").to_pylist() == [None]
     key = log_rows([Insert(RELID, (b"infinity", day))], version)
     with pytest.raises(UnrepresentableError, match="column id"):
         net_change(key, {version: wire}, DATED, on_unrepresentable="null")
+
+
+def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find_its_row() -> None:
+    columns = [RelationColumn(c.name, c.atttypid, -1, c.name == "number") for c in SHAPE.columns]
+    wire = write_message(Relation(RELID, "public", "t", "i", tuple(columns)))
+    relations = {fingerprint(wire): wire}
+    inserts = log_rows([insert(b"1", b"")], fingerprint(wire))
+    assert len(net_change(inserts, relations, SHAPE).rows) == 1
+    moved: list[Message] = [insert(b"1", b""), Update(RELID, None, None, (b"2", b"", b"7", None, None))]
+    with pytest.raises(SchemaChangeError, match=r"identity of public\.t does not hold id, part at 0/2#0"):
+        net_change(log_rows(moved, fingerprint(wire)), relations, SHAPE)
+
+
+def test_from_default_to_full_in_one_range() -> None:
+    full = relation_message("f")
+    row = (b"1", b"", b"5", b"doc", None)
+    messages: list[Message] = [Insert(RELID, row), Update(RELID, None, row, (b"2", b"", None, U, None))]
+    rows = log_rows(messages, [fingerprint(WIRE), fingerprint(full)])
+    result = net_change(rows, {**RELATIONS, fingerprint(full): full}, SHAPE)
+    assert [(row["v0"], row["v2"], row["v3"]) for row in result.rows.to_pylist()] == [(2, None, "doc")]
+
+
+def test_a_relation_message_of_another_table_is_refused() -> None:
+    wire = write_message(Relation(RELID + 1, "public", "t", "d", ()))
+    with pytest.raises(DecodeError, match="is of relation 16385"):
+        net_change(log_rows([insert(b"1", b"")], 9), {9: wire}, SHAPE)
+
+
+@given(histories())
+def test_the_arrow_types_of_other_readers(history: History) -> None:
+    wide = history.rows.cast(
+        pa.schema(
+            [
+                field.with_type(
+                    {pa.string(): pa.large_string(), pa.binary(): pa.binary_view()}.get(field.type, field.type)
+                )
+                for field in history.rows.schema
+            ]
+        )
+    )
+    assert net_change(wide, history.relations, SHAPE) == net_change(history.rows, history.relations, SHAPE)
+
+
+def test_zero_and_minus_zero_are_one_key() -> None:
+    shape = TableShape(
+        RELID,
+        QualifiedName("public", "t"),
+        (
+            LakeColumn("id", 1, LakeType(LakeKind.DOUBLE), True, 701),
+            LakeColumn("n", 2, LakeType(LakeKind.INT), False, 23),
+        ),
+    )
+    columns = (RelationColumn("id", 701, -1, True), RelationColumn("n", 23, -1, False))
+    wire = write_message(Relation(RELID, "public", "t", "d", columns))
+    update = Update(RELID, (b"0", None), None, (b"-0", b"1"))
+    rows = net_change(log_rows([update], 3), {3: wire}, shape).rows.to_pylist()
+    assert [(row["op"], str(row["v0"])) for row in rows] == [(1, "-0.0")]

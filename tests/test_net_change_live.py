@@ -83,13 +83,14 @@ def test_old_state_to_new_state(every_database: Database, identity: str, truncat
         " FROM generate_series(1, 8) AS k",
     )
     change_log_of(database)  # the slot moves to here
-    before = {(row[0],): row for row in database.execute("SELECT * FROM t")}
+    before: dict[_ROW, _ROW] = {(row[0],): row for row in database.execute("SELECT * FROM t")}
     statements = [
         "UPDATE t SET n = n + 1 WHERE id <= 3",
         "UPDATE t SET id = 100 WHERE id = 1",
         "UPDATE t SET id = 101 WHERE id = 100",
-        "BEGIN; UPDATE t SET id = -1 WHERE id = 4; UPDATE t SET id = 4 WHERE id = 5; UPDATE t SET id = 5 WHERE id = -1;"
-        " COMMIT",  # a swap
+        "UPDATE t SET id = -1 WHERE id = 4",  # a swap, as SQL must do it
+        "UPDATE t SET id = 4 WHERE id = 5",
+        "UPDATE t SET id = 5 WHERE id = -1",
         "DELETE FROM t WHERE id = 6",
         "INSERT INTO t VALUES (6, 'new', NULL, NULL, '\\x00ff', false)",
         f"UPDATE t SET doc = {_BIG.format(seed=7)} WHERE id = 7",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
+import pyspark.cloudpickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spark_jobs
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Truncate, Update
@@ -117,3 +120,20 @@ def test_executors_need_only_arrow_and_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_worker_without_this_package_runs_what_it_is_sent(tmp_path: Path) -> None:
+    """By value, as the session ships it: the worker has no ``spark_jobs`` to import."""
+    rows = log_rows([Update(RELID, None, None, (b"1", b"", b"7", None, None))], VERSION)
+    program = "import sys; sys.modules['spark_jobs'] = None; import pickle, pyarrow as pa;"
+    program += "partial, final, rows = pickle.load(open(sys.argv[1], 'rb'));"
+    program += "print([b.column('v2').to_pylist() for b in final(partial(iter(rows.to_batches())))])"
+    pyspark.cloudpickle.register_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]
+    try:
+        functions = partial_net(SHAPE, {VERSION: WIRE}), final_net(SHAPE, {VERSION: WIRE})
+        (tmp_path / "shipped").write_bytes(pyspark.cloudpickle.dumps((*functions, rows)))  # type: ignore[no-untyped-call]
+    finally:
+        pyspark.cloudpickle.unregister_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]
+    command = [sys.executable, "-c", program, str(tmp_path / "shipped")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout.strip() == "[[7]]", done.stderr

@@ -6,13 +6,18 @@ document with ``--json``), everything else to stderr.
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from cdc_assets.cli.invocation import run
 
+_TERMINATED = 128 + signal.SIGTERM
+
 
 def main() -> None:
     """The console script: runs the command line and ends the process with its exit code."""
+    # a polite end, as on Ctrl-C: connections are closed, Spark and the demo's server stopped
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(_TERMINATED))
     sys.exit(run(sys.argv[1:]))
 
 

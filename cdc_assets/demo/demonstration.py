@@ -46,7 +46,7 @@ class DemoOptions:
     folder: Path
     jars: str = "packages"
     scale: int = 10
-    rate: int = 300
+    rate: int = 200
     seconds: int = 30
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 
 import psycopg
 
-_SECONDS_BETWEEN = 0.004
+_SECONDS_BETWEEN = 0.02
 
 # weight and statements of each transaction; {n}, {m} are random numbers, {k} counts up
 _TRANSACTIONS: tuple[tuple[int, tuple[str, ...]], ...] = (

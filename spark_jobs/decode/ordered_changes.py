@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.decode.columnar import Changes, decode_changes, message_bounds
+from spark_jobs.decode.columnar import INSERT, Changes, decode_changes, message_bounds
 from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
 from spark_jobs.errors import DecodeError, SchemaChangeError
@@ -78,7 +78,9 @@ class OrderedChanges:
             slots = np.flatnonzero(versions == version)
             relation = self._relation(int(version), relations, int(slots[0]))
             locate = partial(self._position_in, slots)
-            parts.append((slots, decode_changes(data, bounds[slots], bounds[slots + 1], relation, locate)))
+            part = decode_changes(data, bounds[slots], bounds[slots + 1], relation, locate)
+            self._require_identity(relation, slots[part.kinds != INSERT])
+            parts.append((slots, part))
         if len(parts) == 1:
             return parts[0][1]
         return _woven(parts, len(versions))
@@ -96,12 +98,28 @@ class OrderedChanges:
             raise DecodeError(f"the Relation message {version} of {self.shape.name} is damaged: {error}") from error
         if not isinstance(relation, Relation):
             raise DecodeError(f"what the change log holds as Relation message {version} is another message")
+        if relation.relid != self.shape.relid:
+            raise DecodeError(
+                f"Relation message {version} is of relation {relation.relid}, {self.shape.name} is {self.shape.relid}"
+            )
         if not _same_columns(relation, self.shape):
             raise SchemaChangeError(
                 f"the columns of {self.shape.name} changed before {self.position(slot)}",
                 hint="take a new snapshot of this table",
             )
         return relation
+
+    def _require_identity(self, relation: Relation, finding: np.ndarray) -> None:
+        """``finding``: slots that must find a row. Where the identity lacks a key column, a change of that column
+        would come without the old key, and pass for an update of another row."""
+        names = {column.name for column in self.shape.columns if column.key}
+        missing = names - {column.name for column in relation.columns if column.key}
+        if missing and relation.relreplident != "f" and len(finding):
+            raise SchemaChangeError(
+                f"the replica identity of {self.shape.name} does not hold {', '.join(sorted(missing))} at"
+                f" {self.position(int(finding[0]))}, by which the lake knows its rows",
+                hint="take a new snapshot of this table",
+            )
 
     def _refuse_binary(self) -> None:
         for vectors, slots in ((self.changes.new, None), (self.changes.old, self.changes.old_slots)):
@@ -113,6 +131,15 @@ class OrderedChanges:
                     f"the change of {self.shape.name} at {self.position(slot)} has values in binary",
                     hint="this version reads text only; set binary: false",
                 )
+
+
+def plain_columns(rows: pa.Table) -> pa.Table:
+    """The columns needed here, in types that every Arrow kernel takes: some readers give views."""
+    data = rows.column("data")
+    if data.type not in (pa.binary(), pa.large_binary()):
+        data = data.cast(pa.large_binary())
+    columns = {name: rows.column(name).cast(pa.int64()) for name in ("commit_lsn", "ordinal", "version")}
+    return pa.table({**columns, "kind": rows.column("kind").cast(pa.string()), "data": data})
 
 
 def _int64(rows: pa.Table, name: str) -> np.ndarray:

@@ -95,11 +95,13 @@ def _connect(text: str) -> Connection:
         return _try_connect(text)
     except psycopg.OperationalError as error:
         raise SourceUnreachableError(
-            f"cannot connect to PostgreSQL: {_reason(error)}", hint="check host, port, user and password in source.dsn"
+            f"cannot connect to PostgreSQL: {connect_failure(str(error))}",
+            hint="check host, port, user and password in source.dsn",
         ) from None
 
 
-def _reason(error: psycopg.OperationalError) -> str:
-    """The last line's cause; libpq names host and user, never the password."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].removeprefix("- ") if lines else "no reason given"
+def connect_failure(message: str) -> str:
+    """The line of libpq's message that says why; it names host and user, never the password."""
+    lines = [line.strip().removeprefix("- ") for line in message.splitlines() if line.strip()]
+    fatal = [line for line in lines if "FATAL:" in line]
+    return (fatal or lines or ["no reason given"])[-1]

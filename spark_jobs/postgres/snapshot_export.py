@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import Connection, connected, conninfo, source_errors
+from spark_jobs.postgres.connection import Connection, connect_failure, connected, conninfo, source_errors
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
 
@@ -124,7 +124,7 @@ def _replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
 
 
 def _refused(message: str) -> SourceError:
-    reason = message.strip().splitlines()[-1]
+    reason = connect_failure(message)
     if "permission denied" in reason or "replication role" in reason:
         return PreconditionError(f"no replication connection: {reason}", hint="ALTER ROLE ... REPLICATION")
     return SourceUnreachableError(

@@ -113,7 +113,7 @@ def test_jobs_sensor_schedule_checks_resource_and_pool() -> None:
             assert policy == dg.BackfillPolicy.single_run()
 
 
-class TestTableTranslation(TestTranslation):  # type: ignore[misc]
+class TestTableTranslation(TestTranslation):
     """Every field of Dagster's asset attributes."""
 
     def test_translation(

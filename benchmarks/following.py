@@ -1,0 +1,108 @@
+"""Snapshot, capture, decode and apply of the mixed table, against what the server alone can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import psycopg
+import pyarrow as pa
+
+from benchmarks.measurement import Measurement, median_of, peak_memory, timed
+from benchmarks.workload import MIXED, Size, make_changes
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from cdc_assets.demo.row_compare import compare
+from spark_jobs.catch_up import apply
+from spark_jobs.change_log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.landed_changes import LandedChanges, landed_changes
+from spark_jobs.net_change import net_change
+from spark_jobs.sync import capture, prepare, snapshot
+from spark_jobs.table_state import table_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHUNK = 50_000  # messages decoded at once
+_REPEATS = 3
+
+
+def measure_following(
+    server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size
+) -> Iterator[Measurement]:
+    """All stages in order, on one table; ends with the row-by-row comparison, so that fast and wrong cannot be."""
+    with peak_memory() as peak:
+        yield from _snapshot(server, pipeline, spark, size)
+        make_changes(server, size)
+        yield from _changes(server, pipeline, spark, size)
+        (same,) = compare(spark, pipeline, (MIXED,))
+        if not same.equal:
+            raise AssertionError(f"source and lake differ: {same}")
+    for process, peak_bytes in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
+        yield Measurement(f"peak memory of {process}", mebibytes=peak_bytes / (1 << 20))
+
+
+def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
+    limit = median_of(_REPEATS, lambda: _copy_out(server))
+    yield Measurement("COPY TO STDOUT (limit of snapshots)", limit, size.rows, 1.0)
+    prepare(pipeline)
+    spark.range(1000).selectExpr("sum(id)").collect()  # the JVM's own warming is not ours to count
+    (taken,), seconds = timed(lambda: snapshot(lambda: spark, pipeline))
+    if taken.error is not None:
+        raise taken.error
+    yield Measurement("snapshot into Delta", seconds, size.rows, limit / seconds, at_least=0.2)
+
+
+def _changes(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
+    limit = median_of(_REPEATS, lambda: _peek(server, pipeline))
+    yield Measurement("the server's decoding (limit)", limit, size.changes, 1.0)
+    _, captured = timed(lambda: capture(pipeline))
+    yield Measurement("capture and land", captured, size.changes, limit / captured, at_least=0.4)
+    log = ChangeLog(pipeline.lake.change_log)
+    landed, read = timed(lambda: _landed(pipeline, log))
+    yield Measurement("read from the log", read, size.changes, limit / read)
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    _, decoded = timed(lambda: _decode(landed))
+    yield Measurement("decode, one core", decoded, size.changes, limit / decoded, at_least=1.0)
+    _, netted = timed(lambda: net_change(landed.rows, landed.relations, landed.shape))
+    yield Measurement("decode, net change and cast, one core", netted, size.changes, limit / netted)
+    pa.set_cpu_count(threads)
+    report, applied = timed(lambda: apply(lambda: spark, pipeline))
+    for error in report.errors:
+        raise error
+    yield Measurement("net change and apply", applied, size.changes, limit / applied)
+    total = captured + applied
+    yield Measurement("end to end", total, size.changes, limit / total, at_least=0.08)
+
+
+def _copy_out(server: PostgresServer) -> None:
+    with psycopg.connect(server.dsn()) as connection, connection.cursor().copy(f"COPY {MIXED} TO STDOUT") as copy:
+        for _ in copy:
+            pass
+
+
+def _peek(server: PostgresServer, pipeline: Pipeline) -> None:
+    with psycopg.connect(server.dsn()) as connection:
+        connection.execute(
+            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+            " 'publication_names', %s)",
+            [pipeline.source.slot, pipeline.source.publication],
+        )
+
+
+def _landed(pipeline: Pipeline, log: ChangeLog) -> LandedChanges:
+    last = log.checkpoint()
+    assert last is not None
+    state = table_state(pipeline.lake, MIXED, last.identity.system_identifier, pipeline.source.slot)
+    assert state is not None
+    relid = next(c.relid for marker in log.markers() for c in marker.relations if c.relname == MIXED.relname)
+    landed = landed_changes(log, relid, state, state.ordinal + 1, last.ordinal)
+    assert landed is not None
+    return landed
+
+
+def _decode(landed: LandedChanges) -> None:
+    for start in range(0, landed.rows.num_rows, _CHUNK):
+        OrderedChanges.of(landed.rows.slice(start, _CHUNK), landed.relations, landed.shape)

@@ -1,0 +1,74 @@
+"""The tables and the changes: seven columns, a bigint key, inserts, random updates, deletes, inserts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.qualified_name import QualifiedName
+
+MIXED = QualifiedName("public", "mixed")
+_COLUMNS = """(id bigint PRIMARY KEY, n integer, amount numeric(12,2), ratio double precision, note text, paid boolean,
+  placed timestamptz)"""
+_ROW = """g, (g % 1000)::int, (g % 100000) * 1.01, g / 7.0, 'note ' || md5(g::text), g % 3 = 0,
+  timestamptz '2024-01-01' + g * interval '1 second'"""
+
+
+@dataclass(frozen=True)
+class Size:
+    """``unit`` is a hundred thousand at full size: the table has 10 units of rows, the changes are 9 units."""
+
+    unit: int = 100_000
+
+    @property
+    def rows(self) -> int:
+        return 10 * self.unit
+
+    @property
+    def changes(self) -> int:
+        return 9 * self.unit
+
+
+def make_table(server: PostgresServer, table: QualifiedName, rows: int) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {table} {_COLUMNS}")
+        connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1, {rows}) g")
+        connection.execute(f"ANALYZE {table}")
+
+
+def make_changes(server: PostgresServer, size: Size) -> None:
+    """9 units of changes in 90 transactions: 3 of inserts, 4 of updates of random rows, 1 of deletes, 1 of inserts."""
+    step = size.unit // 10
+    with psycopg.connect(server.dsn()) as connection:
+        connection.execute("SELECT setseed(0.5)")
+        top = size.rows
+        for _ in range(30):
+            top = _insert(connection, top, step)
+        for _ in range(40):
+            _on_random_rows(connection, "UPDATE {} SET n = n + 1, amount = amount + 1, paid = NOT paid", top, step)
+        for _ in range(10):
+            _on_random_rows(connection, "DELETE FROM {}", top, step)
+        for _ in range(10):
+            top = _insert(connection, top, step)
+
+
+def one_transaction(server: PostgresServer, table: QualifiedName, rows: int) -> None:
+    with psycopg.connect(server.dsn()) as connection:
+        connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1, {rows}) g")
+
+
+def _insert(connection: psycopg.Connection[tuple[object, ...]], top: int, count: int) -> int:
+    connection.execute(f"INSERT INTO {MIXED} SELECT {_ROW} FROM generate_series({top + 1}, {top + count}) g")
+    connection.commit()
+    return top + count
+
+
+def _on_random_rows(connection: psycopg.Connection[tuple[object, ...]], statement: str, top: int, count: int) -> None:
+    """Rows that are there: the ones nearest to random keys would cluster, so a sample of those that are."""
+    chosen = f"SELECT id FROM {MIXED} WHERE random() < {3 * count / top} LIMIT {count}"
+    changed = connection.execute(f"{statement.format(MIXED)} WHERE id IN ({chosen})").rowcount
+    if changed != count:
+        raise AssertionError(f"the workload is short: {changed} of {count}")
+    connection.commit()

@@ -1,0 +1,161 @@
+"""Dagster for real: ``dagster dev`` on the shipped workspace, a live server under load, and the UI in a browser.
+
+``POSTGRES_CDC_SCREENSHOTS=docs/screenshots`` also writes the pictures of the documentation.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_assets.configuration import load_pipeline
+from cdc_assets.demo.row_compare import compare
+from cdc_assets.demo.shop_load import ShopLoad
+from cdc_assets.demo.shop_schema import SHOP_SCHEMA, SHOP_TABLES
+from tests.dagster.dagster_dev import ROOT, DagsterDev, dagster_dev, wait_for
+from tests.fixtures.servers import Database, PostgresServer, fresh_database
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(1500)]
+
+_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") or shutil.which("google-chrome")
+_WINDOWS_UNDER_LOAD = 6
+_PATIENCE_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One ``dagster dev`` that has followed a shop under load."""
+
+    dev: DagsterDev
+    database: Database
+    lake: Path
+    greens_under_load: int
+
+
+@pytest.fixture(scope="module")
+def trial(postgres_18: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """The sensor is turned on while the shop is busy; it is off again when this many windows are green."""
+    folder = tmp_path_factory.mktemp("trial")
+    with fresh_database(postgres_18) as database:
+        database.execute(*SHOP_SCHEMA.split(";\n"))
+        environment = {
+            "SHOP_DSN": database.dsn,
+            "SHOP_LAKE": str(folder / "lake"),
+            "POSTGRES_CDC_JARS": str(jars_folder),
+        }
+        with dagster_dev(folder / "home", **environment) as dev:
+            with ShopLoad(database.dsn):
+                dev.start_sensor("shop_slot_lag")
+                greens = wait_for(lambda: _greens(dev), "green partitions", seconds=_PATIENCE_SECONDS)
+                dev.stop_sensor("shop_slot_lag")
+            dev.wait_for_runs()
+            yield Trial(dev, database, folder / "lake", greens)
+
+
+def _greens(dev: DagsterDev) -> int | None:
+    failed = [run for run in dev.runs() if run["status"] == "FAILURE"]
+    assert not failed, dev.log.read_text()[-6000:]
+    stats = [dev.partition_stats("shop", *table) for table in (("change_log",), ("shop", "orders"), ("shop", "items"))]
+    least = min(each["numMaterialized"] for each in stats)
+    return least if least >= _WINDOWS_UNDER_LOAD else None
+
+
+def test_sensor_backfill_and_schedule_follow_the_source(
+    trial: Trial, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = trial.dev
+    ticks = dev.ticks("shop_slot_lag")
+    assert not [tick for tick in ticks if tick["status"] == "FAILURE"]
+    assert {run["jobName"] for run in dev.runs()} == {"shop_snapshot", "shop_sync"}
+
+    keys = dev.partition_keys("shop", "change_log")
+    assert keys == sorted(keys)
+    tables = [["shop", table.nspname, table.relname] for table in SHOP_TABLES]
+    before = len(dev.runs())
+    assert dev.backfill([["shop", "change_log"], *tables], keys[1:4]) == "COMPLETED_SUCCESS"
+    assert len(dev.runs()) == before + 1  # a range is one run
+
+    trial.database.execute(
+        "UPDATE shop.orders SET note = 'by the schedule' WHERE id = (SELECT max(id) FROM shop.orders)"
+    )
+    assert len(dev.run_schedule_once("shop_sync")) == 1
+    dev.wait_for_runs()
+    assert not [run for run in dev.runs() if run["status"] != "SUCCESS"]
+    for asset in (["shop", "change_log"], *tables):
+        stats = dev.partition_stats(*asset)
+        assert stats["numMaterialized"] == stats["numPartitions"] > _WINDOWS_UNDER_LOAD
+        assert stats["numFailed"] == 0
+
+    monkeypatch.setenv("SHOP_DSN", trial.database.dsn)
+    monkeypatch.setenv("SHOP_LAKE", str(trial.lake))
+    pipeline = load_pipeline(ROOT / "orchestration" / "defs" / "shop" / "defs.yaml")
+    compared = compare(spark, pipeline, SHOP_TABLES)
+    assert [table for table in compared if not table.equal] == []
+    assert sum(table.source_rows for table in compared) > 80_000
+
+
+def test_dagster_dev_has_no_warning_of_ours(trial: Trial) -> None:
+    lines = trial.dev.log.read_text().splitlines()
+    ours = [line for line in lines if "Warning" in line and ("cdc_assets" in line or "spark_jobs" in line)]
+    assert ours == []
+    assert not any(trial.database.server.password in line for line in lines)
+
+
+@pytest.fixture
+def page(trial: Trial) -> Iterator[Page]:
+    if _CHROMIUM is None:
+        pytest.skip("no Chromium on the PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        yield page
+        browser.close()
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = Path(os.environ.get("POSTGRES_CDC_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.browser
+def test_asset_graph(trial: Trial, page: Page, pictures: Path) -> None:
+    open_page(page, f"{trial.dev.url}/asset-groups")
+    page.get_by_text("change_log").first.wait_for()
+    page.wait_for_timeout(3000)
+    page.screenshot(path=pictures / "asset_graph.png")
+    assert page.get_by_text("order_lines").count() > 0
+
+
+@pytest.mark.browser
+def test_lag_plot(trial: Trial, page: Page, pictures: Path) -> None:
+    open_page(page, f"{trial.dev.url}/assets/shop/change_log?view=events")
+    page.get_by_text("lag_bytes").first.wait_for()
+    page.wait_for_timeout(2000)
+    page.screenshot(path=pictures / "lag_plot.png")
+
+
+@pytest.mark.browser
+def test_partitions(trial: Trial, page: Page, pictures: Path) -> None:
+    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=partitions")
+    page.get_by_text(trial.dev.partition_keys("shop", "change_log")[-1]).first.wait_for()
+    page.wait_for_timeout(2000)
+    page.screenshot(path=pictures / "partitions.png")
+
+
+def open_page(page: Page, url: str) -> None:
+    page.goto(url)
+    page.wait_for_load_state("networkidle")

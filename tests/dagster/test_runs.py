@@ -1,0 +1,346 @@
+"""Sensor, schedule, runs and backfills against a live server: what Dagster shows is what the lake holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pytest
+
+from spark_jobs.capture import capture
+from spark_jobs.catch_up import apply
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
+from tests.fixtures.servers import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def shop(database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession) -> UnderDagster:
+    return under_dagster(database, tmp_path / "lake", instance, spark)
+
+
+@pytest.fixture
+def followed(shop: UnderDagster) -> UnderDagster:
+    """Slot and first snapshots are there, asked for by the first tick."""
+    first = shop.tick()
+    assert [request.job_name for request in first.run_requests or []] == [f"{shop.name}_snapshot"]
+    assert shop.run((first.run_requests or [])[0]).success
+    return shop
+
+
+def change(shop: UnderDagster, number: int) -> None:
+    shop.database.execute(
+        f"INSERT INTO orders VALUES ({1000 + number}, 'new', 1)",
+        f"UPDATE orders SET amount = {number} WHERE id = {number}",
+        f"DELETE FROM orders WHERE id = {50 + number}",
+    )
+
+
+def requested(result: dg.SensorResult) -> dg.RunRequest:
+    assert len(result.run_requests or []) == 1, result.skip_reason
+    return (result.run_requests or [])[0]
+
+
+def until_quiet(shop: UnderDagster) -> str:
+    """Run what is asked for until nothing is: the server writes a little WAL of its own now and then."""
+    for _ in range(5):
+        tick = shop.tick()
+        if not tick.run_requests:
+            return str(tick.skip_reason)
+        shop.run(tick.run_requests[0])
+    raise AssertionError("runs ask for runs")
+
+
+def range_of(request: dg.RunRequest) -> tuple[str, str]:
+    return request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]
+
+
+def test_from_nothing_to_caught_up(followed: UnderDagster) -> None:
+    change(followed, 1)
+    tick = followed.tick()
+    request = requested(tick)
+    observed = [event for event in tick.asset_events if isinstance(event, dg.AssetObservation)]
+    lag = observed[0].metadata["lag_bytes"].value
+    assert isinstance(lag, int)
+    assert lag > 0
+    assert followed.run(request).success
+    followed.assert_equal()
+    assert followed.green("public", "orders") == followed.green("public", "items") == set(followed.partition_keys())
+    assert followed.green("change_log") == set(followed.partition_keys())
+
+    log, orders = followed.metadata("change_log"), followed.metadata("public", "orders")
+    assert (log["inserts"], log["updates"], log["deletes"], log["transactions"]) == (1, 1, 1, 3)
+    assert (orders["inserts"], orders["updates"], orders["deletes"]) == (1, 1, 1)
+    assert orders["dagster/row_count"] == 100
+    assert orders["outcome"] == "applied"
+    columns = {column.name: column for column in orders["dagster/column_schema"].columns}
+    assert {name: column.type for name, column in columns.items()} == {
+        "id": "bigint",
+        "customer": "string",
+        "amount": "decimal(10,2)",
+    }
+    assert columns["id"].constraints.unique
+    assert followed.metadata("public", "items")["outcome"] == "nothing to apply"
+    assert followed.metadata("public", "items")["dagster/row_count"] == 100
+
+    assert "caught up" in until_quiet(followed)
+
+
+def test_checks_record_health_and_watermark(followed: UnderDagster) -> None:
+    change(followed, 1)
+    result = followed.run(requested(followed.tick()))
+    evaluations = {str(check.asset_check_key.to_user_string()): check for check in result.get_asset_check_evaluations()}
+    assert evaluations[f"{followed.name}/public/orders:watermark_is_last_window"].passed
+    assert evaluations[f"{followed.name}/public/items:watermark_is_last_window"].passed
+    events = [event for event in followed.tick().asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+    assert [event.passed for event in events] == [True]
+
+
+def test_many_windows_are_one_run_with_numbers_of_their_own(
+    database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    shop = under_dagster(database, tmp_path / "lake", instance, spark, windows={"max_bytes": "1KiB", "max_per_run": 3})
+    shop.run(requested(shop.tick()))
+    for number in range(1, 20):
+        change(shop, number)
+    runs = 0
+    while (tick := shop.tick()).run_requests:
+        first, last = range_of(tick.run_requests[0])
+        keys = shop.partition_keys()
+        assert keys == sorted(keys)
+        assert keys.index(last) - keys.index(first) < 3
+        assert shop.run(tick.run_requests[0]).success
+        runs += 1
+        assert runs < 30
+    assert runs > 1
+    shop.assert_equal()
+    windows = [Window.parse(key) for key in shop.partition_keys()]
+    assert all(before.hi == after.lo for before, after in pairwise(windows))
+    assert shop.green("public", "orders") == set(shop.partition_keys())
+    events = shop.instance.fetch_materializations(dg.AssetKey([shop.name, "change_log"]), limit=200).records
+    inserts = {e.partition_key: e.asset_materialization.metadata["inserts"].value for e in events}  # type: ignore[union-attr]
+    assert sum(inserts.values()) == 19
+    assert len(set(inserts.values())) > 1
+
+
+def test_replayed_range_changes_nothing(followed: UnderDagster) -> None:
+    for number in (1, 2, 3):
+        change(followed, number)
+        followed.run(requested(followed.tick()))
+    keys = followed.partition_keys()
+    before = followed.metadata("public", "orders")
+    again = dg.RunRequest(
+        tags={"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+    )
+    assert followed.run(again).success
+    followed.assert_equal()
+    after = followed.metadata("public", "orders")
+    assert after["outcome"] in ("already applied", "nothing to apply")
+    assert after["dagster/row_count"] == before["dagster/row_count"]
+
+
+def test_what_the_command_landed_is_recognised(followed: UnderDagster, spark: SparkSession) -> None:
+    pipeline = followed.component.pipeline
+    change(followed, 1)
+    planned = requested(followed.tick())  # its partition is there, and the command is quicker
+    change(followed, 2)
+    landed = capture(pipeline).landed
+    apply(lambda: spark, pipeline)
+    assert followed.run(planned).success
+    request = requested(followed.tick())
+    assert followed.run(request).success
+    assert capture(pipeline).landed == ()  # nothing was read twice, nothing is left
+    followed.assert_equal()
+    assert followed.green("public", "orders") == set(followed.partition_keys())
+    assert Window.parse(followed.partition_keys()[-1]).hi == landed[-1].window.hi
+
+
+def test_killed_run_is_made_good(followed: UnderDagster) -> None:
+    """A run that vanished after landing: its partitions go green with the next run."""
+    change(followed, 1)
+    lost = requested(followed.tick())
+    capture(followed.component.pipeline)
+    followed.instance.create_run_for_job(
+        followed.defs.resolve_job_def(f"{followed.name}_sync"),
+        tags={**lost.tags, "postgres_cdc/slot": followed.name},
+        status=dg.DagsterRunStatus.FAILURE,
+    )
+    change(followed, 2)
+    waiting = followed.tick()
+    assert not waiting.run_requests
+    assert "the next try is in" in str(waiting.skip_reason)
+    start, end = followed.partition_keys()[-1], followed.partition_keys()[-1]
+    assert followed.run(
+        dg.RunRequest(tags={"dagster/asset_partition_range_start": start, "dagster/asset_partition_range_end": end})
+    ).success
+    followed.assert_equal()
+    assert len(followed.partition_keys()) == 2
+    assert followed.green("public", "orders") == followed.green("change_log") == set(followed.partition_keys())
+
+
+def test_never_two_runs_at_a_time(followed: UnderDagster) -> None:
+    change(followed, 1)
+    request = requested(followed.tick())
+    run = followed.instance.create_run_for_job(
+        followed.defs.resolve_job_def(f"{followed.name}_sync"),
+        tags={**request.tags, "postgres_cdc/slot": followed.name},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    change(followed, 2)
+    tick = followed.tick()
+    assert not tick.run_requests
+    assert run.run_id[:8] in str(tick.skip_reason)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("0/16B3748", "not an LSN window: '0/16B3748' (expected START-END"),
+        ("00000000FF000000-00000000FE000000", "not an LSN window"),
+        ("00FF0000FF000000-00FF0000FF100000", "but the change log ends at"),
+    ],
+)
+def test_hand_typed_key_is_refused(followed: UnderDagster, key: str, said: str) -> None:
+    followed.instance.add_dynamic_partitions(f"{followed.name}_lsn", [key])
+    result = followed.defs.resolve_job_def(f"{followed.name}_sync").execute_in_process(
+        instance=followed.instance, partition_key=key, raise_on_error=False
+    )
+    assert not result.success
+    [failure] = result.get_step_failure_events()[:1]
+    assert said in str(failure.step_failure_data.user_failure_data.description)  # type: ignore[union-attr]
+    assert followed.green("change_log") == set()
+
+
+def test_tables_alone_are_refused_before_their_windows_are_landed(followed: UnderDagster) -> None:
+    change(followed, 1)
+    request = requested(followed.tick())
+    result = followed.defs.resolve_job_def(f"{followed.name}_sync").execute_in_process(
+        instance=followed.instance,
+        tags=dict(request.tags),
+        asset_selection=[dg.AssetKey([followed.name, "public", "orders"])],
+        raise_on_error=False,
+    )
+    assert not result.success
+    data = result.get_step_failure_events()[0].step_failure_data.user_failure_data
+    assert data is not None
+    assert "is not landed" in str(data.description)
+    assert followed.green("public", "orders") == set()
+
+
+def test_stopped_table_stops_alone(followed: UnderDagster) -> None:
+    change(followed, 1)
+    followed.database.execute("INSERT INTO items VALUES (500, 1, 'more')")
+    request = requested(followed.tick())
+    # the Delta table of one is gone for good: not ours to repair
+    items = Path(followed.lake) / "tables" / "public" / "items" / "_delta_log"
+    for file in items.glob("*"):
+        if file.is_file():
+            file.write_text("not a log\n")
+    result = followed.run(request, raise_on_error=False)
+    assert not result.success
+    followed.assert_equal(["public.orders"])
+    assert followed.green("public", "orders") == set(followed.partition_keys())
+    assert followed.green("public", "items") == set()
+    text = str(result.get_step_failure_events()[0].step_failure_data.user_failure_data)
+    assert "public.items" in text
+    assert "public.orders" not in text
+
+
+def test_table_added_later_is_snapshotted_on_the_way(
+    followed: UnderDagster, database: Database, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    database.execute("CREATE TABLE late (id int PRIMARY KEY, what text)", "INSERT INTO late VALUES (1, 'a')")
+    component = followed.component.model_copy(
+        update={"tables": [*(followed.component.tables or ()), *_settings("public.late")]}
+    )
+    more = UnderDagster(database, component, component.definitions(), instance, followed.lake, spark)
+    change(followed, 1)
+    more.run(requested(more.tick()))
+    database.execute("INSERT INTO late VALUES (2, 'b')")
+    more.run(requested(more.tick()))
+    more.assert_equal(["public.orders", "public.items", "public.late"])
+
+
+def _settings(name: str) -> list[object]:
+    from cdc_assets.translation import TableSettings
+
+    return [TableSettings(name=name)]
+
+
+def test_schedule_catches_up(followed: UnderDagster) -> None:
+    change(followed, 1)
+    schedule = followed.defs.resolve_schedule_def(f"{followed.name}_sync")
+    context = dg.build_schedule_context(instance=followed.instance)
+    data = schedule.evaluate_tick(context)
+    [request] = data.run_requests or []
+    assert followed.run(request).success
+    followed.assert_equal()
+    assert "caught up" in until_quiet(followed)
+    assert schedule.evaluate_tick(context).skip_message is not None
+
+
+def test_unreachable_source_is_told_by_check_and_tick(followed: UnderDagster) -> None:
+    gone = followed.component.model_copy(deep=True)
+    gone.source = gone.source.model_copy(update={"dsn": type(gone.source.dsn)("host=127.0.0.1 port=1 dbname=x")})
+    away = UnderDagster(followed.database, gone, gone.definitions(), followed.instance, followed.lake, followed.spark)
+    tick = away.tick()
+    assert not tick.run_requests
+    assert "\n" not in str(tick.skip_reason)
+    [event] = tick.asset_events
+    assert isinstance(event, dg.AssetCheckEvaluation)
+    assert not event.passed
+
+
+def test_pool_has_a_limit_of_its_own_after_the_first_tick(followed: UnderDagster) -> None:
+    followed.tick()
+    limits = {pool.name: pool.limit for pool in followed.instance.event_log_storage.get_pool_limits()}
+    assert limits[f"postgres_cdc_{followed.name}"] == 1
+
+
+def test_windows_start_at_the_slot(followed: UnderDagster) -> None:
+    change(followed, 1)
+    followed.tick()
+    confirmed = followed.database.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots")
+    assert Window.parse(followed.partition_keys()[0]).lo <= Lsn.parse(str(confirmed[0][0]))
+
+
+class HandedIn(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A user's own resource: anything with a ``spark_session``."""
+
+    def spark_session_asked(self) -> None:
+        asked.append("spark")
+
+    @property
+    def spark_session(self) -> object:
+        from pyspark.sql import SparkSession
+
+        self.spark_session_asked()
+        return SparkSession.active()
+
+
+asked: list[str] = []
+
+
+def test_own_spark_resource_is_used(
+    database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    shop = under_dagster(database, tmp_path / "lake", instance, spark, spark={"resource": "mine"})
+    defs = dg.Definitions.merge(shop.component.definitions(), dg.Definitions(resources={"mine": HandedIn()}))
+    shop = UnderDagster(database, shop.component, defs, instance, shop.lake, spark)
+    shop.run(requested(shop.tick()))
+    assert asked
+    shop.assert_equal()

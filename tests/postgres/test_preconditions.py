@@ -1,0 +1,114 @@
+"""What the source must bring, and who it must be: one line each when it does not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import sql
+from pydantic import SecretStr
+
+from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
+from spark_jobs.capture import capture, prepare_slot
+from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError, SourceUnreachableError
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import conninfo
+from spark_jobs.postgres.plugin_options import plugin_options
+from spark_jobs.postgres.snapshot_export import ctid_ranges, exported_snapshot, range_query
+from spark_jobs.postgres.snapshot_read import read_range
+from spark_jobs.qualified_name import QualifiedName
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database, fresh_database
+
+pytestmark = pytest.mark.postgres
+
+TABLE = "CREATE TABLE orders (id bigint PRIMARY KEY)"
+
+
+def test_wal_level_is_not_logical(tmp_path: Path) -> None:
+    binaries = wheel_binaries(18)
+    assert binaries is not None
+    folder = Path(tempfile.mkdtemp(prefix="postgres-replica-"))
+    try:
+        with running_postgres(folder, binaries=binaries, settings={"wal_level": "replica"}) as server:
+            database = Database(server, "postgres")
+            database.execute(TABLE)
+            with pytest.raises(PreconditionError, match="set wal_level = logical") as caught:
+                prepare_slot(pipeline_of(database, tmp_path / "lake", "orders"))
+            assert "\n" not in str(caught.value)
+            with pytest.raises(PreconditionError, match="wal_level"), exported_snapshot(SecretStr(database.dsn)):
+                pass
+            assert database.execute("SELECT 1 FROM pg_replication_slots") == []
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_another_cluster_under_the_same_name(database: Database, postgres_16: PostgresServer, tmp_path: Path) -> None:
+    database.execute(TABLE)
+    pipeline = pipeline_of(database, tmp_path / "lake", "orders")
+    prepare_slot(pipeline)
+    with fresh_database(postgres_16) as other:
+        moved = pipeline_of(database, tmp_path / "lake", "orders", dsn=other.dsn)
+        for step in (prepare_slot, capture):
+            with pytest.raises(SlotError, match=r"of another cluster \(system identifier\)"):
+                step(moved)
+        assert other.execute(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+
+
+def test_snapshot_needs_replication_and_select(every_database: Database) -> None:
+    role = f"reader_{every_database.name}"
+    with every_database.connect() as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'pw'").format(sql.Identifier(role)))
+    try:
+        every_database.execute(TABLE, "INSERT INTO orders VALUES (1)")
+        dsn = SecretStr(every_database.server.dsn(every_database.name, user=role, password="pw"))
+        with pytest.raises(PreconditionError, match=r"(?i)replication"), exported_snapshot(dsn):
+            pass
+        every_database.execute(f"ALTER ROLE {role} REPLICATION")
+        with exported_snapshot(dsn) as (snapshot, connection):
+            [facts] = relation_facts(connection, names=[QualifiedName("public", "orders")])
+            query = range_query(facts, ctid_ranges(connection, facts.relid)[0], ["id"])
+            with pytest.raises(PreconditionError, match="permission denied for table orders"):
+                list(read_range(conninfo(dsn), snapshot.snapshot_name, query))
+            every_database.execute(f"GRANT SELECT ON orders TO {role}")
+            [batch] = read_range(conninfo(dsn), snapshot.snapshot_name, query)
+            assert batch.to_pylist() == [{"id": "1"}]
+    finally:
+        every_database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_wrong_password_of_a_bulk_read_does_not_show(database: Database) -> None:
+    dsn = SecretStr(database.server.dsn(database.name, password="geheim"))
+    with pytest.raises(SourceUnreachableError, match="password authentication failed") as caught:
+        list(read_range(conninfo(dsn), "none", "SELECT 1"))
+    assert "geheim" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"streaming": "parallel"}, r"source\.streaming: parallel is not in this version"),
+        ({"two_phase": True}, r"source\.two_phase: true is not in this version"),
+        ({"binary": True}, r"source\.binary: true is not in this version"),
+        ({"origin": "none"}, "needs PostgreSQL 16, the server is 15"),
+    ],
+)
+def test_options_that_are_not_served_are_refused_by_name(
+    database: Database, tmp_path: Path, option: dict[str, Any], message: str
+) -> None:
+    source = pipeline_of(database, tmp_path, **option).source
+    with pytest.raises(ConfigurationError, match=message):
+        plugin_options(source, 150008)
+
+
+def test_executors_load_no_driver_but_the_bulk_one() -> None:
+    heavy = "('psycopg', 'pyspark', 'deltalake', 'pydantic')"
+    code = f"import sys, spark_jobs.postgres.snapshot_read; print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"

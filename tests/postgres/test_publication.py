@@ -1,0 +1,66 @@
+"""Our publication follows the configuration; a user's own is never altered."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.publication import ensure_publication
+from spark_jobs.qualified_name import QualifiedName
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+A, B = QualifiedName("public", "a"), QualifiedName("public", "B b")
+STATE = "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_rel r ON true"
+TABLES = ("CREATE TABLE a (id int PRIMARY KEY)", 'CREATE TABLE "B b" (id int PRIMARY KEY)')
+
+
+def test_ours_is_kept_in_step(every_database: Database) -> None:
+    every_database.execute(*TABLES)
+    with connected(SecretStr(every_database.dsn)) as connection:
+        made = ensure_publication(connection, 'odd "name"', [A])
+        assert (made.ours, made.tables, made.via_partition_root) == (True, (A,), True)
+        assert ensure_publication(connection, 'odd "name"', [B, A]).tables == (B, A)
+        assert ensure_publication(connection, 'odd "name"', [B]).tables == (B,)
+        assert ensure_publication(connection, 'odd "name"', None).tables == (B,)
+
+
+def test_partitioned_root_is_published_by_its_own_name(every_database: Database) -> None:
+    every_database.execute(
+        "CREATE TABLE a (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE a1 PARTITION OF a FOR VALUES FROM (0) TO (10)",
+    )
+    with connected(SecretStr(every_database.dsn)) as connection:
+        assert ensure_publication(connection, "p", [A]).tables == (A,)
+
+
+@pytest.mark.parametrize(
+    ("publication", "message"),
+    [
+        ("CREATE PUBLICATION p FOR TABLE a", r'does not publish public\."B b"'),
+        ("CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert, update')", "leaves out delete, truncate"),
+        ('CREATE PUBLICATION p FOR TABLE a WHERE (id > 1), "B b"', r"row filter or a column list on public\.a"),
+        ('CREATE PUBLICATION p FOR TABLE a, "B b" (id)', r'row filter or a column list on public\."B b"'),
+    ],
+)
+def test_a_users_own_is_checked_and_never_altered(every_database: Database, publication: str, message: str) -> None:
+    every_database.execute(*TABLES, publication)
+    before = every_database.execute(
+        "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_rel r ON true"
+    )
+    with connected(SecretStr(every_database.dsn)) as connection, pytest.raises(PreconditionError, match=message):
+        ensure_publication(connection, "p", [A, B])
+    after = every_database.execute(
+        "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_rel r ON true"
+    )
+    assert after == before
+
+
+def test_publication_for_all_tables_serves(every_database: Database) -> None:
+    every_database.execute(*TABLES, "CREATE PUBLICATION p FOR ALL TABLES")
+    with connected(SecretStr(every_database.dsn)) as connection:
+        found = ensure_publication(connection, "p", [A])
+    assert (found.ours, found.tables) == (False, (B, A))

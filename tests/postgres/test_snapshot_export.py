@@ -1,0 +1,178 @@
+"""A snapshot and the changes meet at one LSN, and a value looks the same on both ways."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.errors import CdcError
+from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.bulk_read import bulk_connection
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import connected, conninfo
+from spark_jobs.postgres.plugin_options import plugin_options
+from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
+from spark_jobs.postgres.snapshot_export import ctid_ranges, exported_snapshot, range_query
+from spark_jobs.postgres.snapshot_read import read_range
+from spark_jobs.qualified_name import QualifiedName
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+# column type, value: those whose text output and cast to text differ, and those that are easily mishandled
+VALUES = [
+    ("bool", "true"),
+    ('"char"', "'x'"),
+    ('"char"', "'\\377'"),
+    ("bpchar(5)", "'ab'"),
+    ("varchar(5)", "'ab '"),
+    ("name", "'n'"),
+    ("int2", "-1"),
+    ("float8", "0.1::float8 + 0.2::float8"),
+    ("float4", "'-Infinity'"),
+    ("numeric", "'1.10'"),
+    ("money", "1234.5"),
+    ("date", "'infinity'"),
+    ("date", "'0044-03-15 BC'"),
+    ("timestamptz", "'2024-07-01 12:00+05:30'"),
+    ("timetz", "'12:00:00.5+02'"),
+    ("interval", "'1 year -2 days 00:00:03.5'"),
+    ("bytea", r"'\x00ff'"),
+    ("inet", "'10.0.0.1/32'"),
+    ("cidr", "'10.0.0.0/8'"),
+    ("macaddr", "'08:00:2b:01:02:03'"),
+    ("bit(4)", "B'0101'"),
+    ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+    ("json", "'{\"a\" :  1}'"),
+    ("jsonb", '\'{"b":2,"a" :  1}\''),
+    ("xml", "'<a>ä</a>'"),
+    ("point", "'(1,2.5)'"),
+    ("tsvector", "'a fat cat'"),
+    ("pg_lsn", "'16/B374D848'"),
+    ("int[]", "'{{1,NULL},{3,4}}'"),
+    ("text[]", "ARRAY['a b', NULL, 'NULL', '\"q\"', '']"),
+    ("int4range", "'[1,5]'"),
+    ("regclass", "'pg_class'"),
+    ('public."Mood"', "'so so'"),
+    ('public."Mood"[]', "'{\"so so\"}'"),
+    ("public.pair", "ROW(1, 'a \"b\"')"),
+    ("public.pair", "ROW(NULL, NULL)"),
+    ("public.positive", "7"),
+    ("public.more_positive", "8"),
+    ("public.words", "ARRAY['x', 'y']"),
+    ("text", "NULL"),
+    ("text", "''"),
+]
+TYPES = [
+    "CREATE TYPE public.\"Mood\" AS ENUM ('so so', 'ok')",
+    "CREATE TYPE public.pair AS (a int, b text)",
+    "CREATE DOMAIN public.positive AS numeric(5,2)",
+    "CREATE DOMAIN public.more_positive AS public.positive CHECK (VALUE > 0)",
+    "CREATE DOMAIN public.words AS text[]",
+]
+
+
+def test_rendered_like_the_output_plugin(every_database: Database, tmp_path: Path) -> None:
+    # the wheel's servers are built without libxml
+    values = [(kind, value) for kind, value in VALUES if kind != "xml" or every_database.server.version == 15]
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(values))
+    every_database.execute(
+        *TYPES, f"CREATE TABLE t (id int PRIMARY KEY, {columns})", "CREATE PUBLICATION p FOR TABLE t"
+    )
+    # a database whose own settings would print everything otherwise
+    for setting in (
+        "TimeZone = 'Asia/Tokyo'",
+        "DateStyle = 'German'",
+        "IntervalStyle = 'iso_8601'",
+        "bytea_output = 'escape'",
+    ):
+        every_database.execute(f"ALTER DATABASE {every_database.name} SET {setting}")
+    source = pipeline_of(every_database, tmp_path, publication="p").source
+    with connected(source.dsn) as control, bulk_connection(conninfo(source.dsn)) as bulk:
+        start = create_slot(control, source.slot, plugin="pgoutput")
+        every_database.execute(f"INSERT INTO t VALUES (1, {', '.join(value for _, value in values)})")
+        window = Window(start, flushed_lsn(control))
+        options = plugin_options(source, 150000)
+        with read_window(bulk, source.slot, window, options) as reader:
+            messages = [m for batch in reader for m in batch.column(0).to_pylist()]
+    [insert] = [message for message in messages if message[:1] == b"I"]
+    sent = _tuple(insert)
+    with exported_snapshot(source.dsn) as (snapshot, connection):
+        [facts] = relation_facts(connection, names=[QualifiedName("public", "t")])
+        [ctid_range] = ctid_ranges(connection, facts.relid)
+        query = range_query(facts, ctid_range, [column.attname for column in facts.columns])
+        [batch] = read_range(conninfo(source.dsn), snapshot.snapshot_name, query)
+    assert list(batch.to_pylist()[0].values()) == sent
+    assert "2024-07-01 06:30:00+00" in sent
+    assert facts.primary_key == facts.replica_identity == ("id",)
+    by_name = {column.attname: column for column in facts.columns}
+    more_positive = by_name[f"c{[kind for kind, _ in values].index('public.more_positive')}"]
+    assert (more_positive.lake_type.sql, more_positive.typname) == ("decimal(5,2)", "public.more_positive")
+
+
+def _tuple(insert: bytes) -> list[str | None]:
+    values: list[str | None] = []
+    at = 8
+    for _ in range(struct.unpack_from("!h", insert, 6)[0]):
+        kind = insert[at : at + 1]
+        if kind == b"n":
+            values.append(None)
+            at += 1
+            continue
+        assert kind == b"t"
+        (length,) = struct.unpack_from("!i", insert, at + 1)
+        values.append(insert[at + 5 : at + 5 + length].decode())
+        at += 5 + length
+    return values
+
+
+def test_snapshot_holds_what_was_committed_before_its_lsn(every_database: Database) -> None:
+    every_database.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 10000)")
+    dsn = SecretStr(every_database.dsn)
+    with exported_snapshot(dsn) as (snapshot, connection):
+        every_database.execute("INSERT INTO t SELECT generate_series(10001, 20000)", "DELETE FROM t WHERE id <= 100")
+        [(after,)] = every_database.execute("SELECT pg_current_wal_lsn()::text")
+        [facts] = relation_facts(connection, names=[QualifiedName("public", "t")])
+        ranges = ctid_ranges(connection, facts.relid, range_bytes=64 << 10)
+        assert len(ranges) > 5
+        rows = [
+            int(value)
+            for part in ranges
+            for batch in read_range(conninfo(dsn), snapshot.snapshot_name, range_query(facts, part, ["id"]))
+            for value in batch.column(0).to_pylist()
+        ]
+        assert sorted(rows) == list(range(1, 10001))
+        temporary = every_database.execute(
+            f"SELECT 1 FROM pg_replication_slots WHERE database = '{every_database.name}'"
+        )
+        assert temporary == [], "the copy must not hold WAL back"
+    assert str(after) != str(snapshot.lsn)
+    with pytest.raises(CdcError, match="snapshot"):
+        list(read_range(conninfo(dsn), snapshot.snapshot_name, "SELECT 1"))
+
+
+def test_partitions_and_inheritance_are_cut_leaf_by_leaf(every_database: Database) -> None:
+    every_database.execute(
+        "CREATE TABLE part (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+        "CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE part_2 (v text, gone int, id int NOT NULL)",
+        "ALTER TABLE part_2 DROP COLUMN gone",
+        "ALTER TABLE part ATTACH PARTITION part_2 FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO part SELECT g, 'v' || g FROM generate_series(0, 19) g",
+    )
+    dsn = SecretStr(every_database.dsn)
+    with exported_snapshot(dsn) as (snapshot, connection):
+        [facts] = relation_facts(connection, names=[QualifiedName("public", "part")])
+        ranges = ctid_ranges(connection, facts.relid)
+        assert [part.leaf.relname for part in ranges] == ["part_1", "part_2"]
+        rows = [
+            tuple(row.values())
+            for part in ranges
+            for batch in read_range(conninfo(dsn), snapshot.snapshot_name, range_query(facts, part, ["id", "v"]))
+            for row in batch.to_pylist()
+        ]
+    assert sorted(rows, key=lambda row: int(row[0])) == [(str(g), f"v{g}") for g in range(20)]

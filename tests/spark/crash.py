@@ -1,0 +1,64 @@
+"""Run as a program, in a process of its own that dies without warning at a named step of the job.
+
+``python -m tests.spark.crash STEP PIPELINE``: one of STEPS, and a pickled Pipeline.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+
+from spark_jobs.capture import capture, capture_session, land_window
+from spark_jobs.configuration import Pipeline
+from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.session import spark_session
+from spark_jobs.sync import sync
+
+
+def while_landing(pipeline: Pipeline) -> None:
+    """In the middle of a window: some of its rows are written, nothing is committed."""
+    _land(pipeline, die_after_a_batch=True)
+
+
+def landed_not_advanced(pipeline: Pipeline) -> None:
+    _land(pipeline, die_after_a_batch=False)
+
+
+def advanced_not_applied(pipeline: Pipeline) -> None:
+    capture(pipeline)
+    _die()
+
+
+def somewhere_in_sync(pipeline: Pipeline) -> None:
+    """Says ``ready`` when its session is up, then syncs; the test kills it when it likes."""
+    spark = spark_session(pipeline.spark)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sync(pipeline, lambda: spark)
+
+
+STEPS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied, somewhere_in_sync)}
+
+
+def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:
+    with capture_session(pipeline) as session:
+        window = Window(session.checkpoint.window.hi, flushed_lsn(session.control))
+
+        def on_batch(messages: int) -> None:
+            if die_after_a_batch and messages:
+                _die()
+
+        land_window(session, session.checkpoint.ordinal + 1, window, on_batch=on_batch)
+        _die()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    STEPS[sys.argv[1]](pickle.loads(Path(sys.argv[2]).read_bytes()))  # noqa: S301 - the test's own file

@@ -1,0 +1,109 @@
+"""Killed at every border between two commits, the next run ends equal; nothing is lost and nothing applied twice."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.change_log import ChangeLog
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import sync
+from spark_jobs.table_state import table_state
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.crash import STEPS
+from tests.spark.followed_pipeline import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+TABLES = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def four_tables(spark: SparkSession, database: Database, tmp_path: Path, jars_folder: Path) -> Followed:
+    """Synced once, then changed."""
+    for table in TABLES:
+        database.execute(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, v text)",
+            f"INSERT INTO {table} SELECT g, 'first' FROM generate_series(1, 20) g",
+        )
+    pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in TABLES))
+    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
+    followed = Followed(spark, database, pipeline, tuple(QualifiedName("public", table) for table in TABLES))
+    assert sync(pipeline, lambda: spark).errors == ()
+    for table in TABLES:
+        database.execute(
+            f"UPDATE {table} SET v = 'second' WHERE id < 10",
+            f"DELETE FROM {table} WHERE id = 15",
+            f"INSERT INTO {table} VALUES (100, 'new')",
+        )
+    return followed
+
+
+def started(step: str, followed: Followed, folder: Path) -> subprocess.Popen[str]:
+    file = folder / "pipeline.pickle"
+    file.write_bytes(pickle.dumps(followed.pipeline))
+    command = [sys.executable, "-m", "tests.spark.crash", step, str(file)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def slot_lsn(followed: Followed) -> object:
+    query = f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{followed.pipeline.source.slot}'"
+    return followed.database.execute(query)[0][0]
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "somewhere_in_sync"])
+def test_killed_at_a_border(four_tables: Followed, tmp_path: Path, step: str) -> None:
+    log = ChangeLog(four_tables.pipeline.lake.change_log)
+    landed, moved_to = len(log.markers()), slot_lsn(four_tables)
+    assert started(step, four_tables, tmp_path).wait(120) == -signal.SIGKILL
+    # where it died is where it says
+    assert (len(log.markers()) > landed) is (step != "while_landing")
+    assert (slot_lsn(four_tables) != moved_to) is (step == "advanced_not_applied")
+
+    report = sync(four_tables.pipeline, lambda: four_tables.spark)
+    assert report.errors == ()
+    four_tables.assert_equal()
+
+
+def test_killed_between_two_tables(four_tables: Followed, tmp_path: Path) -> None:
+    identity = four_tables.markers[0].identity
+
+    def versions() -> list[int]:
+        states = [
+            table_state(four_tables.pipeline.lake, name, identity.system_identifier, identity.slot)
+            for name in four_tables.names
+        ]
+        return [state.version for state in states if state is not None]
+
+    before = versions()
+    process = started("somewhere_in_sync", four_tables, tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    deadline = time.monotonic() + 300
+    while versions() == before and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)
+    after = versions()
+    assert before != after, "nothing was applied before the kill"
+    assert any(old == new for old, new in zip(before, after, strict=True)), "all was applied before the kill"
+
+    report = sync(four_tables.pipeline, lambda: four_tables.spark)
+    assert report.errors == ()
+    # exactly once: each table has one commit for these windows, whichever run made it
+    assert versions() == [old + 1 for old in before]
+    four_tables.assert_equal()
