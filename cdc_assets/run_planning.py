@@ -25,6 +25,7 @@ _ACTIVE = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _FIRST_WAIT_SECONDS = 30.0
 _LONGEST_WAIT_SECONDS = 300.0
 _FAILURES_COUNTED = 8
@@ -95,7 +96,7 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint) -> LastRuns:
     active = instance.get_runs(dg.RunsFilter(tags=blueprint.run_tags, statuses=_ACTIVE), limit=1)
     failed = 0
     for record in records:
-        if record.dagster_run.status != dg.DagsterRunStatus.FAILURE:
+        if record.dagster_run.status not in _FAILED:
             break
         failed += 1
     ended = (records[0].end_time if records else None) or 0.0

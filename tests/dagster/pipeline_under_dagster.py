@@ -71,7 +71,7 @@ class UnderDagster:
 
 
 def under_dagster(
-    database: Database, lake: Path, instance: dg.DagsterInstance, spark: SparkSession, **attributes: Any
+    database: Database, lake: Path, instance: dg.DagsterInstance, session: SparkSession, **attributes: Any
 ) -> UnderDagster:
     """Two tables with a few rows, followed by a component of their own."""
     database.execute(
@@ -89,4 +89,4 @@ def under_dagster(
             **attributes,
         }
     )
-    return UnderDagster(database, component, component.definitions(), instance, lake, spark)
+    return UnderDagster(database, component, component.definitions(), instance, lake, session)

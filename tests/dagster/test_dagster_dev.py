@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_assets.configuration import load_pipeline
+from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.row_compare import compare
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import SHOP_SCHEMA, SHOP_TABLES
 from tests.dagster.dagster_dev import ROOT, DagsterDev, dagster_dev, wait_for
-from tests.fixtures.servers import Database, PostgresServer, fresh_database
+from tests.fixtures.servers import Database, fresh_database
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

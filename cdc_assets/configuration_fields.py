@@ -1,0 +1,95 @@
+"""The types of the configuration's fields: what a text may be, and the one line that says so when it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from spark_jobs.qualified_name import QualifiedName
+
+_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
+_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SMALLEST_WINDOW = 1 << 10
+
+
+# Dagster validates the file twice: as it stands, where "{{ env.X }}" may stand for any value, and rendered
+Check = Callable[[Any], Any]
+
+
+def _unless_template(check: Check) -> Check:
+    return lambda value: value if isinstance(value, str) and value.lstrip().startswith("{{") else check(value)
+
+
+def _slot_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", text):
+        raise ValueError("expected 1 to 63 lower-case letters, digits and underscores, as in shop_1")
+    return text
+
+
+def _identifier(text: str) -> str:
+    if not 1 <= len(text.encode()) <= 63:
+        raise ValueError("expected a name of 1 to 63 bytes")
+    return text
+
+
+def _size(value: object) -> int:
+    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("expected a size such as 256MiB (units B, KiB, MiB, GiB)")
+    size = int(match[1]) * _UNIT[match[2] or "B"]
+    if size < _SMALLEST_WINDOW:
+        raise ValueError("expected at least 1KiB")
+    return size
+
+
+def _positive(value: int) -> int:
+    if value < 1:
+        raise ValueError("expected 1 or more")
+    return value
+
+
+def _streaming(value: object) -> object:
+    """YAML reads a bare ``off`` or ``on`` as a boolean."""
+    return {False: "off", True: "on"}[value] if isinstance(value, bool) else value
+
+
+def _null(value: object) -> object:
+    """YAML reads a bare ``null`` as nothing."""
+    return "null" if value is None else value
+
+
+def _table_name(text: str) -> str:
+    QualifiedName.parse(text)
+    return text
+
+
+def _lake_path(text: str) -> str:
+    if not text.strip().rstrip("/"):
+        raise ValueError("expected a folder or a URI, as in /data/lake/shop or s3://bucket/shop")
+    return text.strip().rstrip("/")
+
+
+def _spark_value(value: object) -> object:
+    """``spark.x: true`` and ``spark.y: 8`` are what a user writes; Spark takes text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+SlotName = Annotated[str, AfterValidator(_unless_template(_slot_name))]
+Identifier = Annotated[str, AfterValidator(_identifier)]
+Size = Annotated[int, BeforeValidator(_unless_template(_size), json_schema_input_type=int | str)]
+Count = Annotated[int, AfterValidator(_unless_template(_positive))]
+Streaming = Annotated[
+    Literal["off", "on", "parallel"],
+    BeforeValidator(_streaming, json_schema_input_type=Literal["off", "on", "parallel"] | bool),
+]
+OrNull = Annotated[
+    Literal["error", "null"], BeforeValidator(_null, json_schema_input_type=Literal["error", "null"] | None)
+]
+TableName = Annotated[str, AfterValidator(_unless_template(_table_name))]
+LakePath = Annotated[str, AfterValidator(_lake_path)]
+SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

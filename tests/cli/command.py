@@ -1,0 +1,66 @@
+"""The real command in a process of its own, and a configuration file for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DSN_VARIABLE = "POSTGRES_CDC_TEST_DSN"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call of the command left behind."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        """Stdout as the one JSON document that it must be."""
+        return json.loads(self.stdout)
+
+    @property
+    def problem(self) -> str:
+        """Stderr as the one line that it must be."""
+        (line,) = self.stderr.splitlines()
+        assert line.startswith("postgres-cdc: ")
+        return line.removeprefix("postgres-cdc: ")
+
+
+@dataclass(frozen=True)
+class Command:
+    """``postgres-cdc`` on one configuration file, with this in the environment."""
+
+    configuration: Path
+    environment: dict[str, str]
+
+    def __call__(self, name: str, *options: str, without_java: bool = False) -> Answer:
+        environment = {**os.environ, **self.environment}
+        if without_java:
+            environment |= {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
+        command = [sys.executable, "-m", "cdc_assets.cli", name, "--config", str(self.configuration), *options]
+        answer = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        return Answer(answer.returncode, answer.stdout, answer.stderr)
+
+
+def configured(folder: Path, dsn: str, name: str, tables: list[str], **changes: Any) -> Command:
+    """A configuration file in ``folder`` with its lake beside it; ``changes`` are laid over its attributes."""
+    attributes: dict[str, Any] = {
+        "name": name,
+        "source": {"dsn": "{{ env." + DSN_VARIABLE + " }}"},
+        "lake": {"path": str(folder / "lake")},
+        "tables": tables,
+        **changes,
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
+    return Command(file, {DSN_VARIABLE: dsn})

@@ -1,0 +1,139 @@
+"""Bad input on a live server: one clear line, exit code 1, and nothing changed on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
+from tests.cli.command import Command, configured
+from tests.fixtures.servers import Database, fresh_database
+
+pytestmark = pytest.mark.postgres
+
+_ORDERS = "CREATE TABLE orders (id bigint PRIMARY KEY, note text)"
+
+
+def _untouched(database: Database, folder: Path) -> None:
+    slots = f"SELECT FROM pg_replication_slots WHERE database = '{database.name}'"
+    assert database.execute(slots) == []
+    assert database.execute("SELECT pubname FROM pg_publication WHERE pubname <> 'own'") == []
+    assert not list((folder / "lake").glob("tables/**/*.parquet"))
+    assert not list((folder / "lake").glob("change_log/*.parquet"))
+
+
+def _refused(command: Command, *words: str, name: str = "sync") -> None:
+    """The same in plain and in JSON."""
+    answer = command(name)
+    assert answer.exit_code == 1
+    assert answer.stdout == ""
+    for word in words:
+        assert word in answer.problem
+    again = command(name, "--json")
+    assert again.exit_code == 1
+    assert again.document["error"]["message"] == again.problem
+    assert again.document["error"]["hint"]
+
+
+def test_wrong_password(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS)
+    dsn = database.server.dsn(database.name, password="hunter2")
+    command = configured(tmp_path, dsn, database.name, ["public.orders"])
+    _refused(command, "password authentication failed")
+    assert "hunter2" not in command("sync").stderr
+    _untouched(database, tmp_path)
+
+
+def test_table_without_a_usable_key(database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE orders (id bigint)")
+    _refused(configured(tmp_path, database.dsn, database.name, ["public.orders"]), "public.orders", "key")
+    _untouched(database, tmp_path)
+
+
+def test_missing_table(database: Database, tmp_path: Path) -> None:
+    _refused(configured(tmp_path, database.dsn, database.name, ["public.orders"]), "no table public.orders")
+    _untouched(database, tmp_path)
+
+
+def test_own_publication_without_the_table(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS, "CREATE PUBLICATION own")
+    source = {"dsn": "{{ env.POSTGRES_CDC_TEST_DSN }}", "publication": "own"}
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders"], source=source)
+    _refused(command, "publication own does not publish public.orders", "ADD TABLE")
+    _untouched(database, tmp_path)
+
+
+def test_insufficient_privilege(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS, f"CREATE ROLE {database.name} LOGIN PASSWORD 'secret'")
+    try:
+        dsn = database.server.dsn(database.name, user=database.name, password="secret")
+        _refused(configured(tmp_path, dsn, database.name, ["public.orders"]), "doctor")
+        _untouched(database, tmp_path)
+    finally:
+        database.execute(f"DROP OWNED BY {database.name}", f"DROP ROLE {database.name}")
+
+
+def test_lake_not_writable(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS)
+    (tmp_path / "file").touch()  # no right makes a folder of a file, not even root's
+    lake = {"path": str(tmp_path / "file" / "lake")}
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders"], lake=lake)
+    _refused(command, "lake.path")
+    _untouched(database, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def modest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A server that is not set up for us: no logical decoding, and one slot in all."""
+    import shutil
+    import tempfile
+
+    binaries = wheel_binaries(18)
+    assert binaries is not None
+    folder = Path(tempfile.mkdtemp(prefix="postgres-modest-"))
+    settings = {"wal_level": "replica", "max_replication_slots": "1"}
+    try:
+        with running_postgres(folder, binaries=binaries, settings=settings) as server:
+            yield server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_wal_level(modest: PostgresServer, tmp_path: Path) -> None:
+    with fresh_database(modest) as database:
+        database.execute(_ORDERS)
+        command = configured(tmp_path, database.dsn, database.name, ["public.orders"])
+        _refused(command, "wal_level")
+        _untouched(database, tmp_path)
+
+
+def test_doctor_names_each_fault_and_its_remedy(modest: PostgresServer, tmp_path: Path) -> None:
+    with fresh_database(modest) as database:
+        database.execute("CREATE TABLE orders (id bigint)")
+        answer = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.none"])("doctor", "--json")
+        failed = {check["what"]: check for check in answer.document["checks"] if check["verdict"] == "fail"}
+        assert answer.exit_code == 1
+        assert {"wal_level", "replication slots", "public.orders", "public.none"} <= set(failed)
+        assert all(check["remedy"] for check in failed.values())
+        _untouched(database, tmp_path)
+
+
+def test_no_slot_free(server: PostgresServer, tmp_path: Path) -> None:
+    with fresh_database(server) as database:
+        database.execute(_ORDERS)
+        (limit,) = database.execute(
+            "SELECT current_setting('max_replication_slots')::int - count(*)::int FROM pg_replication_slots"
+        )[0]
+        with psycopg.connect(database.dsn, autocommit=True) as holder:
+            # temporary: they go with the connection
+            holder.execute(
+                "SELECT pg_create_physical_replication_slot('held_' || n, false, true) FROM generate_series(1, %s) n",
+                [limit],
+            )
+            _refused(configured(tmp_path, database.dsn, database.name, ["public.orders"]), "max_replication_slots")
+            held = database.execute(f"SELECT FROM pg_replication_slots WHERE database = '{database.name}'")
+        assert held == []
+        _untouched(database, tmp_path)

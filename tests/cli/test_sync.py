@@ -1,0 +1,61 @@
+"""The command alone, on every server version: from nothing to equal, and again after more changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import configured
+from tests.fixtures.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+def _spark_options(jars_folder: Path) -> dict[str, object]:
+    return {"master": "local[2]", "jars": str(jars_folder)}
+
+
+def test_from_nothing_to_equal(every_database: Database, jars_folder: Path, tmp_path: Path) -> None:
+    database = every_database
+    database.execute(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, note text)",
+        "CREATE TABLE items (sku text PRIMARY KEY, price numeric(10,2))",
+        "INSERT INTO orders SELECT n, 'note ' || n FROM generate_series(1, 100) n",
+        "INSERT INTO items VALUES ('a', 1.50)",
+    )
+    tables = ["public.orders", "public.items"]
+    command = configured(tmp_path, database.dsn, database.name, tables, spark=_spark_options(jars_folder))
+
+    assert command("doctor").exit_code == 0
+    first = command("sync", "--json")
+    assert first.exit_code == 0, first.stderr
+    assert first.stderr == ""
+    assert {table["name"]: table["rows"] for table in first.document["snapshots"]} == {
+        "public.orders": 100,
+        "public.items": 1,
+    }
+
+    database.execute(
+        "UPDATE orders SET note = NULL WHERE id <= 10",
+        "DELETE FROM orders WHERE id > 90",
+        "INSERT INTO items VALUES ('b', 2)",
+    )
+    captured = command("capture", "--json", without_java=True)
+    assert captured.exit_code == 0, captured.stderr
+    assert captured.document["caught_up"]
+    behind = {table["name"]: table["behind_changes"] for table in command("status", "--json").document["tables"]}
+    assert behind == {"public.orders": 20, "public.items": 1}
+
+    applied = command("apply", "--json")
+    assert applied.exit_code == 0, applied.stderr
+    counts = {
+        table["name"]: (table["inserts"], table["updates"], table["deletes"]) for table in applied.document["tables"]
+    }
+    assert counts == {"public.orders": (0, 10, 10), "public.items": (1, 0, 0)}
+    status = command("status", "--json").document
+    assert [table["behind_changes"] for table in status["tables"]] == [0, 0]
+
+    again = command("sync", "--json")
+    assert again.exit_code == 0
+    assert {table["outcome"] for table in again.document["tables"]} == {"nothing to apply"}

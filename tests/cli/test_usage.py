@@ -1,0 +1,71 @@
+"""Wrong usage and configuration: exit code 2, one line, nothing touched. No server is needed to say so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import DSN_VARIABLE, Command, configured
+
+_UNREACHABLE = "host=127.0.0.1 port=1 dbname=nowhere user=nobody password=hunter2"
+
+
+def test_unknown_command() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "cdc_assets.cli", "synch"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 2
+    assert "No such command 'synch'" in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["sync", "snapshot", "capture", "apply", "status", "doctor"])
+def test_missing_configuration_file(name: str, tmp_path: Path) -> None:
+    answer = Command(tmp_path / "none.yaml", {})(name)
+    assert answer.exit_code == 2
+    assert "no such file" in answer.problem
+
+
+def test_unknown_field_names_file_field_and_what_is_allowed(tmp_path: Path) -> None:
+    command = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"], lakes={})
+    answer = command("sync", "--json")
+    assert answer.exit_code == 2
+    assert "pipeline.yaml" in answer.problem
+    assert "lakes" in answer.problem
+    assert "lake" in answer.document["error"]["message"]
+    assert answer.document["error"]["type"] == "ConfigurationError"
+    assert not (tmp_path / "lake").exists()
+
+
+def test_missing_environment_variable(tmp_path: Path) -> None:
+    command = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])
+    answer = Command(command.configuration, {})("sync")
+    assert answer.exit_code == 2
+    assert DSN_VARIABLE in answer.problem
+    assert not (tmp_path / "lake").exists()
+
+
+def test_malformed_lsn(tmp_path: Path) -> None:
+    answer = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])("capture", "--upto", "yesterday")
+    assert answer.exit_code == 2
+    assert "not an LSN" in answer.problem
+
+
+def test_unreachable_server_never_shows_the_password(tmp_path: Path) -> None:
+    command = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])
+    for name in ("sync", "capture", "status", "doctor"):
+        answer = command(name, "--json")
+        assert answer.exit_code == 1
+        assert "cannot connect" in answer.stdout
+        assert "hunter2" not in answer.stdout + answer.stderr
+    assert not (tmp_path / "lake").exists()
+
+
+def test_help_loads_no_engine() -> None:
+    program = "import sys; from cdc_assets.cli import run; run(['--help']); print([m for m in sys.modules if m in"
+    program += " ('pyspark', 'psycopg', 'deltalake', 'dagster')])"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "[]"
