@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -53,14 +54,18 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     pipeline = blueprint.pipeline
     windows = windows_of(context.partition_keys)
     progress = logged_progress(context.log.info)
+    started = time.monotonic()
     with failures():
         prepare(pipeline)  # a table that was added to the configuration joins the publication
         report = capture_windows(pipeline, windows, progress=progress)
+        seconds = time.monotonic() - started
         markers = markers_since(pipeline, windows[0].lo)
     catch_up_events(context, blueprint.change_log_key, windows, report.landed_end)
     for window in windows:
         inside = [m for m in markers if window.lo <= m.window.lo and m.window.hi <= window.hi]
         context.add_asset_metadata(marker_metadata(inside), blueprint.change_log_key, window.key)
+    # of the whole run: windows are read together
+    context.add_asset_metadata({"run_seconds": seconds}, blueprint.change_log_key, windows[-1].key)
     yield dg.MaterializeResult(asset_key=blueprint.change_log_key)
 
 

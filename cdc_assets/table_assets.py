@@ -6,6 +6,7 @@ to date and marked, then the step fails and names it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -94,11 +95,13 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     spark = run.blueprint.spark_of(context)
     progress = logged_progress(context.log.info)
     upto = run.windows[-1].hi
+    started = time.monotonic()
     with failures():
         markers = _landed(run)
         failed = _missing_snapshots(context, run, spark)
         names = [name for name in run.tables if name not in failed]
         outcomes = apply(spark, pipeline, names, upto=upto, run_id=context.run_id, progress=progress).tables
+        seconds = time.monotonic() - started
         keys = source_keys_of(pipeline, tuple(run.tables))
     stopped = list(failed.values())
     for outcome in outcomes:
@@ -109,7 +112,9 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         catch_up_events(context, key, run.windows, upto)
         for window in run.windows:
             context.add_asset_metadata(window_metadata(markers, window, outcome.name), key, window.key)
-        context.add_asset_metadata(_table_metadata(context, run, outcome, keys), key, run.windows[-1].key)
+        # seconds of the run, which applies its tables together
+        last = {**_table_metadata(context, run, outcome, keys), "run_seconds": seconds}
+        context.add_asset_metadata(last, key, run.windows[-1].key)
         with failures():
             check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
         yield dg.MaterializeResult(asset_key=key, check_results=[check])

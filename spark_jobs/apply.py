@@ -114,7 +114,7 @@ def apply_table(
             raise GapError(
                 f"{state.name} has been brought to window {state.ordinal}, and the next one landed is"
                 f" {ahead[0].ordinal}",
-                hint=f"re-snapshot this table: postgres-cdc snapshot --table '{state.name}'",
+                hint=f"re-snapshot this table: postgres-cdc snapshot '{state.name}'",
             )
         relid = one_relid(ahead, state)
         if relid is None:  # no read, no scan, no commit

@@ -30,7 +30,7 @@ def check_columns(spark: SparkSession, path: str, shape: TableShape, lsn: Lsn) -
     ]
     raise SchemaChangeError(
         f"{shape.name} has other columns from {lsn} on: {'; '.join(differences)}",
-        hint=f"re-snapshot this table: postgres-cdc snapshot --table '{shape.name}'",
+        hint=f"re-snapshot this table: postgres-cdc snapshot '{shape.name}'",
     )
 
 

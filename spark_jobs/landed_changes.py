@@ -62,7 +62,7 @@ def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) 
     what = "was renamed" if renamed else "is another table: it was dropped and made anew, or another was renamed to it"
     return SchemaChangeError(
         f"{name} {what}, in window {marker.ordinal} ({marker.window})",
-        hint=f"correct tables: if need be, then re-snapshot this table: postgres-cdc snapshot --table '{name}'",
+        hint=f"correct tables: if need be, then re-snapshot this table: postgres-cdc snapshot '{name}'",
     )
 
 

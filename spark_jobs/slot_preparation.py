@@ -9,6 +9,7 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import server_identity
 from spark_jobs.postgres.plugin_options import plugin_options
+from spark_jobs.postgres.privileges import require_slot_possible, slot_exists
 from spark_jobs.postgres.publication import ensure_publication
 from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_lock, slot_status
 from spark_jobs.window_marker import SlotIdentity, WindowMarker
@@ -29,6 +30,8 @@ def prepare_slot(pipeline: Pipeline) -> WindowMarker:
             if checkpoint is not None:
                 check_identity(checkpoint.identity, identity)
             tables = None if pipeline.tables is None else [table.name for table in pipeline.tables]
+            if checkpoint is None and not slot_exists(control, source.slot):
+                require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
             if checkpoint is None:
                 log.create()  # first of all: a lake that cannot be written must leave the source untouched
             ensure_publication(control, source.publication, tables)

@@ -38,6 +38,6 @@ def test_an_old_java_and_no_other_is_one_sentence(tmp_path: Path, monkeypatch: p
     settings = "java.home = /opt/java-8\\n    java.specification.version = 1.8\\n"
     java.write_text(f"#!/bin/sh\nprintf '    {settings}' >&2\n")
     java.chmod(0o755)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SparkError, match=r"needs Java 17 or 21: the PATH has Java 8 .*install a Java 17 or 21"):
         find_java({"PATH": str(tmp_path)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 
@@ -79,6 +80,26 @@ WHERE c.relkind IN ('r', 'p') ORDER BY 1, 2
 def server_settings(connection: Connection) -> ServerSettings:
     with source_errors():
         return ServerSettings(*connection.execute(_SETTINGS).fetchall()[0])
+
+
+def require_slot_possible(connection: Connection, slot: str) -> None:
+    """Raise PreconditionError when a slot of this name could not be made now, for the reason the server would give."""
+    settings, role = server_settings(connection), role_privileges(connection)
+    what = f"slot {slot} cannot be made"
+    if settings.wal_level != "logical":
+        raise PreconditionError(
+            f"{what}: wal_level is {settings.wal_level}",
+            hint="set wal_level = logical in postgresql.conf and restart the server",
+        )
+    if not role.may_replicate:
+        raise PreconditionError(
+            f"{what}: role {role.name} has no REPLICATION", hint="`postgres-cdc doctor` lists what the role needs"
+        )
+    if settings.free_slots < 1:
+        raise PreconditionError(
+            f"{what}: all {settings.max_replication_slots} replication slots are in use",
+            hint="raise max_replication_slots or drop a slot that nobody reads",
+        )
 
 
 def slot_exists(connection: Connection, slot: str) -> bool:
