@@ -115,7 +115,7 @@ def _state(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker) ->
     identity = checkpoint.identity
     state = table_state(pipeline.lake, name, identity.system_identifier, identity.slot)
     if state is None:
-        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
+        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
     return state
 
 
