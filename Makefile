@@ -38,6 +38,7 @@ ui: $(JARS_READY)  ## the Dagster UI on this code location
 	@$(BIN)/dagster dev --workspace workspace.yaml $(ARGS)
 
 lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
+	@$(BIN)/pip install --quiet --no-deps "uv>=0.9"
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate \
 		--extra demo --extra connect --group dev pyproject.toml --output-file requirements.lock
 

@@ -99,7 +99,8 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint) -> LastRuns:
         if record.dagster_run.status not in _FAILED:
             break
         failed += 1
-    ended = (records[0].end_time if records else None) or 0.0
+    # a run that was lost has no end of its own
+    ended = (records[0].end_time or records[0].update_timestamp.timestamp()) if records else 0.0
     syncs = instance.get_runs(
         dg.RunsFilter(tags=blueprint.run_tags, job_name=blueprint.sync_job), limit=_FAILURES_COUNTED
     )

@@ -83,13 +83,13 @@ def _first_snapshot(context: dg.SensorEvaluationContext, blueprint: Blueprint) -
 def _events(
     blueprint: Blueprint, observation: Observation, cursor: str | None
 ) -> tuple[list[dg.AssetObservation | dg.AssetCheckEvaluation], str]:
-    """Observation and check, unless nothing has moved since the last ones. The cursor: flushed LSN and the time."""
-    flushed = str(observation.health.flushed_lsn)
+    """Observation and check, unless nothing has moved since the last ones. The cursor: both LSNs and the time."""
+    standing = f"{observation.health.flushed_lsn}-{observation.landed_end}"
     seen, _, at = (cursor or "").partition(" ")
-    if seen == flushed and at and time.time() - float(at) < _QUIET_SECONDS:
+    if seen == standing and at and time.time() - float(at) < _QUIET_SECONDS:
         return [], str(cursor)
     events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
         dg.AssetObservation(blueprint.change_log_key, metadata=observation.metadata()),
         health_evaluation(blueprint, observation.health),
     ]
-    return events, f"{flushed} {time.time():.0f}"
+    return events, f"{standing} {time.time():.0f}"

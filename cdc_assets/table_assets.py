@@ -110,11 +110,12 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
             continue
         key = run.tables[outcome.name]
         catch_up_events(context, key, run.windows, upto)
+        # Dagster stores the events of a range in no order: what holds for the table now is on each of them
+        table = _table_metadata(context, run, outcome, keys)
         for window in run.windows:
-            context.add_asset_metadata(window_metadata(markers, window, outcome.name), key, window.key)
-        # seconds of the run, which applies its tables together
-        last = {**_table_metadata(context, run, outcome, keys), "run_seconds": seconds}
-        context.add_asset_metadata(last, key, run.windows[-1].key)
+            changes = window_metadata(markers, window, outcome.name)
+            context.add_asset_metadata({**changes, **table}, key, window.key)
+        context.add_asset_metadata(_run_metadata(outcome, seconds), key, run.windows[-1].key)
         with failures():
             check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
         yield dg.MaterializeResult(asset_key=key, check_results=[check])
@@ -154,11 +155,14 @@ def _table_metadata(
     context: dg.AssetExecutionContext, run: TableRun, outcome: TableApplied, keys: Mapping[QualifiedName, Sequence[str]]
 ) -> Mapping[str, Any]:
     """Of the table as it stands after the run's last window. A table that did not change is not opened."""
-    key = run.tables[outcome.name]
-    numbers = {"outcome": outcome.outcome, "rows_written": outcome.rows_written}
-    known = known_table_metadata(context.instance, key)
-    if outcome.outcome == "applied" or not known:
-        spark = run.blueprint.spark_of(context)
-        known = table_metadata(spark(), run.blueprint, outcome.name, keys.get(outcome.name, ()))
+    known = known_table_metadata(context.instance, run.tables[outcome.name])
+    if outcome.outcome != "applied" and known:
+        return known
+    spark = run.blueprint.spark_of(context)
+    return table_metadata(spark(), run.blueprint, outcome.name, keys.get(outcome.name, ()))
+
+
+def _run_metadata(outcome: TableApplied, seconds: float) -> Mapping[str, Any]:
+    """Of the run as a whole, which applies its tables together; on one window only, so that plots do not repeat it."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
-    return {**known, **numbers, **version}
+    return {"outcome": outcome.outcome, "rows_written": outcome.rows_written, "run_seconds": seconds, **version}

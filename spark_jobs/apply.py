@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -11,13 +12,14 @@ from spark_jobs.change_log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta_table import check_columns
 from spark_jobs.errors import CdcError, GapError
-from spark_jobs.landed_changes import LandedChanges, counts_of, landed_changes, one_relid
+from spark_jobs.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.net_change import NetChange, net_change
-from spark_jobs.net_source import net_frame
-from spark_jobs.net_write import NetForm, key_range_of, write_net
+from spark_jobs.net_source import NetSource, net_on_driver
+from spark_jobs.net_staged import LoggedRange, net_staged
+from spark_jobs.net_write import write_net
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.session import isolated_session
 from spark_jobs.spark_errors import spark_errors
 from spark_jobs.table_commit import Provenance
 from spark_jobs.table_state import TableState, table_state
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TABLES_AT_ONCE = 2
-# raw messages decoded at once on the driver; a longer range is applied in several commits
-_RANGE_BYTES = 512 << 20
+# messages of one table's range that are decoded here; of a larger one the driver never sees a row
+ON_DRIVER_BYTES = 128 << 20
 # each commit leaves a file or two behind; Delta versions between two compactions
 _COMPACT_EVERY = 16
 
@@ -68,6 +70,7 @@ def apply_tables(
     *,
     run_id: str = "",
     progress: Progress = silent,
+    on_driver_bytes: int = ON_DRIVER_BYTES,
 ) -> tuple[TableApplied, ...]:
     """Bring each table to the end of the last of ``markers``: landed windows in order, none missing, from the one
     after the lowest watermark on (older ones are passed over).
@@ -78,7 +81,10 @@ def apply_tables(
         return ()
     done: dict[QualifiedName, TableApplied] = {}
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="apply") as pool:
-        running = [pool.submit(apply_table, spark, pipeline, state, markers, run_id=run_id) for state in states]
+        running = [
+            pool.submit(apply_table, spark, pipeline, state, markers, run_id=run_id, on_driver_bytes=on_driver_bytes)
+            for state in states
+        ]
         for future in as_completed(running):
             applied = future.result()
             done[applied.name] = applied
@@ -93,8 +99,10 @@ def apply_table(
     markers: Sequence[WindowMarker],
     *,
     run_id: str = "",
+    on_driver_bytes: int = ON_DRIVER_BYTES,
 ) -> TableApplied:
-    """One table; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is raised."""
+    """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
+    raised."""
     ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
     if not ahead:
         last = markers[-1]
@@ -119,87 +127,92 @@ def apply_table(
         relid = one_relid(ahead, state)
         if relid is None:  # no read, no scan, no commit
             return result
-        for part in _parts(ahead, state.name):
-            result = _apply_range(spark, pipeline, result, relid, part, run_id)
+        on_driver = landed_bytes(ahead, relid) <= on_driver_bytes
+        with (_net_here if on_driver else _net_there)(spark, pipeline, state, relid, ahead) as found:
+            return result if found is None else _commit(spark, pipeline, result, relid, ahead, run_id, found)
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
-    return result
 
 
-def _parts(markers: Sequence[WindowMarker], name: QualifiedName) -> Iterator[Sequence[WindowMarker]]:
-    """Whole windows whose changes of one table are about ``_RANGE_BYTES`` together; one larger window stays whole."""
-    start, size = 0, 0
-    for at, marker in enumerate(markers):
-        own = sum(counts.inserts + counts.updates + counts.deletes for counts in counts_of(marker, name))
-        weight = marker.bytes * own // max(1, marker.changes)
-        if at > start and size + weight > _RANGE_BYTES:
-            yield markers[start:at]
-            start, size = at, 0
-        size += weight
-    yield markers[start:]
+@dataclass(frozen=True)
+class _Found:
+    """The net change of a range, and the description of the table that it was computed with."""
+
+    landed: LandedChanges
+    net: NetSource
 
 
-def _apply_range(
+@contextmanager
+def _net_here(
+    spark: SparkSession, pipeline: Pipeline, state: TableState, relid: int, markers: Sequence[WindowMarker]
+) -> Iterator[_Found | None]:
+    """The net change, computed on the driver: no Python worker to wake. None: the snapshot shows it all."""
+    log = ChangeLog(pipeline.lake.change_log)
+    landed = landed_changes(log, relid, state, markers[0].ordinal, markers[-1].ordinal)
+    if landed is None:
+        yield None
+        return
+    _check_columns(spark, pipeline, landed)
+    with net_on_driver(landed, pipeline.lake, pipeline.on_unrepresentable) as net:
+        yield _Found(landed, net)
+
+
+@contextmanager
+def _net_there(
+    spark: SparkSession, pipeline: Pipeline, state: TableState, relid: int, markers: Sequence[WindowMarker]
+) -> Iterator[_Found | None]:
+    """The net change, computed by executors."""
+    first, last = markers[0].ordinal, markers[-1].ordinal
+    logged = LoggedRange(pipeline.lake.change_log, relid, state, first, last, landed_bytes(markers, relid))
+    with isolated_session(spark, {}) as own:
+        with spark_errors(f"{state.name}: the change log at {logged.change_log} cannot be read"):
+            landed = logged.described(own)
+        if landed is None:
+            yield None
+            return
+        _check_columns(own, pipeline, landed)
+        with (
+            spark_errors(f"{state.name}: windows {first} to {last} were not applied"),
+            net_staged(own, pipeline.lake, logged, landed, pipeline.on_unrepresentable) as net,
+        ):
+            yield _Found(landed, net)
+
+
+def _check_columns(spark: SparkSession, pipeline: Pipeline, landed: LandedChanges) -> None:
+    path = pipeline.lake.table(landed.shape.name)
+    with spark_errors(f"{landed.shape.name}: the table at {path} cannot be read"):
+        check_columns(spark, path, landed.shape, landed.shape_lsn)
+
+
+def _commit(
     spark: SparkSession,
     pipeline: Pipeline,
     before: TableApplied,
     relid: int,
     markers: Sequence[WindowMarker],
     run_id: str,
+    found: _Found,
 ) -> TableApplied:
-    """One commit, added to the counts of ``before``; none when the range changes nothing."""
+    """One commit; none when the range changes nothing, or the table has it already."""
     assert before.state is not None
-    state, path = before.state, pipeline.lake.table(before.name)
-    changes = landed_changes(ChangeLog(pipeline.lake.change_log), relid, state, markers[0].ordinal, markers[-1].ordinal)
-    if changes is None:
-        return before
-    with spark_errors(f"{state.name}: the table at {path} cannot be read"):
-        check_columns(spark, path, changes.shape, changes.shape_lsn)
-    net = net_change(changes.rows, changes.relations, changes.shape, on_unrepresentable=pipeline.on_unrepresentable)
-    if not net.rows.num_rows and not net.truncated:
-        return _counted(before, net)
+    state, net = before.state, found.net
+    counted = replace(before, inserts=net.inserts, updates=net.updates, deletes=net.deletes, truncates=net.truncates)
+    if not net.rows and not net.form.truncated:
+        return counted
     provenance = _provenance(markers, state, relid, run_id, net)
+    compact = state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     with spark_errors(f"{state.name}: windows {markers[0].ordinal} to {markers[-1].ordinal} were not applied"):
-        version = _write(
-            spark, pipeline, changes, net, provenance, compact=state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
-        )
+        path, shape = pipeline.lake.table(state.name), found.landed.shape
+        version = write_net(spark, path, shape, net.form, net.read, provenance, compact=compact)
     identity = markers[-1].identity
     after = table_state(pipeline.lake, state.name, identity.system_identifier, identity.slot)
     if version is None:
-        outcome: Outcome = "applied" if before.outcome == "applied" else "already applied"
-        return replace(before, outcome=outcome, state=after)
-    return replace(
-        _counted(before, net),
-        outcome="applied",
-        rows_written=before.rows_written + net.rows.num_rows,
-        delta_version=version,
-        state=after,
-    )
-
-
-def _write(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    changes: LandedChanges,
-    net: NetChange,
-    provenance: Provenance,
-    *,
-    compact: bool,
-) -> int | None:
-    form = NetForm(
-        tuple(net.rows.column_names),
-        net.truncated,
-        net.insert_only,
-        key_range_of(net.rows, changes.shape),
-    )
-    with net_frame(net.rows, changes.shape, pipeline.lake) as frame:
-        return write_net(
-            spark, pipeline.lake.table(changes.shape.name), changes.shape, form, frame, provenance, compact=compact
-        )
+        return replace(before, outcome="already applied", state=after)
+    return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, state=after)
 
 
 def _provenance(
-    markers: Sequence[WindowMarker], state: TableState, relid: int, run_id: str, net: NetChange
+    markers: Sequence[WindowMarker], state: TableState, relid: int, run_id: str, net: NetSource
 ) -> Provenance:
     return Provenance(
         system_identifier=markers[-1].identity.system_identifier,
@@ -215,14 +228,4 @@ def _provenance(
         updates=net.updates,
         deletes=net.deletes,
         truncates=net.truncates,
-    )
-
-
-def _counted(before: TableApplied, net: NetChange) -> TableApplied:
-    return replace(
-        before,
-        inserts=before.inserts + net.inserts,
-        updates=before.updates + net.updates,
-        deletes=before.deletes + net.deletes,
-        truncates=before.truncates + net.truncates,
     )

@@ -19,15 +19,15 @@ from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
 from spark_jobs.table_state import TableState
-from spark_jobs.window_marker import RelationCounts, WindowMarker
+from spark_jobs.window_marker import WindowMarker
 
 _CHANGES = [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)]
 
 
 @dataclass(frozen=True)
 class LandedChanges:
-    """``rows``: kinds I, U, D and T in no order; ``relations``: Relation messages by version; ``shape``: the latest,
-    ``shape_lsn``: the commit of its first change."""
+    """``rows``: kinds I, U, D and T in no order, only T where executors read the rest; ``relations``: Relation messages
+    by version; ``shape``: the latest, ``shape_lsn``: the commit that first used it."""
 
     rows: pa.Table
     relations: Mapping[int, bytes]
@@ -35,9 +35,9 @@ class LandedChanges:
     shape_lsn: Lsn
 
 
-def counts_of(marker: WindowMarker, name: QualifiedName) -> tuple[RelationCounts, ...]:
-    """What a window holds of the table that goes by ``name``."""
-    return tuple(c for c in marker.relations if (c.nspname, c.relname) == (name.nspname, name.relname))
+def landed_bytes(markers: Sequence[WindowMarker], relid: int) -> int:
+    """Length of all messages of one table in these windows, without a look at them."""
+    return sum(counts.bytes for marker in markers for counts in marker.relations if counts.relid == relid)
 
 
 def one_relid(markers: Sequence[WindowMarker], state: TableState) -> int | None:
@@ -71,25 +71,31 @@ def landed_changes(log: ChangeLog, relid: int, state: TableState, first: int, la
 
     Raises DecodeError when the log lacks what describes them.
     """
-    landed = log.read([relid], first, last)
+    landed = described_changes(log.read([relid], first, last), state, first, last)
+    return landed if landed is not None and landed.rows.num_rows else None
+
+
+def described_changes(landed: pa.Table, state: TableState, first: int, last: int) -> LandedChanges | None:
+    """``landed``: the table's rows in these windows, with or without its row changes. None when it holds nothing that
+    came after the snapshot."""
     kinds = landed.column("kind")
     # the snapshot shows the transactions that committed before its LSN
     since = pc.greater_equal(landed.column("commit_lsn"), int(state.snapshot_lsn))
     changes = landed.filter(pc.and_(pc.is_in(kinds, pa.array(_CHANGES)), since))
-    if not changes.num_rows:
-        return None
-    order = [("commit_lsn", "ascending"), ("ordinal", "ascending")]
-    relations = landed.filter(pc.equal(kinds, RowKind.RELATION.value)).sort_by([("window", "ascending"), *order])
-    facts = landed.filter(pc.equal(kinds, RowKind.FACTS.value)).sort_by([("window", "ascending"), *order])
+    order = [("window", "ascending"), ("commit_lsn", "ascending"), ("ordinal", "ascending")]
+    relations = landed.filter(pc.equal(kinds, RowKind.RELATION.value)).sort_by(order)
+    facts = landed.filter(pc.equal(kinds, RowKind.FACTS.value)).sort_by(order)
     if not facts.num_rows or not relations.num_rows:
+        if not changes.num_rows:
+            return None
         raise DecodeError(
             f"the change log does not describe {state.name} in windows {first} to {last}",
             hint="its retention has cut into them; re-snapshot this table",
         )
     messages = dict(zip(relations.column("version").to_pylist(), relations.column("data").to_pylist(), strict=True))
     shape = _latest_shape(state.name, facts, messages)
-    of_shape = changes.filter(pc.equal(changes.column("version"), facts.column("version")[-1]))
-    lsn = pc.min((of_shape if of_shape.num_rows else changes).column("commit_lsn")).as_py()
+    of_shape = facts.filter(pc.equal(facts.column("version"), facts.column("version")[-1]))
+    lsn = max(pc.min(of_shape.column("commit_lsn")).as_py(), int(state.snapshot_lsn))
     return LandedChanges(changes, messages, shape, Lsn(lsn))
 
 

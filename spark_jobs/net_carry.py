@@ -50,15 +50,17 @@ class Carry:
         after_delete = unknown & (self.before >= 0) & ~self.actions.is_put[self.before]
         if self.actions.split:
             after_delete |= unknown & self.actions.moved  # the other half is elsewhere; net_partial's ``leans``
-        if after_delete.any():
+        elif after_delete.any():
             self._refuse(after_delete)
-        roots = np.where(unknown & (self.before >= 0), self.before, here)
+        roots = np.where(unknown & (self.before >= 0) & ~after_delete, self.before, here)
         while True:
             further = roots[roots]
             if (further == roots).all():
                 break
             roots = further
         ends = roots[wanted]
+        if after_delete[ends].any():  # where changes were dropped only what the outcome hangs on is whole
+            self._refuse(np.isin(here, ends) & after_delete)
         kept = unknown[ends]
         spans = known_spans(self.actions, column, ends)
         return Carried(spans, kept if kept.any() else None, ends)

@@ -12,8 +12,8 @@ Contract for the caller:
 1. TRUNCATE rows are taken out first: ``after`` is the position of the table's last one in the range, None for none
    (one query on the log: kind 'T'). Rows at or before it are ignored, TRUNCATE rows behind it are an error.
 2. If any row of the partial outcome has ``leans``, a key move somewhere needs the old key's unchanged TOAST value,
-   which lies in another partition or was dropped: throw the partial outcome away and run ``ordered_net`` on all
-   rows of the range in one partition instead. ``final_net`` refuses such rows, so a forgotten check cannot go wrong.
+   which lies in another partition or was dropped. ``final_net`` then gives one row for its partition, which has
+   ``leans`` and no ``op``: throw the outcome away and run ``ordered_net`` on all rows of the range in one partition.
 3. The range is insert-only if every final row is ``fresh``.
 
 Values stay unparsed in the messages until ``final_net``: a partial row is a change-log row with its key and the half
@@ -21,7 +21,7 @@ of the change it stands for. Dropping is safe because of two rules: per key and 
 whether the key had a row before the range), and so does everything from the last one on that tells the row's whole
 state; what lies between cannot show, whichever rows other tasks hold in between.
 
-Runs on executors: needs pyarrow, NumPy and this package, nothing else. A task holds at most ``_ROWS`` rows (or
+Runs on executors: needs pyarrow, NumPy and this package, nothing else. A task holds at most ``_CELLS`` values (or
 ``_BYTES``) in the partial step, and one partition in the final one: choose *n* accordingly.
 """
 
@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.change_log_schema import CHANGE_LOG_SCHEMA
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -59,15 +60,15 @@ PARTIAL_SCHEMA = pa.schema(
     ]
 )
 
-_ROWS = 500_000
-_BYTES = 128 << 20
+_CELLS = 4_000_000
+_BYTES = 64 << 20
 _OUTPUT_ROWS = 50_000
 
 
 def final_schema(shape: TableShape) -> pa.Schema:
-    """All columns ``NetChange.rows`` can have (``u{i}`` outside the key, ``f{i}`` in it), and ``fresh``: an upsert of a
-    key that had no row before the range."""
-    return pa.schema([*net_fields(shape), pa.field("fresh", pa.bool_())])
+    """All columns ``NetChange.rows`` can have (``u{i}`` outside the key, ``f{i}`` in it), ``fresh``: an upsert of a key
+    that had no row before the range, and ``leans``: there is no outcome, only this."""
+    return pa.schema([*net_fields(shape), pa.field("fresh", pa.bool_()), pa.field("leans", pa.bool_())])
 
 
 def partial_net(
@@ -76,7 +77,7 @@ def partial_net(
     """Change-log batches of one task, in any order → PARTIAL_SCHEMA, fewer rows. Raises as ``net_change`` does."""
 
     def run(batches: Batches) -> Batches:
-        for rows in _pieces(batches):
+        for rows in _pieces(batches, _CELLS // len(shape.columns)):
             yield from _batches(_partial(_behind(rows, shape, after), relations, shape))
 
     return run
@@ -92,7 +93,12 @@ def final_net(
     """PARTIAL_SCHEMA batches that hold all rows of their keys → ``final_schema``."""
 
     def run(batches: Batches) -> Batches:
-        rows = pa.Table.from_batches(batches, schema=PARTIAL_SCHEMA)
+        given = list(batches)
+        # by name: Spark's batches say of every column that it may be null
+        rows = pa.Table.from_batches(given) if given else PARTIAL_SCHEMA.empty_table()
+        if pc.any(rows.column("leans")).as_py():
+            yield pa.RecordBatch.from_pylist([{"leans": True}], schema=final_schema(shape))
+            return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
         ordered = OrderedChanges.of(rows, relations, shape, halves)
         yield from _final(Actions.of(ordered, halves[ordered.order]), shape, truncated, on_unrepresentable)
@@ -148,17 +154,18 @@ def _partial(rows: pa.Table, relations: Mapping[int, bytes], shape: TableShape) 
 def _final(actions: Actions, shape: TableShape, truncated: bool, on_unrepresentable: OnUnrepresentable) -> Batches:
     net = net_rows(actions, truncated=truncated, on_unrepresentable=on_unrepresentable)
     rows = all_columns(net.rows, shape).append_column("fresh", pa.array(net.fresh))
+    rows = rows.append_column("leans", pa.array(np.zeros(len(rows), dtype=bool)))
     yield from _batches(rows.cast(final_schema(shape)))
 
 
-def _pieces(batches: Batches) -> Iterator[pa.Table]:
+def _pieces(batches: Batches, most_rows: int) -> Iterator[pa.Table]:
     """The task's rows in tables of bounded size: the larger, the more rows of one key meet."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         held.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
-        if rows >= _ROWS or size >= _BYTES:
+        if rows >= most_rows or size >= _BYTES:
             yield pa.Table.from_batches(held)
             held, rows, size = [], 0, 0
     if held:

@@ -48,7 +48,7 @@ def net_schema(columns: tuple[str, ...], shape: TableShape) -> str:
     for name in columns:
         if name == "op":
             fields.append("op tinyint")
-        elif name[0] == "u":
+        elif name[0] == "u" or name in ("fresh", "leans"):
             fields.append(f"{name} boolean")
         else:  # v{i}, f{i}
             fields.append(f"{name} {shape.columns[int(name[1:])].lake_type.sql}")

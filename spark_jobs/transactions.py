@@ -67,6 +67,7 @@ class WindowRows:
     _last_lsn: int = -1
     _versions: dict[int, int] = field(default_factory=dict)
     _counts: Counter[int] = field(default_factory=Counter)
+    _sizes: Counter[int] = field(default_factory=Counter)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches with the one binary column ``data`` in, batches of CHANGE_LOG_SCHEMA out.
@@ -85,7 +86,15 @@ class WindowRows:
         names = {seen.relid: (seen.nspname, seen.relname) for seen in self.relations}
         relids = sorted({key >> 8 for key in self._counts})
         return tuple(
-            RelationCounts(relid, *names.get(relid, ("", "")), *(self._counts[relid << 8 | kind] for kind in b"IUDT"))
+            RelationCounts(
+                relid,
+                *names.get(relid, ("", "")),
+                inserts=self._counts[relid << 8 | ord("I")],
+                updates=self._counts[relid << 8 | ord("U")],
+                deletes=self._counts[relid << 8 | ord("D")],
+                truncates=self._counts[relid << 8 | ord("T")],
+                bytes=self._sizes[relid],
+            )
             for relid in relids
         )
 
@@ -103,7 +112,7 @@ class WindowRows:
         rows = np.repeat(np.arange(batch.count), repeats)
         relid, no_relid = batch.exploded_relids(rows, repeats, relid)
         kind = batch.kind[rows]
-        self._count(batch, kind, relid)
+        self._count(batch, kind, relid, batch.length[rows])
         columns = [
             pa.array(np.full(len(rows), self.ordinal)),
             pa.array(commit_lsn[rows]),
@@ -243,12 +252,15 @@ class WindowRows:
         self._versions.update(zip(relid[at].tolist(), fresh.tolist(), strict=True))
         return version
 
-    def _count(self, batch: MessageBatch, kind: npt.NDArray[np.uint8], relid: Ints) -> None:
+    def _count(self, batch: MessageBatch, kind: npt.NDArray[np.uint8], relid: Ints, length: Ints) -> None:
         self.messages += batch.count
         self.bytes += int(batch.length.sum())
         changes = np.isin(kind, np.frombuffer(_CHANGES + b"T", np.uint8))
         counted = pc.value_counts(pa.array(relid[changes] << 8 | kind[changes]))
         self._counts.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
+        relids, place = np.unique(relid[changes], return_inverse=True)
+        sizes = np.bincount(place, weights=length[changes]).astype(np.int64)
+        self._sizes.update(dict(zip(relids.tolist(), sizes.tolist(), strict=True)))
 
     @property
     def _open_lsn(self) -> int:

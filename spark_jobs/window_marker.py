@@ -36,7 +36,10 @@ class SlotIdentity:
 
 @dataclass(frozen=True)
 class RelationCounts:
-    """How many changes of one relation a window holds; a Truncate counts once for each relation it names."""
+    """How many changes of one relation a window holds; a Truncate counts once for each relation it names.
+
+    ``bytes`` is the sum of their messages' lengths.
+    """
 
     relid: int
     nspname: str
@@ -45,6 +48,7 @@ class RelationCounts:
     updates: int = 0
     deletes: int = 0
     truncates: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,8 @@ def test_rows_are_the_same_wherever_batches_are_cut(
         kinds = [row.kind for row in expected if row.relid == counts.relid]
         assert (counts.inserts, counts.updates) == (kinds.count("I"), kinds.count("U"))
         assert (counts.deletes, counts.truncates) == (kinds.count("D"), kinds.count("T"))
+        changes = [row.data for row in expected if row.relid == counts.relid and row.kind in ("I", "U", "D", "T")]
+        assert counts.bytes == sum(map(len, changes))
         if "R" in kinds:
             assert (counts.nspname, counts.relname) == ("public", f"t{counts.relid}")
 

@@ -9,7 +9,7 @@ IDENTITY = SlotIdentity(7_123_456_789_012_345_678, 1, "shop", "sl", "pgoutput", 
 
 
 def test_json_both_ways() -> None:
-    counts = (RelationCounts(16384, "public", 'odd "name"', 1, 2, 3, 4),)
+    counts = (RelationCounts(16384, "public", 'odd "name"', 1, 2, 3, 4, 5),)
     marker = WindowMarker(5, Window(Lsn(0x10), Lsn(0x1_0000_0020)), IDENTITY, counts, 6, 7, 8)
     assert WindowMarker.from_json(marker.to_json().encode()) == marker
     assert '["0/10","1/20"]' in marker.to_json()

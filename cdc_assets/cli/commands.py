@@ -1,4 +1,4 @@
-"""The group of commands; each is loaded when it is called, so that ``--help`` costs no engine import."""
+"""The group of commands; each is loaded when it is called, and none of them loads Spark or Dagster."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the lake is left; default: a new folder.")
 @click.option("--jars", default="packages", help="Delta's jars: packages, provided or a folder.", show_default=True)
 @click.option("--scale", default=10, type=click.IntRange(min=1), help="pgbench's scale.", show_default=True)
-@click.option(
-    "--rate", default=200, type=click.IntRange(min=1), help="pgbench's transactions a second."
-)
+@click.option("--rate", default=200, type=click.IntRange(min=1), help="pgbench's transactions a second.")
 @click.option("--seconds", default=30, type=click.IntRange(min=3), help="Load after the snapshot.", show_default=True)
 @output_options
 @click.pass_obj

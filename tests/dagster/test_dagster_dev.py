@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(1500)
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") or shutil.which("google-chrome")
 _WINDOWS_UNDER_LOAD = 6
 _PATIENCE_SECONDS = 600
+_PAGE_MILLISECONDS = 90_000
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Trial:
 def trial(postgres_18: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """The sensor is turned on while the shop is busy; it is off again when this many windows are green."""
     folder = tmp_path_factory.mktemp("trial")
-    with fresh_database(postgres_18) as database:
+    with fresh_database(postgres_18, "shop") as database:
         database.execute(*SHOP_SCHEMA.split(";\n"))
         environment = {
             "SHOP_DSN": database.dsn,
@@ -134,29 +135,36 @@ def pictures(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 def test_asset_graph(trial: Trial, page: Page, pictures: Path) -> None:
-    open_page(page, f"{trial.dev.url}/asset-groups")
-    page.get_by_text("change_log").first.wait_for()
-    page.wait_for_timeout(3000)
+    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=lineage&lineageScope=neighbors&lineageDepth=3")
+    page.get_by_text("change_log").first.wait_for(timeout=_PAGE_MILLISECONDS)
     page.screenshot(path=pictures / "asset_graph.png")
     assert page.get_by_text("order_lines").count() > 0
 
 
 @pytest.mark.browser
 def test_lag_plot(trial: Trial, page: Page, pictures: Path) -> None:
-    open_page(page, f"{trial.dev.url}/assets/shop/change_log?view=events")
-    page.get_by_text("lag_bytes").first.wait_for()
+    open_page(page, f"{trial.dev.url}/assets/shop/change_log?view=overview")
+    page.get_by_role("button", name="Plots").click()
+    page.get_by_role("button", name="Events").click()
+    lag = page.get_by_text("lag_bytes", exact=True).first
+    lag.wait_for(timeout=_PAGE_MILLISECONDS)
     page.wait_for_timeout(2000)
+    lag.evaluate("element => element.scrollIntoView({block: 'center'})")
+    page.wait_for_timeout(1000)
     page.screenshot(path=pictures / "lag_plot.png")
 
 
 @pytest.mark.browser
 def test_partitions(trial: Trial, page: Page, pictures: Path) -> None:
-    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=partitions")
-    page.get_by_text(trial.dev.partition_keys("shop", "change_log")[-1]).first.wait_for()
+    key = trial.dev.partition_keys("shop", "change_log")[2]
+    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=partitions&partition={key}")
+    page.get_by_text("inserts").first.wait_for(timeout=_PAGE_MILLISECONDS)
     page.wait_for_timeout(2000)
     page.screenshot(path=pictures / "partitions.png")
+    assert page.get_by_text("Failed (0)").count() > 0
 
 
 def open_page(page: Page, url: str) -> None:
-    page.goto(url)
-    page.wait_for_load_state("networkidle")
+    page.goto(url, timeout=_PAGE_MILLISECONDS)
+    page.wait_for_load_state("networkidle", timeout=_PAGE_MILLISECONDS)
+    page.wait_for_timeout(3000)  # the graph is laid out by a worker

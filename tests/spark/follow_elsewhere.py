@@ -1,4 +1,4 @@
-"""Run as a program, in a process of its own: a snapshot and an apply through another kind of Spark.
+"""Run as a program, in a process of its own: a snapshot and applies through another kind of Spark.
 
 ``python -m tests.spark.follow_elsewhere OPTIONS DATABASE LAKE``: pickled SparkOptions, pickled Database, a folder.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from spark_jobs.session import spark_session
 from tests.spark.followed_pipeline import Followed
+from tests.spark.scenarios import SCENARIOS
 
 
 def main(options: str, database_file: str, lake: str) -> None:
@@ -20,14 +22,12 @@ def main(options: str, database_file: str, lake: str) -> None:
     (snapshot,) = followed.snapshot()
     assert snapshot.error is None, snapshot.error
     followed.assert_equal()
-    database.execute(
-        "UPDATE item SET name = 'changed' WHERE id % 5 = 0",  # keeps the TOASTed documents
-        "UPDATE item SET id = -id WHERE id = 7",
-        "DELETE FROM item WHERE id % 11 = 0",
-    )
-    (applied,) = followed.sync()
-    assert applied.error is None, applied.error
-    followed.assert_equal()
+    # the first ones through the executors, the rest on the driver
+    for number, (scenario, statements) in enumerate(SCENARIOS.items()):
+        database.execute(*statements)
+        (applied,) = (replace(followed, on_driver_bytes=0) if number < 2 else followed).sync()
+        assert applied.error is None, (scenario, applied.error)
+        followed.assert_equal()
     (again,) = followed.apply()
     assert again.outcome == "already applied"
     spark.stop()

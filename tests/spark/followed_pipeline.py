@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from pydantic import SecretStr
 
-from spark_jobs.apply import TableApplied, apply_tables
+from spark_jobs.apply import ON_DRIVER_BYTES, TableApplied, apply_tables
 from spark_jobs.capture import capture
 from spark_jobs.change_log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
@@ -33,6 +33,7 @@ class Followed:
     database: Database
     pipeline: Pipeline
     names: tuple[QualifiedName, ...]
+    on_driver_bytes: int = ON_DRIVER_BYTES
 
     @classmethod
     def start(cls, spark: SparkSession, database: Database, lake: Path, *tables: str) -> Followed:
@@ -75,7 +76,7 @@ class Followed:
             for name in self.names
             if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
         ]
-        return apply_tables(self.spark, self.pipeline, states, markers)
+        return apply_tables(self.spark, self.pipeline, states, markers, on_driver_bytes=self.on_driver_bytes)
 
     def assert_equal(self) -> None:
         """Every table: the same rows in source and lake, compared as values."""

@@ -1,0 +1,37 @@
+"""What the driver computes for small ranges, executors compute for large ones: the same rows, in one commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.errors import UnrepresentableError
+from tests.fixtures.servers import Database
+from tests.spark.followed_pipeline import Followed
+from tests.spark.scenarios import SCENARIOS, make_item
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+
+def test_executors_do_what_the_driver_does(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    make_item(database)
+    driver = Followed.start(spark, database, tmp_path / "driver", "item")
+    # a lake of its own on a copy of the same log
+    assert [taken.error for taken in driver.snapshot()] == [None]
+    for scenario, statements in SCENARIOS.items():
+        database.execute(*statements)
+        (there,) = replace(driver, on_driver_bytes=0).sync()
+        assert there.error is None, (scenario, there.error)
+        driver.assert_equal()
+    staging = Path(driver.pipeline.lake.path, "_staging")
+    assert list(staging.iterdir()) == []
+    database.execute("INSERT INTO item (id, at) VALUES (1, 'infinity')")
+    (refused,) = replace(driver, on_driver_bytes=0).sync()
+    assert isinstance(refused.error, UnrepresentableError)
+    assert list(staging.iterdir()) == []
