@@ -42,7 +42,7 @@ def _take(
     progress = logged_progress(context.log.info)
     with failures():
         prepare(pipeline)
-        taken = snapshot(spark, pipeline, names, run_id=context.run_id, progress=progress)
+        taken = snapshot(spark, pipeline, names, run_id=context.run.run_id, progress=progress)
         keys = source_keys_of(pipeline, names)
     stopped = []
     for table in taken:

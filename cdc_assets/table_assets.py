@@ -100,7 +100,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         markers = _landed(run)
         failed = _missing_snapshots(context, run, spark)
         names = [name for name in run.tables if name not in failed]
-        outcomes = apply(spark, pipeline, names, upto=upto, run_id=context.run_id, progress=progress).tables
+        outcomes = apply(spark, pipeline, names, upto=upto, run_id=context.run.run_id, progress=progress).tables
         seconds = time.monotonic() - started
         keys = source_keys_of(pipeline, tuple(run.tables))
     stopped = list(failed.values())
@@ -147,7 +147,7 @@ def _missing_snapshots(
     if not missing:
         return {}
     context.log.info("taking the first snapshot of %s", ", ".join(map(str, missing)))
-    taken = snapshot(spark, pipeline, missing, run_id=context.run_id, progress=logged_progress(context.log.info))
+    taken = snapshot(spark, pipeline, missing, run_id=context.run.run_id, progress=logged_progress(context.log.info))
     return {table.name: table.error for table in taken if table.error is not None}
 
 
