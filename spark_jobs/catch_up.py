@@ -82,14 +82,16 @@ def apply(
     lowest = min((standing.ordinal for standing in standings), default=checkpoint.ordinal)
     ahead = tuple(marker for marker in log.markers(lowest) if upto is None or marker.window.hi <= upto)
     last = ahead[-1] if ahead else checkpoint
-    states = {
-        standing.name: _current_state(pipeline, standing, checkpoint)
-        for standing in standings
-        if any(_touches(marker, standing) for marker in ahead)
-    }
+    states: list[TableState] = []
+    for standing in standings:
+        if any(_touches(marker, standing) for marker in ahead):
+            try:
+                states.append(_current_state(pipeline, standing, checkpoint))
+            except CdcError as error:
+                done[standing.name] = _without_commit(standing.name, last, error)
     if states:
-        for outcome in apply_tables(spark(), pipeline, tuple(states.values()), ahead, run_id=run_id, progress=progress):
-            done[outcome.name] = outcome
+        applied = apply_tables(spark(), pipeline, states, ahead, run_id=run_id, progress=progress)
+        done |= {outcome.name: outcome for outcome in applied}
     for standing in standings:
         done.setdefault(standing.name, _without_commit(standing.name, last))
     if ahead and set(wanted) >= set(followed):

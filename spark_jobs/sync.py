@@ -15,7 +15,7 @@ from spark_jobs.catch_up import SparkProvider, apply, landed_markers
 from spark_jobs.change_log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.cuts import Cut, forget
-from spark_jobs.errors import CdcError, SlotError
+from spark_jobs.errors import CdcError, LakeError, SlotError
 from spark_jobs.followed_tables import followed_names, usable_facts
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
@@ -148,10 +148,16 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
 def _without_snapshot(
     pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker
 ) -> tuple[QualifiedName, ...]:
+    return tuple(name for name in names if not _has_snapshot(pipeline, name, checkpoint))
+
+
+def _has_snapshot(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker) -> bool:
     identity = checkpoint.identity
-    return tuple(
-        name for name in names if table_state(pipeline.lake, name, identity.system_identifier, identity.slot) is None
-    )
+    try:
+        return table_state(pipeline.lake, name, identity.system_identifier, identity.slot) is not None
+    except LakeError:
+        # something is there that must not be replaced unasked: applying to it stops this table alone, with the reason
+        return True
 
 
 def _flushed(pipeline: Pipeline) -> Lsn:

@@ -26,7 +26,10 @@ tables = (Table(QualifiedName("public", "t")),)
 [marker] = capture(Pipeline(name, source, Lake(lake), windows=WindowLimits(1 << 40), tables=tables)).landed
 print(marker.changes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
-_MESSAGES = ("INSERT INTO t SELECT g, repeat(md5(g::text), 10) FROM generate_series(1, {0}) g", "UPDATE t SET v = v || 'x'")
+_MESSAGES = (
+    "INSERT INTO t SELECT g, repeat(md5(g::text), 10) FROM generate_series(1, {0}) g",
+    "UPDATE t SET v = v || 'x'",
+)
 
 
 def captured(database: Database, lake: Path, rows: int) -> tuple[int, int]:

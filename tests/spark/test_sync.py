@@ -211,6 +211,19 @@ def test_another_table_under_the_name_stops_it(shop: Followed, ddl: str, told: s
     assert told in str(error)
 
 
+def test_a_table_whose_delta_log_is_damaged_stops_alone(shop: Followed) -> None:
+    synced(shop)
+    log = Path(shop.pipeline.lake.table(shop.names[0]), "_delta_log")
+    for commit in log.glob("*.json"):
+        commit.write_bytes(b'{"txn"')
+    shop.database.execute("UPDATE orders SET status = 'x'", "UPDATE items SET sku = 'x'")
+    report = sync(shop.pipeline, lambda: shop.spark)
+    outcomes = {table.name.relname: table.outcome for table in report.tables}
+    assert outcomes == {"orders": "stopped", "items": "applied"}
+    (error,) = report.errors
+    assert "public.orders" in str(error)
+
+
 def test_a_table_without_a_key_leaves_everything_as_it_was(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
