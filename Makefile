@@ -49,6 +49,6 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 	@sh tools/install.sh $(VENV)
 	@touch $@
 
-$(JARS_READY): $(INSTALLED) spark_jobs/delta_jars.py
-	@$(BIN)/python -m spark_jobs.delta_jars $(JARS)
+$(JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py
+	@$(BIN)/python -m spark_jobs.spark.delta_jars $(JARS)
 	@touch $@

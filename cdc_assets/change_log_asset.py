@@ -13,7 +13,7 @@ from cdc_assets.failures import failures, logged_progress
 from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import markers_since
 from cdc_assets.window_events import catch_up_events
-from spark_jobs.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import WindowMarker
 
 
 def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:

@@ -91,10 +91,10 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
 
     A table without changes keeps its old watermark: such windows make no commit.
     """
-    from spark_jobs.change_log import ChangeLog
-    from spark_jobs.cuts import latest_cut
+    from spark_jobs.change_log.log import ChangeLog
+    from spark_jobs.lake.cuts import latest_cut
+    from spark_jobs.lake.table_state import table_state
     from spark_jobs.pipeline_status import applied_ordinal
-    from spark_jobs.table_state import table_state
 
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()

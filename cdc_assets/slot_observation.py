@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.window_marker import WindowMarker
 
 if TYPE_CHECKING:
     from spark_jobs.postgres.health import SlotHealth
@@ -47,7 +47,7 @@ def observe(pipeline: Pipeline) -> Observation | None:
 
     Raises SlotError when there is a change log but its slot is gone, SourceError, LakeError.
     """
-    from spark_jobs.change_log import ChangeLog
+    from spark_jobs.change_log.log import ChangeLog
 
     checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
     if checkpoint is None:
@@ -70,7 +70,7 @@ def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:
 
     Searched from the end of the log backwards: what is asked for is recent, and the log may be long.
     """
-    from spark_jobs.change_log import ChangeLog
+    from spark_jobs.change_log.log import ChangeLog
 
     log = ChangeLog(pipeline.lake.change_log)
     last = log.checkpoint()

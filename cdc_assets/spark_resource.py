@@ -31,7 +31,7 @@ class DeltaSparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
-            from spark_jobs.session import spark_session
+            from spark_jobs.spark.session import spark_session
 
             config = tuple((str(key), str(value)) for key, value in self.spark_config.items())
             self._spark_session = spark_session(

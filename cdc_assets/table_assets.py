@@ -20,10 +20,10 @@ from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import markers_since
 from cdc_assets.table_metadata import known_table_metadata, source_keys_of, table_metadata, window_metadata
 from cdc_assets.window_events import catch_up_events
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError, GapError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.window_marker import WindowMarker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.external_assets import source_key
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.window_marker import WindowMarker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,22 +8,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from spark_jobs.change_log import ChangeLog
+from spark_jobs.change_log.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.delta_table import check_columns
 from spark_jobs.errors import CdcError, GapError
-from spark_jobs.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
+from spark_jobs.lake.delta_table import check_columns
+from spark_jobs.lake.net_source import NetSource, net_on_driver
+from spark_jobs.lake.net_staged import LoggedRange, net_staged
+from spark_jobs.lake.net_write import write_net
+from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.net_source import NetSource, net_on_driver
-from spark_jobs.net_staged import LoggedRange, net_staged
-from spark_jobs.net_write import write_net
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.session import isolated_session
-from spark_jobs.spark_errors import spark_errors
-from spark_jobs.table_commit import Provenance
-from spark_jobs.table_state import TableState, table_state
-from spark_jobs.window_marker import WindowMarker
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

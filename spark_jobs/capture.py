@@ -14,7 +14,9 @@ from typing import Literal
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
-from spark_jobs.change_log import ChangeLog, facts_rows, marker_row
+from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
+from spark_jobs.change_log.transactions import WindowRows
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -33,8 +35,6 @@ from spark_jobs.postgres.slot import (
 )
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.slot_preparation import check_identity, check_slot, prepare_slot, slot_identity
-from spark_jobs.transactions import WindowRows
-from spark_jobs.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.windows import fit_windows, plan_windows
 
 __all__ = [

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply import TableApplied, apply_tables
-from spark_jobs.change_log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.cuts import Cut, TableCut, latest_cut, write_cut
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.followed_tables import all_followed_names
+from spark_jobs.lake.cuts import Cut, TableCut, latest_cut, write_cut
+from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_state import TableState, has_delta_table, table_state
-from spark_jobs.window_marker import WindowMarker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.change_log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.cuts import Cut, latest_cut
 from spark_jobs.errors import CdcError, SlotError, SourceError
 from spark_jobs.followed_tables import configured_names, followed_names
+from spark_jobs.lake.cuts import Cut, latest_cut
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_state import TableState, table_state
-from spark_jobs.window_marker import WindowMarker
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spark_jobs.change_log import ChangeLog, marker_row
+from spark_jobs.change_log.log import ChangeLog, marker_row
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
 from spark_jobs.logicalrep.lsn import Window
@@ -12,7 +13,6 @@ from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.privileges import require_slot_possible, slot_exists
 from spark_jobs.postgres.publication import ensure_publication
 from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_lock, slot_status
-from spark_jobs.window_marker import SlotIdentity, WindowMarker
 
 
 def prepare_slot(pipeline: Pipeline) -> WindowMarker:

@@ -12,11 +12,13 @@ import pyarrow as pa
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
-from spark_jobs.delta_table import replace_table, rows_written
 from spark_jobs.errors import CdcError, LakeError, PreconditionError
+from spark_jobs.lake.delta_table import replace_table, rows_written
+from spark_jobs.lake.merge_sql import named_columns
+from spark_jobs.lake.net_write import net_schema
+from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.merge_sql import named_columns
-from spark_jobs.net_write import net_schema
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query
@@ -24,9 +26,7 @@ from spark_jobs.postgres.snapshot_read import read_range
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
-from spark_jobs.spark_errors import spark_errors
-from spark_jobs.table_commit import Provenance, committed_version, committing_session
-from spark_jobs.table_state import TableState, table_state
+from spark_jobs.spark.errors import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from spark_jobs.apply import TableApplied
 from spark_jobs.capture import capture
 from spark_jobs.catch_up import SparkProvider, apply, landed_markers
-from spark_jobs.change_log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.cuts import Cut, forget
 from spark_jobs.errors import CdcError, LakeError, SlotError
 from spark_jobs.followed_tables import followed_names, usable_facts
+from spark_jobs.lake.cuts import Cut, forget
+from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
@@ -24,8 +26,6 @@ from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
-from spark_jobs.table_state import table_state
-from spark_jobs.window_marker import WindowMarker
 
 __all__ = ["Prepared", "SyncReport", "apply", "capture", "landed_markers", "prepare", "snapshot", "sync"]
 

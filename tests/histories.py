@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_jobs.change_log_schema import CHANGE_LOG_SCHEMA
+from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.lake_types import LakeKind, LakeType
 from spark_jobs.logicalrep.messages import (

@@ -19,7 +19,7 @@ def lazy_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
 
     def session() -> SparkSession:
         if not started:
-            from spark_jobs.session import spark_session
+            from spark_jobs.spark.session import spark_session
 
             started.append(spark_session(options))
         return started[0]

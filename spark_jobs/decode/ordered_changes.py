@@ -42,7 +42,7 @@ class OrderedChanges:
     ) -> OrderedChanges:
         """``rows``: the change log's columns, kinds I, U and D only, all of the shape's table.
 
-        ``halves`` breaks ties where one change was split in two (``net_partial``). Raises DecodeError, and
+        ``halves`` breaks ties where one change was split in two (``on_executors``). Raises DecodeError, and
         SchemaChangeError where a relation version has other columns than the shape.
         """
         commit_lsns, ordinals = _int64(rows, "commit_lsn"), _int64(rows, "ordinal")

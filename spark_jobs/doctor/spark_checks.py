@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from spark_jobs.configuration import SparkOptions
-from spark_jobs.delta_jars import delta_coordinate, jars_conf
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import SparkError
-from spark_jobs.java import find_java
+from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf
+from spark_jobs.spark.java import find_java
 
 AREA = "spark"
 _NEEDED = ("pyarrow", "numpy", "pandas")

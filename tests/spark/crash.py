@@ -15,7 +15,7 @@ from spark_jobs.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
-from spark_jobs.session import spark_session
+from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
 
 

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from spark_jobs.session import spark_session
+from spark_jobs.spark.session import spark_session
 from tests.spark.followed_pipeline import Followed
 from tests.spark.scenarios import SCENARIOS
 

@@ -16,8 +16,10 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
         "INSERT INTO item (id, name) VALUES (7, 'again')",
     ),
     "rows that move with their documents, and swap": (
-        "BEGIN; UPDATE item SET id = -1 WHERE id = 1; UPDATE item SET id = 1 WHERE id = 2;"
-        " UPDATE item SET id = 2 WHERE id = -1; COMMIT",
+        (
+            "BEGIN; UPDATE item SET id = -1 WHERE id = 1; UPDATE item SET id = 1 WHERE id = 2;"
+            " UPDATE item SET id = 2 WHERE id = -1; COMMIT"
+        ),
         "UPDATE item SET id = 5000 WHERE id = 5",
     ),
     "inserts alone": ("INSERT INTO item (id, name) SELECT g, 'later' FROM generate_series(2001, 2100) g",),

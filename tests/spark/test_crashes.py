@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.change_log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from spark_jobs.table_state import table_state
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.crash import STEPS

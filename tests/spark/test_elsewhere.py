@@ -16,8 +16,8 @@ import pyspark
 import pytest
 
 from spark_jobs.configuration import SparkOptions
-from spark_jobs.java import find_java
-from spark_jobs.session import session_conf
+from spark_jobs.spark.java import find_java
+from spark_jobs.spark.session import session_conf
 from tests.fixtures.servers import Database
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.errors import LakeError, SchemaChangeError, UnrepresentableError
+from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_state import table_state
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.change_log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Table, WindowLimits
-from spark_jobs.cuts import latest_cut
 from spark_jobs.errors import PreconditionError, SchemaChangeError
+from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, apply, snapshot, sync

@@ -1,0 +1,242 @@
+"""The change log: one Delta table per slot, written and read without a JVM.
+
+Every window is one commit: its rows, the catalogue's facts and the marker, under an application transaction whose
+version is the window's ordinal. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
+from spark_jobs.change_log.transactions import RelationSeen
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.lake.files import table_filesystem
+from spark_jobs.relation_facts import RelationFacts
+
+_STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
+_TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": _STATS_COLUMNS}
+# small enough that memory stays flat and the one group with markers and facts is read alone
+_ROW_GROUP_ROWS = 128 << 10
+# a file is built in memory before it is written
+_FILE_BYTES = 32 << 20
+# of rows that are no messages: statistics then tell where they lie
+_NO_ORDINAL = -1
+# level 1 packs row images nearly as well as higher ones; row images do not repeat, so no dictionary for them
+_WRITER = WriterProperties(
+    compression="ZSTD",
+    compression_level=1,
+    max_row_group_size=_ROW_GROUP_ROWS,
+    column_properties={"data": ColumnProperties(dictionary_enabled=False)},
+)
+
+
+@dataclass(frozen=True)
+class LandedFacts:
+    """What the catalogue said of one relation version when its window was captured."""
+
+    window: int
+    relid: int
+    version: int
+    facts: RelationFacts
+
+
+class ChangeLog:
+    """The log at ``path``, a local folder or a URI; opened anew by each call, so an instance holds no state."""
+
+    def __init__(self, path: str) -> None:
+        # pyarrow takes the percent-encoded parts of a file URI for names
+        self.path = url2pathname(urlsplit(path).path) if path.startswith("file:") else path
+
+    def checkpoint(self) -> WindowMarker | None:
+        """The last landed window's marker, None when nothing was landed yet. Reads one file, scans nothing."""
+        table = self._table()
+        if table is None:
+            return None
+        last = _last_ordinal(table)
+        found = self._markers(table, pc.field("window") == last) if last is not None else ()
+        return found[-1] if found else None
+
+    def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
+        """The markers of the windows after this ordinal, in order."""
+        table = self._table()
+        return self._markers(table, pc.field("window") > after_ordinal) if table is not None else ()
+
+    def create(self) -> None:
+        """Make the empty table; one that is there stays as it is. Raises LakeError."""
+        # deltalake 1.6 decodes a path once more than it encodes it, and looks for the log elsewhere than it wrote it
+        if ("%25" if "://" in self.path else "%") in self.path:
+            raise LakeError(f"the change log {self.path} cannot be made: a name in it holds a '%'", hint=_WRITABLE)
+        try:
+            DeltaTable.create(
+                self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=_TABLE_CONFIGURATION, name="change_log"
+            )
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the change log {self.path} cannot be made: {_one_line(error)}", hint=_WRITABLE) from None
+
+    def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
+        """Commit one window's rows, its marker among them; False when this ordinal is landed already, rows untaken.
+
+        ``rows`` are streamed: memory does not grow with the window. Errors that ``rows`` raises come out as they are,
+        and nothing is committed then. Raises LakeError: another writer came between, or the lake cannot be written.
+        """
+        table = self._table()
+        if table is None:
+            raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` makes it")
+        landed = table.transaction_version(identity.app_id)
+        if landed is not None and landed >= ordinal:
+            return False
+        source = _Rows(rows)
+        try:
+            # the handle that was checked: a commit of this application in between makes it fail
+            write_deltalake(
+                table,
+                pa.RecordBatchReader.from_batches(CHANGE_LOG_SCHEMA, source),
+                mode="append",
+                target_file_size=_FILE_BYTES,
+                writer_properties=_WRITER,
+                commit_properties=CommitProperties(
+                    custom_metadata={"window": str(ordinal), "slot": identity.slot},
+                    app_transactions=[Transaction(identity.app_id, ordinal)],
+                ),
+            )
+        except CommitFailedError as error:
+            raise LakeError(
+                f"window {ordinal} was not landed in {self.path}: another process writes this change log",
+                hint="stop it, or wait until it is done; nothing is lost",
+            ) from error
+        except Exception as error:
+            # what a batch's producer raised comes back from the writer wrapped beyond recognition
+            if source.error is not None:
+                raise source.error from None
+            if isinstance(error, (DeltaError, OSError, pa.ArrowException)):
+                raise LakeError(
+                    f"the change log {self.path} cannot be written: {_one_line(error)}", hint=_WRITABLE
+                ) from None
+            raise
+        return True
+
+    def read(
+        self, relids: Sequence[int], first_ordinal: int, last_ordinal: int, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows of these relations in the windows ``first_ordinal`` to ``last_ordinal``, both inclusive.
+
+        All kinds that have a relid: changes, RELATION, TRUNCATE, FACTS. In no particular order. Only files that may
+        hold such rows are read.
+        """
+        table = self._table()
+        if table is None:
+            raise LakeError(f"there is no change log at {self.path}", hint="run `postgres-cdc capture` first")
+        condition = (pc.field("window") >= first_ordinal) & (pc.field("window") <= last_ordinal)
+        condition &= pc.field("relid").isin(pa.array(list(relids), pa.int64()))
+        return self._scan(table, condition, columns)
+
+    def facts(
+        self, first_ordinal: int, last_ordinal: int, relids: Sequence[int] | None = None
+    ) -> tuple[LandedFacts, ...]:
+        """What was landed of the catalogue in these windows, in window order; of all relations when relids is None."""
+        table = self._table()
+        if table is None:
+            return ()
+        condition = (pc.field("window") >= first_ordinal) & (pc.field("window") <= last_ordinal)
+        condition &= (pc.field("ordinal") == _NO_ORDINAL) & (pc.field("kind") == RowKind.FACTS.value)
+        if relids is not None:
+            condition &= pc.field("relid").isin(pa.array(list(relids), pa.int64()))
+        rows = self._scan(table, condition, ["window", "commit_lsn", "relid", "version", "data"])
+        rows = rows.sort_by([("window", "ascending"), ("commit_lsn", "ascending")])
+        return tuple(
+            LandedFacts(row["window"], row["relid"], row["version"], RelationFacts.from_json(row["data"]))
+            for row in rows.to_pylist()
+        )
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.path)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
+
+    def _markers(self, table: DeltaTable, condition: pc.Expression) -> tuple[WindowMarker, ...]:
+        condition &= (pc.field("ordinal") == _NO_ORDINAL) & (pc.field("kind") == RowKind.WINDOW.value)
+        rows = self._scan(table, condition, ["data"])
+        markers = [WindowMarker.from_json(data) for data in rows.column("data").to_pylist()]
+        return tuple(sorted(markers, key=lambda marker: marker.ordinal))
+
+    def _scan(self, table: DeltaTable, condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
+        try:
+            dataset = table.to_pyarrow_dataset(filesystem=table_filesystem(self.path))
+            return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
+
+
+def marker_row(marker: WindowMarker) -> pa.RecordBatch:
+    """The marker as a row: at its window's end."""
+    row = {
+        "window": marker.ordinal,
+        "commit_lsn": marker.window.hi,
+        "ordinal": _NO_ORDINAL,
+        "kind": RowKind.WINDOW.value,
+        "data": marker.to_json().encode(),
+    }
+    return pa.RecordBatch.from_pylist([row], schema=CHANGE_LOG_SCHEMA)
+
+
+def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[RelationFacts]) -> pa.RecordBatch:
+    """One FACTS row per relation version, before the transaction that first names it; none for a table that is gone."""
+    by_relid = {fact.relid: fact for fact in facts}
+    rows = [
+        {
+            "window": ordinal,
+            "commit_lsn": relation.commit_lsn,
+            "ordinal": _NO_ORDINAL,
+            "kind": RowKind.FACTS.value,
+            "relid": relation.relid,
+            "version": relation.version,
+            "data": by_relid[relation.relid].to_json().encode(),
+        }
+        for relation in seen
+        if relation.relid in by_relid
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
+
+
+class _Rows:
+    """Iterates, and remembers what was raised."""
+
+    def __init__(self, rows: Iterable[pa.RecordBatch]) -> None:
+        self.rows = rows
+        self.error: CdcError | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.rows
+        except CdcError as error:
+            self.error = error
+            raise
+
+
+def _last_ordinal(table: DeltaTable) -> int | None:
+    """From the files' statistics."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if not actions.num_rows:
+        return None
+    last = pc.max(actions.column("max.window")).as_py()
+    return None if last is None else int(last)
+
+
+_WRITABLE = "check lake.path, its permissions and the storage's credentials"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

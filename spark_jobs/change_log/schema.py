@@ -1,0 +1,42 @@
+"""The change log's columns and row kinds: what the plugin sent, unparsed, each with its place in the total order."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pyarrow as pa
+
+
+class RowKind(str, Enum):
+    """One character per row; the upper-case letters of changes are pgoutput's own message types."""
+
+    INSERT = "I"
+    UPDATE = "U"
+    DELETE = "D"
+    TRUNCATE = "T"  # one row per truncated relation, all with the message's ordinal
+    MESSAGE = "M"  # pg_logical_emit_message
+    RELATION = "R"
+    TYPE = "Y"
+    FACTS = "F"  # RelationFacts as JSON: what the catalogue said of one relation version
+    WINDOW = "W"  # WindowMarker as JSON: one per landed window, the log's own checkpoint
+
+
+# window       ordinal of the window, 0 for the log's first marker, then 1, 2, 3 …
+# commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order
+# ordinal      of the message in its transaction, counted over all messages between Begin and Commit; -1: FACTS, WINDOW
+# version      fingerprint of the Relation message in force, set on changes, RELATION and FACTS rows; on TRUNCATE null
+# data         the message, byte for byte; JSON for FACTS and WINDOW
+CHANGE_LOG_SCHEMA = pa.schema(
+    [
+        pa.field("window", pa.int64(), nullable=False),
+        pa.field("commit_lsn", pa.int64(), nullable=False),
+        pa.field("ordinal", pa.int64(), nullable=False),
+        pa.field("xid", pa.int64()),
+        pa.field("commit_time", pa.timestamp("us", tz="UTC")),
+        pa.field("origin", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("relid", pa.int64()),
+        pa.field("version", pa.int64()),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)

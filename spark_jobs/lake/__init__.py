@@ -1,0 +1,1 @@
+"""Delta tables in the lake: their state, their commits, the statements that write them."""

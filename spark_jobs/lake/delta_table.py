@@ -1,0 +1,51 @@
+"""A Delta table of ours as Spark sees it: its columns against the source's, and its creation or replacement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.errors import SchemaChangeError
+from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier
+from spark_jobs.logicalrep.lsn import Lsn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def table_columns(spark: SparkSession, path: str) -> dict[str, str]:
+    """Name and SQL type of each column."""
+    return {field.name: field.dataType.simpleString() for field in spark.read.format("delta").load(path).schema}
+
+
+def check_columns(spark: SparkSession, path: str, shape: TableShape, lsn: Lsn) -> None:
+    """Raise SchemaChangeError when the source's columns at ``lsn`` are not the table's, by name and lake type."""
+    lake, source = table_columns(spark, path), {column.name: column.lake_type.sql for column in shape.columns}
+    if lake == source:
+        return
+    differences = [f"{name} {source[name]} is new" for name in source if name not in lake]
+    differences += [f"{name} is gone" for name in lake if name not in source]
+    differences += [
+        f"{name} was {lake[name]} and is {source[name]}" for name in lake if source.get(name, lake[name]) != lake[name]
+    ]
+    raise SchemaChangeError(
+        f"{shape.name} has other columns from {lsn} on: {'; '.join(differences)}",
+        hint=f"re-snapshot this table: postgres-cdc snapshot '{shape.name}'",
+    )
+
+
+def replace_table(frame: DataFrame, path: str) -> None:
+    """Make the table at ``path`` hold exactly ``frame``, columns and rows, in one commit; create it if it is not there.
+
+    The session of ``frame`` says who commits. Properties of a table that is there stay as they are.
+    """
+    writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    for key, value in TABLE_PROPERTIES:
+        writer = writer.option(key, value)
+    writer.save(path)
+
+
+def rows_written(spark: SparkSession, path: str) -> int:
+    """How many rows the newest commit wrote, by its own metrics."""
+    newest = spark.sql(f"DESCRIBE HISTORY {delta_identifier(path)} LIMIT 1").collect()[0]
+    return int(newest["operationMetrics"].get("numOutputRows", 0))

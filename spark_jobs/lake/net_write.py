@@ -1,0 +1,102 @@
+"""The net change of one table into its Delta table: one append, one overwrite or one MERGE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.lake.merge_sql import (
+    NET_CHANGE,
+    KeyRange,
+    kept_values_query,
+    merge_statement,
+    named_columns,
+    ranged_key,
+)
+from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session
+from spark_jobs.spark.errors import is_concurrent_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MOVED = "moved_rows"
+
+
+@dataclass(frozen=True)
+class NetForm:
+    """What a net change is like: its columns, and which statement it needs."""
+
+    columns: tuple[str, ...]
+    truncated: bool
+    insert_only: bool
+    key_range: KeyRange | None
+
+    def places(self, prefix: str) -> tuple[int, ...]:
+        """The ``i`` of the columns ``u{i}`` (kept values) or ``f{i}`` (keys that were left)."""
+        return tuple(int(name[1:]) for name in self.columns if name[0] == prefix and name[1:].isdigit())
+
+
+def net_schema(columns: tuple[str, ...], shape: TableShape) -> str:
+    """The columns of a net change as Spark's DDL."""
+    fields = []
+    for name in columns:
+        if name == "op":
+            fields.append("op tinyint")
+        elif name[0] == "u" or name in ("fresh", "leans"):
+            fields.append(f"{name} boolean")
+        else:  # v{i}, f{i}
+            fields.append(f"{name} {shape.columns[int(name[1:])].lake_type.sql}")
+    return ", ".join(fields)
+
+
+def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
+    """The range of the leading key column, where a literal range can spare Delta files."""
+    place = ranged_key(shape)
+    if place is None or rows.num_rows == 0:
+        return None
+    ends = pc.min_max(rows.column(f"v{place}")).as_py()
+    return KeyRange(ends["min"], ends["max"])
+
+
+@retry(
+    retry=retry_if_exception(is_concurrent_commit),
+    stop=stop_after_attempt(5),
+    wait=wait_random_exponential(multiplier=0.5, max=10),
+    reraise=True,
+)
+def write_net(
+    spark: SparkSession,
+    path: str,
+    shape: TableShape,
+    form: NetForm,
+    frame: Callable[[SparkSession], DataFrame],
+    provenance: Provenance,
+    *,
+    compact: bool = False,
+) -> int | None:
+    """Commit a net change that is not empty; ``frame`` reads it in the session it is given.
+
+    Returns the Delta version, or None when the table has this range already. Raises Spark's own exceptions; another
+    writer's commit in between is retried.
+    """
+    with committing_session(spark, provenance, compact=compact) as own:
+        rows = frame(own)
+        if form.truncated or form.insert_only:
+            # after a TRUNCATE only upserts are left to write; an overwrite with no row is a commit as well
+            written = rows.where("op = 1").selectExpr(*named_columns(shape.columns))
+            written.write.format("delta").mode("overwrite" if form.truncated else "append").save(path)
+        else:
+            kept, moved = form.places("u"), form.places("f")
+            if kept and moved:
+                rows.createOrReplaceTempView(_MOVED)
+                own.sql(kept_values_query(path, shape, kept, moved, _MOVED)).createOrReplaceTempView(NET_CHANGE)
+            else:
+                rows.createOrReplaceTempView(NET_CHANGE)
+            own.sql(merge_statement(path, shape, kept, form.key_range))
+        return committed_version(own)

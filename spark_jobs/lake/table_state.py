@@ -1,0 +1,151 @@
+"""What a Delta table says of itself, read from its transaction log without Spark.
+
+Each of our commits carries a transaction identifier (https://github.com/delta-io/delta/blob/master/PROTOCOL.md,
+"Transaction Identifiers"): ``pgcdc:{system_identifier}:{slot}:{generation}`` with the ordinal of the window that the
+table has been brought to. Delta keeps the newest of each in its checkpoints, so the state outlives the history.
+
+Not read through the ``deltalake`` library: it refuses tables with type widening, and 1.6 opens another path than the
+one it is given when that has a percent sign.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from spark_jobs.configuration import Lake
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.files import lake_filesystem
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
+_PREFIX = "pgcdc:"
+
+
+@dataclass(frozen=True)
+class TableState:
+    """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
+
+    ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``. ``relid`` is the
+    source table's OID, None when the commit that told it is no longer in the history.
+    """
+
+    name: QualifiedName
+    generation: str
+    snapshot_lsn: Lsn
+    ordinal: int
+    version: int
+    relid: int | None = None
+
+
+def stream_id(system_identifier: int, slot: str) -> str:
+    """What the identifiers of one slot's tables begin with."""
+    return f"{_PREFIX}{system_identifier}:{slot}:"
+
+
+def generation_of(snapshot_lsn: Lsn) -> str:
+    return snapshot_lsn.key
+
+
+def txn_app_id(system_identifier: int, slot: str, generation: str) -> str:
+    return f"{stream_id(system_identifier, slot)}{generation}"
+
+
+def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: str) -> TableState | None:
+    """The state of one table, or None where there is no table of this slot yet: it needs its snapshot.
+
+    Raises LakeError for a Delta table that nothing of ours has written, and for a log that cannot be read.
+    """
+    path = lake.table(name)
+    stream = stream_id(system_identifier, slot)
+    ours = False
+    try:
+        log = _DeltaLog.open(path)
+        if log is None:
+            return None
+        for app_id, ordinal, relid in log.transactions():
+            ours = ours or app_id.startswith(_PREFIX)
+            if app_id.startswith(stream):
+                generation = app_id.removeprefix(stream)
+                return TableState(name, generation, Lsn(int(generation, 16)), ordinal, log.version, relid)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
+    if not ours:
+        raise LakeError(
+            f"{name}: {path} holds a Delta table that this pipeline did not write",
+            hint="move it away, or choose another lake.path",
+        )
+    return None
+
+
+def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
+    """Whether anything of Delta lies where the table belongs, whoever wrote it: cheaper than its state."""
+    filesystem, path = lake_filesystem(f"{lake.table(name)}/_delta_log")
+    return bool(filesystem.get_file_info(path).type == fs.FileType.Directory)
+
+
+@dataclass(frozen=True)
+class _DeltaLog:
+    """The names in ``_delta_log``: commits newest first, and the parts of the newest checkpoint."""
+
+    filesystem: fs.FileSystem
+    commits: tuple[tuple[int, str], ...]
+    checkpoint: int
+    checkpoint_parts: tuple[str, ...]
+
+    @property
+    def version(self) -> int:
+        return self.commits[0][0] if self.commits else self.checkpoint
+
+    @classmethod
+    def open(cls, table: str) -> _DeltaLog | None:
+        filesystem, path = lake_filesystem(f"{table}/_delta_log")
+        files = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        commits = {int(m[1]): file.path for file in files if (m := _COMMIT.fullmatch(file.base_name))}
+        parts = [(int(m[1]), file.path) for file in files if (m := _CHECKPOINT.fullmatch(file.base_name))]
+        checkpoint = max((version for version, _ in parts), default=-1)
+        if not commits and not parts:
+            return None
+        return cls(
+            filesystem,
+            tuple(sorted(commits.items(), reverse=True)),
+            checkpoint,
+            tuple(path for version, path in parts if version == checkpoint),
+        )
+
+    def transactions(self) -> Iterator[tuple[str, int, int | None]]:
+        """Application id, version and our relid, newest first. Commits that carry none (OPTIMIZE) are passed over."""
+        for version, path in self.commits:
+            if version <= self.checkpoint:
+                break
+            with self.filesystem.open_input_stream(path) as stream:
+                lines = stream.read().splitlines()
+            for line in lines:
+                # adds and removes, the bulk of a commit, need no parsing
+                if line.startswith(b'{"txn"'):
+                    action = json.loads(line)["txn"]
+                    yield action["appId"], action["version"], _relid(lines)
+        found: list[dict[str, Any]] = []
+        for path in self.checkpoint_parts:
+            rows = pq.read_table(path, filesystem=self.filesystem, columns=["txn"]).column("txn").to_pylist()
+            found += [row for row in rows if row and row["appId"]]
+        for row in sorted(found, key=lambda row: row.get("lastUpdated") or 0, reverse=True):
+            yield row["appId"], row["version"], None
+
+
+def _relid(lines: list[bytes]) -> int | None:
+    """From the userMetadata that ``table_commit`` wrote."""
+    commit: dict[str, Any] = next(
+        (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
+    )
+    relid = json.loads(commit.get("userMetadata") or "{}").get("relid")
+    return relid if isinstance(relid, int) else None

@@ -1,0 +1,114 @@
+"""Where an unchanged TOAST value comes from: the last action before it that has it, else the table.
+
+Each put that does not know a column points to the action that left the row as it found it: the one before of the same
+key, or, for a put made by a key move, the one before of the old key. Following these pointers to their ends, all rows
+at once and doubling the step each time, leads through any number of updates and moves (a → b → c, swaps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_jobs.decode.columnar import INSERT, OLD_TUPLE
+from spark_jobs.decode.tuple_vectors import TEXT, UNCHANGED
+from spark_jobs.errors import DecodeError
+from spark_jobs.net_change.actions import Actions, Spans
+
+
+@dataclass(frozen=True)
+class Carried:
+    """One column's values for the wanted actions. ``kept``: the table's own value stays, of the row whose key the
+    action ``roots`` started from; ``kept`` is None where every value is known."""
+
+    spans: Spans
+    kept: np.ndarray | None
+    roots: np.ndarray
+
+
+@dataclass(frozen=True)
+class Carry:
+    """``before``: per action the action whose outcome it started from, -1 for the table's state before the range."""
+
+    actions: Actions
+    before: np.ndarray
+
+    @classmethod
+    def of(cls, actions: Actions) -> Carry:
+        previous = actions.previous_of_key()
+        before = previous.copy()
+        # a move's put starts from what its own delete, the action just before it, found
+        puts = np.flatnonzero(actions.moved)
+        before[puts] = previous[puts - 1]
+        return cls(actions, before)
+
+    def column(self, column: int, wanted: np.ndarray) -> Carried:
+        """``wanted``: actions that are puts. Raises DecodeError where a value hangs on a deleted row."""
+        unknown = unknown_puts(self.actions, column)
+        here = np.arange(len(unknown))
+        after_delete = unknown & (self.before >= 0) & ~self.actions.is_put[self.before]
+        if self.actions.split:
+            after_delete |= unknown & self.actions.moved  # the other half is elsewhere; net_partial's ``leans``
+        elif after_delete.any():
+            self._refuse(after_delete)
+        roots = np.where(unknown & (self.before >= 0) & ~after_delete, self.before, here)
+        while True:
+            further = roots[roots]
+            if (further == roots).all():
+                break
+            roots = further
+        ends = roots[wanted]
+        if after_delete[ends].any():  # where changes were dropped only what the outcome hangs on is whole
+            self._refuse(np.isin(here, ends) & after_delete)
+        kept = unknown[ends]
+        spans = known_spans(self.actions, column, ends)
+        return Carried(spans, kept if kept.any() else None, ends)
+
+    def _refuse(self, wrong: np.ndarray) -> None:
+        ordered = self.actions.ordered
+        at = ordered.position(int(self.actions.slots[np.argmax(wrong)]))
+        raise DecodeError(
+            f"the update of {ordered.shape.name} at {at} leaves a value unchanged in a row that was deleted before",
+            hint="the change log is not a whole history of this table; take a new snapshot of it",
+        )
+
+
+def has_unchanged(actions: Actions, column: int) -> bool:
+    return bool((actions.ordered.changes.new.kinds[column] == UNCHANGED).any())
+
+
+def unknown_puts(actions: Actions, column: int) -> np.ndarray:
+    """Per action: a put whose own message does not hold this column, not even in the old tuple of FULL."""
+    changes = actions.ordered.changes
+    unchanged = changes.new.kinds[column] == UNCHANGED
+    if (unchanged & (changes.kinds == INSERT)).any():
+        slot = int(np.argmax(unchanged & (changes.kinds == INSERT)))
+        ordered = actions.ordered
+        raise DecodeError(f"the insert into {ordered.shape.name} at {ordered.position(slot)} has an unchanged value")
+    return np.asarray(actions.is_put & (unchanged & ~_in_old_tuple(actions, column))[actions.slots])
+
+
+def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
+    """The column's value in the messages of these puts; null where it is null, or unknown."""
+    changes = actions.ordered.changes
+    slots = actions.slots[wanted]
+    kinds, starts, lengths = (
+        vector[column, slots] for vector in (changes.new.kinds, changes.new.starts, changes.new.lengths)
+    )
+    from_old = (kinds == UNCHANGED) & _in_old_tuple(actions, column)[slots]
+    if from_old.any():
+        at = np.where(from_old, changes.old_slots[slots], 0)
+        kinds = np.where(from_old, changes.old.kinds[column, at], kinds)
+        starts = np.where(from_old, changes.old.starts[column, at], starts)
+        lengths = np.where(from_old, changes.old.lengths[column, at], lengths)
+    return Spans(starts, lengths, kinds == TEXT)
+
+
+def _in_old_tuple(actions: Actions, column: int) -> np.ndarray:
+    """Per change: a full old tuple tells the column's value, so an unchanged one is known. (K tells only the key.)"""
+    changes = actions.ordered.changes
+    full = changes.old_kinds == OLD_TUPLE
+    if not full.any():
+        return np.zeros(len(changes), dtype=bool)
+    return np.asarray(full & (changes.old.kinds[column, np.where(full, changes.old_slots, 0)] != UNCHANGED))

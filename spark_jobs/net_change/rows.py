@@ -1,0 +1,160 @@
+"""The outcome: actions → one typed row per key. Only what a row of the outcome needs is copied and cast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.errors import DecodeError, UnrepresentableError
+from spark_jobs.net_change.actions import Actions, Spans
+from spark_jobs.net_change.carry import Carried, Carry, has_unchanged, known_spans
+
+UPSERT, DELETE = 1, 0
+
+
+@dataclass(frozen=True)
+class NetRows:
+    """``rows``: op, v{i}, and where needed u{i}, f{i} (see ``net_change.NetChange``). ``fresh``: per row, an upsert of
+    a key that had no row before the range."""
+
+    rows: pa.Table
+    fresh: np.ndarray
+
+
+def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
+    """Raises DecodeError, UnrepresentableError; both name the table and a position, or the column and the range."""
+    last, first = actions.last_of_key(), actions.first_of_key()
+    existed = ~(actions.is_put[first] & actions.fresh[first]) & (first >= 0)
+    wanted = (last >= 0) & (actions.is_put[last] | existed) if len(actions) else np.zeros(len(last), dtype=bool)
+    by_position = np.argsort(last[wanted])
+    rows, existed = last[wanted][by_position], existed[wanted][by_position]
+    is_put = actions.is_put[rows]
+    columns = {"op": pa.array(np.where(is_put, UPSERT, DELETE).astype(np.int8))}
+    builder = _Columns(actions, rows, is_put, on_unrepresentable, columns)
+    for index in range(len(actions.ordered.shape.columns)):
+        builder.add(index)
+    builder.add_origins()
+    if truncated and builder.kept.any():
+        at = actions.ordered.position(int(actions.slots[rows[np.argmax(builder.kept)]]))
+        raise DecodeError(f"a value of {actions.ordered.shape.name} at {at} hangs on a row that was truncated")
+    return NetRows(pa.table(builder.columns), is_put & ~existed)
+
+
+class _Columns:
+    """Builds the outcome's columns one by one; remembers whose values stay in the table."""
+
+    def __init__(
+        self,
+        actions: Actions,
+        rows: np.ndarray,
+        is_put: np.ndarray,
+        on_unrepresentable: OnUnrepresentable,
+        columns: dict[str, pa.Array | pa.ChunkedArray],
+    ) -> None:
+        self.columns = columns
+        self.kept = np.zeros(len(rows), dtype=bool)
+        self._roots = rows
+        self._actions = actions
+        self._shape: TableShape = actions.ordered.shape
+        self._rows = rows
+        self._is_put = is_put
+        self._puts = np.flatnonzero(is_put)
+        self._policy = on_unrepresentable
+        self._carry: Carry | None = None
+
+    def add(self, index: int) -> None:
+        if self._shape.columns[index].key:
+            self.columns[f"v{index}"] = self._key(index, self._rows, ~self._is_put)
+            return
+        carried = self._values(index)
+        everywhere = len(self._puts) == len(self._rows)
+        spans = carried.spans if everywhere else _spread(carried.spans, self._puts, len(self._rows))
+        self.columns[f"v{index}"] = self._cast(index, spans, self._policy)
+        if carried.kept is not None:
+            kept = np.zeros(len(self._rows), dtype=bool)
+            kept[self._puts] = carried.kept
+            self.columns[f"u{index}"] = pa.array(kept)
+            roots = self._rows.copy()
+            roots[self._puts] = carried.roots
+            # all columns a row keeps come from one row: their chains end at the same action
+            self._roots = np.where(kept, roots, self._roots)
+            self.kept |= kept
+
+    def add_origins(self) -> None:
+        """f{i}: where a row with kept values moved, the key under which the table holds them."""
+        actions = self._actions
+        moved = self.kept & (actions.start_codes[self._roots] != actions.codes[self._rows])
+        if not moved.any():
+            return
+        roots = self._roots[moved]
+        places = np.full(len(self._rows), len(roots), dtype=np.int64)
+        places[moved] = np.arange(len(roots))
+        for index in self._shape.key_indices:
+            values = self._key(index, roots, actions.moved[roots]).combine_chunks()
+            nothing = pa.nulls(1, values.type)
+            spread = pa.concat_arrays([values, nothing]).take(pa.array(places))
+            self.columns[f"f{index}"] = spread
+
+    def _values(self, index: int) -> Carried:
+        puts = self._rows[self._puts]
+        if not has_unchanged(self._actions, index):
+            return Carried(known_spans(self._actions, index, puts), None, puts)
+        if self._carry is None:
+            self._carry = Carry.of(self._actions)
+        return self._carry.column(index, puts)
+
+    def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> pa.ChunkedArray:
+        # a key without a value would match nothing, so the policy does not reach it
+        return self._cast(index, self._actions.key_spans(index, actions, from_old), "error")
+
+    def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> pa.ChunkedArray:
+        column = self._shape.columns[index]
+        text = spans.gather(self._actions.ordered.changes.data)
+        name, table, to = column.name, str(self._shape.name), column.lake_type
+        try:
+            cast = [cast_text(chunk, to, name=name, table=table, on_unrepresentable=policy) for chunk in text.chunks]
+        except (DecodeError, UnrepresentableError) as error:
+            ordered = self._actions.ordered
+            span = f"in the changes {ordered.position(0)} to {ordered.position(len(ordered.changes) - 1)}"
+            raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
+        return pa.chunked_array(cast, type=to.arrow)
+
+
+def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
+    """The spans at these rows, null elsewhere."""
+    starts, lengths = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    valid = np.zeros(size, dtype=bool)
+    starts[rows], lengths[rows], valid[rows] = spans.starts, spans.lengths, spans.valid
+    return Spans(starts, lengths, valid)
+
+
+def all_columns(rows: pa.Table, shape: TableShape) -> pa.Table:
+    """With every u{i} and f{i}, false and null where nothing is kept: one schema, whatever the rows are."""
+    fields = net_fields(shape)
+    arrays = [
+        rows.column(field.name)
+        if field.name in rows.column_names
+        else (
+            pc.fill_null(pa.nulls(len(rows), pa.bool_()), False)
+            if field.type == pa.bool_()
+            else pa.nulls(len(rows), field.type)
+        )
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def net_fields(shape: TableShape) -> list[pa.Field]:
+    """op, v{i} of every column, u{i} of those outside the key, f{i} of those in it."""
+    columns = list(enumerate(shape.columns))
+    return [
+        pa.field("op", pa.int8()),
+        *(pa.field(f"v{index}", column.lake_type.arrow) for index, column in columns),
+        *(pa.field(f"u{index}", pa.bool_()) for index, column in columns if not column.key),
+        *(pa.field(f"f{index}", column.lake_type.arrow) for index, column in columns if column.key),
+    ]

@@ -1,0 +1,215 @@
+"""The Spark session: built here, or taken as it is; quiet; with workers that find this package.
+
+The one file that may touch what Spark Connect does not have (marked below); all else is clean for Connect.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import spark_jobs
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.errors import SparkError
+from spark_jobs.spark.delta_jars import jars_conf
+from spark_jobs.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+# static: fixed once a session is there
+_STATIC_CONF = {
+    "spark.app.name": "postgres-cdc",
+    "spark.sql.extensions": _EXTENSION,
+    "spark.sql.catalog.spark_catalog": _CATALOG,
+}
+# what our statements rely on, whoever made the session; set again on each isolated session
+_RUNTIME_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",  # a cast that fails raises; it never becomes null
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is still INT96
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # 4.2.0 hangs with it (SPARK-58241)
+    "spark.databricks.delta.autoCompact.minNumFiles": "8",  # see table_commit: asked for now and then only
+    "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),  # MERGE reads whole files: 1 GB ones are slow
+}
+# one machine: few, larger tasks. snapshotPartitions alone takes a small MERGE from 3.6 s to 1.3 s
+_LOCAL_CONF = {
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+
+
+def session_conf(options: SparkOptions) -> dict[str, str]:
+    """Every conf of a session made for ``options``; the user's own win. Raises SparkError when jars are missing."""
+    conf = {**_STATIC_CONF, **_RUNTIME_CONF}
+    if _is_local(options):
+        conf |= _LOCAL_CONF
+    conf |= dict(jars_conf(options.jars))
+    own = dict(options.config)
+    for key in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):  # lists: the user's are added to ours
+        if key in own and key in conf:
+            own[key] = f"{conf[key]},{own[key]}"
+    return conf | own
+
+
+def spark_session(options: SparkOptions) -> SparkSession:
+    """A session with Delta: the active one if there is one, else a Connect client or a new classic session.
+
+    Raises SparkError: no Java, no jars, a session without Delta's extension, a server that cannot be reached.
+    """
+    _quieten_pyspark()
+    _ship_package()
+    from pyspark.sql import SparkSession
+
+    if active := SparkSession.getActiveSession():
+        return checked_session(active)
+    if options.remote:
+        return checked_session(_connect(options))
+    return _classic(options)
+
+
+def checked_session(spark: SparkSession) -> SparkSession:
+    """``spark`` itself, when it can write Delta. Raises SparkError: extension and catalog are fixed at its start."""
+    _quieten_pyspark()
+    _ship_package()
+    if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise SparkError(
+            "the Spark session that was handed in has no Delta Lake",
+            hint=f"start it with spark.sql.extensions={_EXTENSION} and spark.sql.catalog.spark_catalog={_CATALOG}",
+        )
+    return spark
+
+
+@contextmanager
+def isolated_session(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session of its own on the same context, with ``conf`` set: Delta's txnAppId and its like are session-wide.
+
+    Never hand in an isolated session: in Connect a clone inherits what its origin has set.
+    """
+    # classic sessions have newSession only, Connect's have cloneSession only
+    own: SparkSession = spark.cloneSession() if is_connect(spark) else spark.newSession()  # type: ignore[attr-defined]
+    if is_connect(spark):
+        own.release_session_on_close = True  # type: ignore[attr-defined]  # 4.2.0's clone lacks it, and stop() reads it
+    for key, value in {**_RUNTIME_CONF, **conf}.items():
+        own.conf.set(key, value)
+    try:
+        yield own
+    finally:
+        if is_connect(spark):
+            own.stop()  # a clone's stop releases that one server-side session
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether ``spark`` is a Spark Connect client."""
+    return "connect" in type(spark).__module__
+
+
+def _is_local(options: SparkOptions) -> bool:
+    return options.remote is None and (options.master is None or options.master.startswith("local"))
+
+
+def _connect(options: SparkOptions) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    assert options.remote is not None
+    builder = SparkSession.builder.remote(options.remote)
+    for key, value in options.config:
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+        # an open channel that the interpreter's shutdown closes can hang in grpc
+        atexit.register(session.stop)
+        return session
+    except ImportError as error:
+        raise SparkError("the Spark Connect client is not installed", hint="pip install 'pyspark[connect]'") from error
+    except Exception as error:
+        raise SparkError(
+            f"no Spark Connect server answers ({_first_line(error)})", hint="check spark.remote and that it runs"
+        ) from error
+
+
+def _classic(options: SparkOptions) -> SparkSession:
+    """Start a JVM whose own output goes to a file, and a session in it. Not for Connect."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = session_conf(options)
+    master = options.master or "local[*]"
+    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
+        os.environ["JAVA_HOME"] = str(find_java().home)  # read by Spark's launcher, here and for local executors
+        if _is_local(options):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are the PATH's python3
+        log = _jvm_log()
+        java_options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+        conf["spark.driver.extraJavaOptions"] = (
+            f"{java_options} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+        )
+        spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(conf.items()))
+        try:
+            gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            SparkContext(conf=spark_conf, gateway=gateway)
+        except Exception as error:
+            raise SparkError(f"Spark did not start ({_reason(log, error)})", hint=f"see {log.name}") from error
+    builder = SparkSession.builder.master(master)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return checked_session(builder.getOrCreate())
+
+
+def _jvm_log() -> IO[bytes]:
+    """Where the JVM, and the Python workers it starts, print: JVM warnings, Ivy's report, Spark's banner."""
+    log = tempfile.NamedTemporaryFile(prefix="postgres-cdc-spark-", suffix=".log", delete=False)  # noqa: SIM115
+    process = os.getpid()
+
+    def remove() -> None:
+        # a fork of this process must leave the file; a failed start leaves it to be read
+        if os.getpid() == process and not _failed(Path(log.name)):
+            Path(log.name).unlink(missing_ok=True)
+
+    atexit.register(remove)
+    return log
+
+
+def _failed(log: Path) -> bool:
+    return log.is_file() and "Exception in thread" in log.read_text(errors="replace")
+
+
+def _reason(log: IO[bytes], error: Exception) -> str:
+    """The line of the JVM's output that says why, else the first line of the exception."""
+    said = Path(log.name).read_text(errors="replace")
+    match = re.search(r"^(?:Exception in thread .*|Error: .*|.*unresolved dependency.*)$", said, re.MULTILINE)
+    return match[0].strip() if match else _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _quieten_pyspark() -> None:
+    # prints each failed statement again, as JSON with a stack trace
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+
+
+def _ship_package() -> None:
+    """Functions of this package travel whole inside the closure: executors need nothing of ours installed."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]

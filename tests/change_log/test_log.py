@@ -1,0 +1,129 @@
+"""The change log as a Delta table: one commit per window, once, in any path; no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
+from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
+from spark_jobs.change_log.transactions import RelationSeen
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.errors import DecodeError, LakeError
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.relation_facts import ColumnFacts, RelationFacts
+from tests.change_log.test_window_marker import IDENTITY
+
+FACTS = RelationFacts(
+    16384, "public", "t", "d", ("id",), ("id",), (ColumnFacts(1, "id", 23, -1, "integer", 23, -1, "int4out", True),)
+)
+
+
+def marker(ordinal: int) -> WindowMarker:
+    return WindowMarker(ordinal, Window(Lsn(100 * ordinal), Lsn(100 * ordinal + 100)), IDENTITY)
+
+
+def window(ordinal: int, relid: int = 16384, count: int = 3) -> list[pa.RecordBatch]:
+    inserts = [
+        {"window": ordinal, "commit_lsn": 100 * ordinal + 1, "ordinal": n, "kind": "I", "relid": relid, "data": b"I"}
+        for n in range(count)
+    ]
+    seen = RelationSeen(relid, 42, 100 * ordinal + 1, 0, "public", "t")
+    batches = [pa.RecordBatch.from_pylist(inserts, schema=CHANGE_LOG_SCHEMA)] if inserts else []
+    return [*batches, facts_rows(ordinal, [seen], [FACTS]), marker_row(marker(ordinal))]
+
+
+@pytest.fixture(params=["lake", "Odd.näh er", "file://"])
+def log(tmp_path: Path, request: pytest.FixtureRequest) -> ChangeLog:
+    """In a plain folder, in one with an odd name, and by URI with percent-encoded parts."""
+    path = (tmp_path / "a ä c").as_uri() if request.param == "file://" else str(tmp_path / request.param)
+    made = ChangeLog(f"{path}/change_log")
+    assert made.checkpoint() is None
+    assert made.markers() == ()
+    made.create()
+    made.create()
+    assert made.checkpoint() is None
+    return made
+
+
+def test_windows_land_once_and_tell_of_themselves(log: ChangeLog) -> None:
+    for ordinal in range(3):
+        assert log.land(IDENTITY, ordinal, window(ordinal))
+        assert log.checkpoint() == marker(ordinal)
+    version = DeltaTable(log.path).version()
+    assert not log.land(IDENTITY, 2, window(2))
+    assert not log.land(IDENTITY, 0, window(0))
+    assert DeltaTable(log.path).version() == version == 3
+    assert log.markers() == (marker(0), marker(1), marker(2))
+    assert log.markers(after_ordinal=1) == (marker(2),)
+    assert DeltaTable(log.path).history(1)[0]["window"] == "2"
+
+
+def test_reading_by_relation_and_window(log: ChangeLog) -> None:
+    for ordinal in range(1, 5):
+        log.land(IDENTITY, ordinal, window(ordinal, relid=16384 + ordinal % 2))
+    table = log.read([16385], 2, 4, ["window", "kind", "relid"])
+    assert table.column_names == ["window", "kind", "relid"]
+    assert set(table.column("window").to_pylist()) == {3}
+    assert log.read([1], 1, 4).num_rows == 0
+    # the facts at hand are those of 16384, which is in the even windows
+    assert [fact.window for fact in log.facts(1, 4)] == [2, 4]
+    assert log.facts(1, 4, [16385]) == ()
+    [fact] = log.facts(3, 4, [16384])
+    assert (fact.window, fact.relid, fact.version, fact.facts) == (4, 16384, 42, FACTS)
+
+
+def test_error_of_the_producer_comes_out_and_nothing_lands(log: ChangeLog) -> None:
+    log.land(IDENTITY, 0, window(0))
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield window(1)[0]
+        raise DecodeError("window 1: not understood", hint="look")
+
+    with pytest.raises(DecodeError, match=r"^window 1: not understood: look$"):
+        log.land(IDENTITY, 1, failing())
+    assert log.checkpoint() == marker(0)
+    assert log.land(IDENTITY, 1, window(1))
+
+
+def test_concurrent_writer_of_the_same_slot_is_a_typed_error(log: ChangeLog) -> None:
+    log.land(IDENTITY, 0, window(0))
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        with ThreadPoolExecutor(1) as other:  # the writer's own thread cannot start a second write
+            assert other.submit(log.land, IDENTITY, 1, window(1)).result()
+        yield from window(1, count=5)
+
+    with pytest.raises(LakeError, match="another process writes this change log") as caught:
+        log.land(IDENTITY, 1, overtaken())
+    assert "\n" not in str(caught.value)
+    assert log.read([16384], 1, 1).num_rows == 4
+
+
+def test_log_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
+    missing = ChangeLog(str(tmp_path / "nothing"))
+    with pytest.raises(LakeError, match="there is no change log"):
+        missing.land(IDENTITY, 1, window(1))
+    with pytest.raises(LakeError, match="there is no change log"):
+        missing.read([1], 0, 1)
+    assert missing.facts(0, 1) == ()
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_path_that_the_library_cannot_open_is_refused(tmp_path: Path) -> None:
+    for path in (str(tmp_path / "a%41"), (tmp_path / "a%41").as_uri()):
+        with pytest.raises(LakeError, match="holds a '%'"):
+            ChangeLog(path).create()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_statistics_cover_the_leading_columns_only(log: ChangeLog) -> None:
+    log.land(IDENTITY, 1, window(1))
+    statistics = pa.table(DeltaTable(log.path).get_add_actions(flatten=True)).column_names
+    assert {"max.window", "max.commit_lsn", "max.relid"} <= set(statistics)
+    assert not {"max.data", "max.version"} & set(statistics)

@@ -1,0 +1,17 @@
+"""The marker survives its JSON, and says nothing of when it was written."""
+
+from __future__ import annotations
+
+from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
+from spark_jobs.logicalrep.lsn import Lsn, Window
+
+IDENTITY = SlotIdentity(7_123_456_789_012_345_678, 1, "shop", "sl", "pgoutput", (("proto_version", "1"),), 180004)
+
+
+def test_json_both_ways() -> None:
+    counts = (RelationCounts(16384, "public", 'odd "name"', 1, 2, 3, 4, 5),)
+    marker = WindowMarker(5, Window(Lsn(0x10), Lsn(0x1_0000_0020)), IDENTITY, counts, 6, 7, 8)
+    assert WindowMarker.from_json(marker.to_json().encode()) == marker
+    assert '["0/10","1/20"]' in marker.to_json()
+    assert marker.changes == 10
+    assert IDENTITY.app_id == "pgcdc:7123456789012345678:sl"

@@ -1,0 +1,50 @@
+"""Cuts: written once, read back whole, forgotten table by table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from spark_jobs.configuration import Lake
+from spark_jobs.lake.cuts import Cut, TableCut, forget, latest_cut, write_cut
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3)
+ITEMS = TableCut(QualifiedName("public", "Odd items"), relid=16390, generation="A", version=7)
+
+
+def test_no_cut_in_a_new_lake(tmp_path: Path) -> None:
+    assert latest_cut(Lake(str(tmp_path))) is None
+
+
+def test_the_latest_cut_is_read_back_whole(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "a lake"))
+    write_cut(lake, 1, Lsn(100), (ORDERS,))
+    written = write_cut(lake, 2, Lsn(200), (ORDERS, ITEMS))
+    assert latest_cut(lake) == written == Cut(2, 2, Lsn(200), (ORDERS, ITEMS))
+
+
+def test_the_same_cut_twice_is_one_commit(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    write_cut(lake, 1, Lsn(100), (ORDERS,))
+    write_cut(lake, 1, Lsn(100), (ORDERS,))
+    assert DeltaTable(lake.cuts).version() == 0
+
+
+def test_a_cut_of_no_tables_is_not_written(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    assert write_cut(lake, 1, Lsn(100), ()) is None
+    assert latest_cut(lake) is None
+
+
+def test_a_forgotten_table_is_in_no_cut_until_it_is_written_again(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    write_cut(lake, 1, Lsn(100), (ORDERS, ITEMS))
+    forget(lake, {ORDERS.name})
+    assert latest_cut(lake) == Cut(2, 1, Lsn(100), (ITEMS,))
+    forget(lake, {ITEMS.name})
+    assert latest_cut(lake) == Cut(3, 1, Lsn(100), ())
+    write_cut(lake, 2, Lsn(200), (ORDERS,))
+    assert latest_cut(lake) == Cut(4, 2, Lsn(200), (ORDERS,))
