@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from spark_jobs.change_log.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError
 from spark_jobs.lake.delta_table import check_columns
+from spark_jobs.lake.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
 from spark_jobs.lake.net_source import NetSource, net_on_driver
 from spark_jobs.lake.net_staged import LoggedRange, net_staged
 from spark_jobs.lake.net_write import write_net
@@ -28,7 +28,7 @@ from spark_jobs.spark.session import isolated_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TABLES_AT_ONCE = 2
+_TABLES_AT_ONCE = 3
 # messages of one table's range that are decoded here; of a larger one the driver never sees a row
 ON_DRIVER_BYTES = 128 << 20
 # each commit leaves a file or two behind; Delta versions between two compactions

@@ -27,7 +27,7 @@ pip_has_its_own_index() {
 
 install_with_uv() {
     # three times as fast as pip (24 s against 73 s with nothing cached)
-    "$venv/bin/pip" install --quiet --no-deps "uv>=0.9" &&
+    "$venv/bin/pip" install --quiet --no-deps "$(grep -o '^uv==[^ ;]*' requirements.lock)" &&
         "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes requirements.lock &&
         "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --editable .
 }

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from cdc_assets.cli.options import config_option, output_options, read_lsn
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import Terminal, size
+from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration import load_pipeline
 from spark_jobs.capture import CaptureReport, capture
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.slot_preparation import prepare_slot
+from spark_jobs.sync import prepare
 
 
 @click.command("capture")
@@ -29,7 +29,7 @@ def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int
     on the source, and `apply` or `sync` brings it into the tables later.
     """
     pipeline = load_pipeline(config)
-    prepare_slot(pipeline)
+    prepare(pipeline)
     with terminal.progress() as progress:
         report = capture(pipeline, upto=upto, max_windows=max_windows, progress=progress)
     return Outcome(report, _display(report))
@@ -39,6 +39,5 @@ def _display(report: CaptureReport) -> Text:
     changes = sum(marker.changes for marker in report.landed)
     read = sum(marker.bytes for marker in report.landed)
     rest = "" if report.caught_up else f"; {size(max(0, report.upto - report.landed_end))} of WAL to go: run it again"
-    return Text(
-        f"{len(report.landed)} windows with {changes:,} changes ({size(read)}) landed, up to {report.landed_end}{rest}"
-    )
+    done = f"{counted(len(report.landed), 'window')} with {counted(changes, 'change')} ({size(read)}) landed"
+    return Text(f"{done}, up to {report.landed_end}{rest}")

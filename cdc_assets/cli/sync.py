@@ -14,7 +14,7 @@ from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import applied_table, snapshot_table
-from cdc_assets.cli.terminal import Terminal, size
+from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration import load_pipeline
 from spark_jobs.apply import TableApplied
 from spark_jobs.qualified_name import QualifiedName
@@ -46,7 +46,7 @@ def _display(report: SyncReport) -> RenderableType:
     parts += [applied_table(per_table(report.tables)), Text()]
     parts.append(
         Text(
-            f"{len(report.windows)} windows with {changes:,} changes in {report.seconds:.1f} s; "
+            f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "
             f"{size(report.lag_before)} behind before, {size(report.lag_after)} now"
         )
     )

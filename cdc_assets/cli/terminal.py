@@ -26,6 +26,11 @@ def size(count: int) -> str:
     return decimal(count)
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 window``, ``1,200 windows``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def new_table(*headings: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
     """An empty table; the columns named in ``right`` hold figures and are set flush right."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)

@@ -20,7 +20,7 @@ from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.transactions import RelationSeen
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.lake.files import table_filesystem
+from spark_jobs.lake_files import table_filesystem
 from spark_jobs.relation_facts import RelationFacts
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.configuration import Lake
-from spark_jobs.lake.files import table_filesystem
+from spark_jobs.lake_files import table_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 

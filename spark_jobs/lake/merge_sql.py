@@ -19,7 +19,6 @@ TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
     ("delta.enableDeletionVectors", "true"),  # random keys: 400 times less written than copying files
     ("delta.columnMapping.mode", "name"),  # needed for RENAME, DROP and for names with spaces or ,;{}()=
     ("delta.feature.timestampNtz", "supported"),  # else the first timestamp column added later is refused
-    ("delta.enableTypeWidening", "true"),
 )
 
 _RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.change_log.landed_changes import LandedChanges
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.lake.files import lake_filesystem
+from spark_jobs.lake.landed_changes import LandedChanges
 from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
+from spark_jobs.lake_files import lake_filesystem
 from spark_jobs.net_change.on_driver import net_change
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.change_log.landed_changes import LandedChanges, described_changes
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.lake.landed_changes import LandedChanges, described_changes
 from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, ranged_key
 from spark_jobs.lake.net_source import NetSource, staging_folder
 from spark_jobs.lake.net_write import NetForm, net_schema

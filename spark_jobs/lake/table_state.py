@@ -22,7 +22,7 @@ from pyarrow import fs
 
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.files import lake_filesystem
+from spark_jobs.lake_files import lake_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 

@@ -52,6 +52,8 @@ _LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
+    # tables are addressed by path; Spark makes the folder all the same, by default where the user stands
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "postgres-cdc-warehouse")),
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.qualified_name import QualifiedName
 from tests.cli.command import configured
+from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.spark.followed_pipeline import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -16,8 +23,12 @@ def _spark_options(jars_folder: Path) -> dict[str, object]:
     return {"master": "local[2]", "jars": str(jars_folder)}
 
 
-def test_from_nothing_to_equal(every_database: Database, jars_folder: Path, tmp_path: Path) -> None:
+def test_from_nothing_to_equal(
+    every_database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path
+) -> None:
     database = every_database
+    names = (QualifiedName("public", "orders"), QualifiedName("public", "items"))
+    lake = Followed(spark, database, pipeline_of(database, tmp_path / "lake"), names)
     database.execute(
         "CREATE TABLE orders (id bigint PRIMARY KEY, note text)",
         "CREATE TABLE items (sku text PRIMARY KEY, price numeric(10,2))",
@@ -35,6 +46,7 @@ def test_from_nothing_to_equal(every_database: Database, jars_folder: Path, tmp_
         "public.orders": 100,
         "public.items": 1,
     }
+    lake.assert_equal()
 
     database.execute(
         "UPDATE orders SET note = NULL WHERE id <= 10",
@@ -53,6 +65,7 @@ def test_from_nothing_to_equal(every_database: Database, jars_folder: Path, tmp_
         table["name"]: (table["inserts"], table["updates"], table["deletes"]) for table in applied.document["tables"]
     }
     assert counts == {"public.orders": (0, 10, 10), "public.items": (1, 0, 0)}
+    lake.assert_equal()
     status = command("status", "--json").document
     assert [table["behind_changes"] for table in status["tables"]] == [0, 0]
 

@@ -16,7 +16,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.spark.session import spark_session
-from spark_jobs.sync import sync
+from spark_jobs.sync import snapshot, sync
 
 
 def while_landing(pipeline: Pipeline) -> None:
@@ -41,7 +41,16 @@ def somewhere_in_sync(pipeline: Pipeline) -> None:
     sync(pipeline, lambda: spark)
 
 
-STEPS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied, somewhere_in_sync)}
+def somewhere_in_snapshots(pipeline: Pipeline) -> None:
+    """Says ``ready`` when its session is up, then takes every table anew; the test kills it when it likes."""
+    spark = spark_session(pipeline.spark)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    snapshot(lambda: spark, pipeline)
+
+
+BORDERS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied)}
+STEPS = BORDERS | {step.__name__: step for step in (somewhere_in_sync, somewhere_in_snapshots)}
 
 
 def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:

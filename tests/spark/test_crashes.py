@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.crash import STEPS
+from tests.spark.crash import BORDERS
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def slot_lsn(followed: Followed) -> object:
     return followed.database.execute(query)[0][0]
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step != "somewhere_in_sync"])
+@pytest.mark.parametrize("step", BORDERS)
 def test_killed_at_a_border(four_tables: Followed, tmp_path: Path, step: str) -> None:
     log = ChangeLog(four_tables.pipeline.lake.change_log)
     landed, moved_to = len(log.markers()), slot_lsn(four_tables)
@@ -79,31 +80,54 @@ def test_killed_at_a_border(four_tables: Followed, tmp_path: Path, step: str) ->
     four_tables.assert_equal()
 
 
-def test_killed_between_two_tables(four_tables: Followed, tmp_path: Path) -> None:
-    identity = four_tables.markers[0].identity
+def versions(followed: Followed) -> list[int]:
+    """The Delta version of each table."""
+    identity = followed.markers[0].identity
+    states = [
+        table_state(followed.pipeline.lake, name, identity.system_identifier, identity.slot) for name in followed.names
+    ]
+    return [state.version for state in states if state is not None]
 
-    def versions() -> list[int]:
-        states = [
-            table_state(four_tables.pipeline.lake, name, identity.system_identifier, identity.slot)
-            for name in four_tables.names
-        ]
-        return [state.version for state in states if state is not None]
 
-    before = versions()
-    process = started("somewhere_in_sync", four_tables, tmp_path)
+def killed_once(happened: Callable[[], bool], step: str, followed: Followed, folder: Path) -> None:
+    """Start ``step`` and kill it, JVM and all, as soon as this is true."""
+    process = started(step, followed, folder)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     deadline = time.monotonic() + 300
-    while versions() == before and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    while not happened() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(60)
-    after = versions()
+
+
+def test_killed_in_the_middle_of_snapshots(four_tables: Followed, tmp_path: Path) -> None:
+    tables = Path(four_tables.pipeline.lake.path, "tables")
+
+    def data_files() -> set[Path]:
+        return set(tables.glob("**/*.parquet"))
+
+    files, before = data_files(), versions(four_tables)
+    rows = [four_tables.lake_rows(name) for name in four_tables.names]
+    killed_once(lambda: data_files() > files, "somewhere_in_snapshots", four_tables, tmp_path)
+    assert data_files() > files, "no snapshot had begun to write before the kill"
+    assert versions(four_tables) == before, "a snapshot was done before the kill"
+    assert [four_tables.lake_rows(name) for name in four_tables.names] == rows
+
+    report = sync(four_tables.pipeline, lambda: four_tables.spark)
+    assert (report.errors, report.snapshots) == ((), ())
+    four_tables.assert_equal()
+
+
+def test_killed_between_two_tables(four_tables: Followed, tmp_path: Path) -> None:
+    before = versions(four_tables)
+    killed_once(lambda: versions(four_tables) != before, "somewhere_in_sync", four_tables, tmp_path)
+    after = versions(four_tables)
     assert before != after, "nothing was applied before the kill"
     assert any(old == new for old, new in zip(before, after, strict=True)), "all was applied before the kill"
 
     report = sync(four_tables.pipeline, lambda: four_tables.spark)
     assert report.errors == ()
     # exactly once: each table has one commit for these windows, whichever run made it
-    assert versions() == [old + 1 for old in before]
+    assert versions(four_tables) == [old + 1 for old in before]
     four_tables.assert_equal()

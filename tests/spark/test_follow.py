@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
 from spark_jobs.errors import LakeError, SchemaChangeError, UnrepresentableError
+from spark_jobs.lake.net_write import write_net
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.errors import is_concurrent_commit
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 
@@ -110,6 +115,38 @@ def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) ->
     (again,) = apply_tables(followed.spark, followed.pipeline, [stale], followed.markers)
     assert (first.outcome, again.outcome) == ("applied", "already applied")
     assert again.state == first.state
+    followed.assert_equal()
+
+
+def test_another_writers_commit_in_between_is_retried(followed: Followed) -> None:
+    followed.database.execute("UPDATE item SET name = 'x' WHERE id < 50")
+    table = f"delta.`{followed.pipeline.lake.table(followed.names[0])}`"
+
+    def attempts() -> int:
+        return int(write_net.statistics.get("attempt_number", 0))
+
+    def get_in_between(done: Event) -> None:
+        """Another writer's commits, until one has cost the MERGE an attempt."""
+        for number in itertools.count():
+            if done.is_set() or attempts() > 1:
+                return
+            try:
+                followed.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('other.writer' = '{number}')")
+            except Exception as error:
+                if not is_concurrent_commit(error):  # this one may be what comes too late
+                    raise
+
+    done = Event()
+    with ThreadPoolExecutor(1) as pool:
+        write_net.statistics.clear()
+        other = pool.submit(get_in_between, done)
+        (applied,) = followed.sync()
+        done.set()
+        other.result()
+    assert (applied.outcome, applied.error) == ("applied", None)
+    assert attempts() > 1, "no commit came in between"
+    history = followed.spark.sql(f"DESCRIBE HISTORY {table}").collect()
+    assert [row["operation"] for row in history].count("MERGE") == 1
     followed.assert_equal()
 
 

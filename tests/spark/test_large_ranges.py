@@ -21,17 +21,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 def test_executors_do_what_the_driver_does(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     make_item(database)
-    driver = Followed.start(spark, database, tmp_path / "driver", "item")
-    # a lake of its own on a copy of the same log
-    assert [taken.error for taken in driver.snapshot()] == [None]
+    followed = replace(Followed.start(spark, database, tmp_path / "lake", "item"), on_driver_bytes=0)
+    assert [taken.error for taken in followed.snapshot()] == [None]
     for scenario, statements in SCENARIOS.items():
         database.execute(*statements)
-        (there,) = replace(driver, on_driver_bytes=0).sync()
-        assert there.error is None, (scenario, there.error)
-        driver.assert_equal()
-    staging = Path(driver.pipeline.lake.path, "_staging")
+        (applied,) = followed.sync()
+        assert applied.error is None, (scenario, applied.error)
+        followed.assert_equal()
+    staging = Path(followed.pipeline.lake.path, "_staging")
     assert list(staging.iterdir()) == []
     database.execute("INSERT INTO item (id, at) VALUES (1, 'infinity')")
-    (refused,) = replace(driver, on_driver_bytes=0).sync()
+    (refused,) = followed.sync()
     assert isinstance(refused.error, UnrepresentableError)
     assert list(staging.iterdir()) == []
