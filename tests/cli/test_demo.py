@@ -27,5 +27,10 @@ def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path)
         assert table["comparison"]["differing_columns"] == []
     assert sum(table["changes"] for table in tables) > 0
     assert (folder / "lake" / "tables" / "shop" / "orders" / "_delta_log").is_dir()
-    left = [p for p in psutil.process_iter() if p.pid not in before and "postgres-cdc-demo" in " ".join(p.cmdline())]
+    # process_iter leaves out what it cannot ask: a process that has just ended
+    left = [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if process.pid not in before and "postgres-cdc-demo" in " ".join(process.info["cmdline"] or ())
+    ]
     assert left == []

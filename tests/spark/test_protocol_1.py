@@ -106,6 +106,7 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         IN_A_TRANSACTION,
         "SELECT pg_logical_emit_message(false, 'app', 'out')",
         "DELETE FROM parent WHERE id = 120",
+        "UPDATE parent SET v = v || 'm' WHERE id = 12",
     ),
     "truncate of several tables, in mid-transaction": (IN_MID_TRANSACTION, "TRUNCATE mood"),
 }
