@@ -55,12 +55,14 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
             file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
             return file
 
+        # before this process grows: a child's peak memory begins at what its parent held
+        yield from measure_capture_memory(server, configuration_of, size)
         make_table(server, MIXED, size.rows)
         spark = spark_session(SparkOptions(jars=jars))
         stack.callback(spark.stop)
-        yield from measure_following(server, load_pipeline(configuration_of("mixed", (MIXED,))), spark, size)
+        # small syncs first: what follows is measured in a session that has done its work before
         yield from measure_floor(server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark)
-        yield from measure_capture_memory(server, configuration_of, size)
+        yield from measure_following(server, load_pipeline(configuration_of("mixed", (MIXED,))), spark, size)
 
 
 def _table(measurements: list[Measurement]) -> Table:

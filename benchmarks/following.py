@@ -47,11 +47,12 @@ def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, s
     limit = median_of(_REPEATS, lambda: _copy_out(server))
     yield Measurement("COPY TO STDOUT (limit of snapshots)", limit, size.rows, 1.0)
     prepare(pipeline)
-    spark.range(1000).selectExpr("sum(id)").collect()  # the JVM's own warming is not ours to count
-    (taken,), seconds = timed(lambda: snapshot(lambda: spark, pipeline))
-    if taken.error is not None:
-        raise taken.error
-    yield Measurement("snapshot into Delta", seconds, size.rows, limit / seconds, at_least=0.2)
+    # the first large write of a session also pays for the JVM's warming; both are told, the target is for the second
+    for times, target in (("first of its size", None), ("again", 0.2)):
+        (taken,), seconds = timed(lambda: snapshot(lambda: spark, pipeline))
+        if taken.error is not None:
+            raise taken.error
+        yield Measurement(f"snapshot into Delta, {times}", seconds, size.rows, limit / seconds, at_least=target)
 
 
 def _changes(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
