@@ -55,11 +55,16 @@ class UnderDagster:
     def green(self, *asset: str) -> set[str]:
         return self.instance.get_materialized_partitions(dg.AssetKey([self.name, *asset]))
 
-    def metadata(self, *asset: str) -> Mapping[str, Any]:
-        event = self.instance.get_latest_materialization_event(dg.AssetKey([self.name, *asset]))
-        assert event is not None
-        assert event.asset_materialization is not None
-        return {name: value.value for name, value in event.asset_materialization.metadata.items()}
+    def metadata(self, *asset: str, partition: str | None = None) -> Mapping[str, Any]:
+        """Of the newest materialisation; a range's events have no order, so say which partition where it matters."""
+        records = self.instance.fetch_materializations(
+            dg.AssetRecordsFilter(
+                asset_key=dg.AssetKey([self.name, *asset]), asset_partitions=None if partition is None else [partition]
+            ),
+            limit=1,
+        ).records
+        assert records[0].asset_materialization is not None
+        return {name: value.value for name, value in records[0].asset_materialization.metadata.items()}
 
     def lake_rows(self, table: str) -> list[tuple[Any, ...]]:
         path = self.component.pipeline.lake.path + "/tables/" + table.replace(".", "/")
