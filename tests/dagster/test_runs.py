@@ -167,10 +167,11 @@ def test_what_the_command_landed_is_recognised(followed: UnderDagster, spark: Sp
     assert followed.run(planned).success
     request = requested(followed.tick())
     assert followed.run(request).success
-    assert capture(pipeline).landed == ()  # nothing was read twice, nothing is left
+    # nothing was read twice, nothing is left; a checkpoint or autovacuum may write WAL at any time, hence a window more
+    assert sum(marker.changes for marker in capture(pipeline).landed) == 0
     followed.assert_equal()
     assert followed.green("public", "orders") == set(followed.partition_keys())
-    assert Window.parse(followed.partition_keys()[-1]).hi == landed[-1].window.hi
+    assert landed[-1].window.hi in {Window.parse(key).hi for key in followed.partition_keys()}
 
 
 def test_killed_run_is_made_good(followed: UnderDagster) -> None:
