@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
-from spark_jobs.change_log.transactions import RelationSeen
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.lake_files import table_filesystem
@@ -27,6 +27,8 @@ _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
 _TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": _STATS_COLUMNS}
 # small enough that memory stays flat and the one group with markers and facts is read alone
 _ROW_GROUP_ROWS = 128 << 10
+# of a stream of rows that may be large
+_BATCH_ROWS = 4 << 10
 # a file is built in memory before it is written
 _FILE_BYTES = 32 << 20
 # of rows that are no messages: statistics then tell where they lie
@@ -157,6 +159,23 @@ class ChangeLog:
             LandedFacts(row["window"], row["relid"], row["version"], RelationFacts.from_json(row["data"]))
             for row in rows.to_pylist()
         )
+
+    def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. Not empty batches."""
+        table = self._table()
+        if table is None:
+            return
+        condition = pc.field("window").isin(pa.array(list(ordinals), pa.int64()))
+        # no relid: by that alone most files and row groups are passed over
+        condition &= pc.field("relid").is_null() & (pc.field("kind") == RowKind.MESSAGE.value)
+        try:
+            dataset = table.to_pyarrow_dataset(filesystem=table_filesystem(self.path))
+            batches = dataset.to_batches(
+                columns=list(columns), filter=condition, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+            )
+            yield from (batch for batch in batches if batch.num_rows)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
 
     def _table(self) -> DeltaTable | None:
         try:

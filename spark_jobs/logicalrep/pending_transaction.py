@@ -38,9 +38,12 @@ class PendingTransaction:
     origin: Origin | None = None
     changes: list[PendingChange] = field(default_factory=list)
     types: list[tuple[bytes, Type]] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
     ambiguous: int | None = None  # the aborted subtransaction that may have emitted one of the messages
 
     def add(self, subxid: int, data: bytes, message: DataMessage) -> None:
+        if subxid in self.aborted:
+            raise MessageOrderError(f"subtransaction {subxid} of transaction {self.xid} goes on after its abort")
         if isinstance(message, Type):
             self.types.append((data, message))
             return
@@ -64,6 +67,7 @@ class PendingTransaction:
         """Undo the subtransaction. Its own subtransactions have an A each."""
         if any(isinstance(change.message, LogicalMessage) for change in self.changes):
             self.ambiguous = subxid
+        self.aborted.add(subxid)
         self.changes = [change for change in self.changes if change.subxid != subxid]
 
 

@@ -112,14 +112,15 @@ def _old(row: Row, relation: Relation) -> TupleData:
 
 
 def _by_name(row: Row, relation: Relation) -> dict[str, NamedValue]:
-    """The row's columns that the relation has, checked: in its order, each once, printed as its type is printed."""
+    """The row's columns that the relation has, each once, printed as its type is; a partition has its own order."""
     columns = {column.name: column for column in relation.columns}
     known = [value for value in row if value.name in columns]
-    if [value.name for value in known] != [name for name in columns if name in {value.name for value in known}]:
-        raise ColumnsChangedError("the columns stand in another order, or twice")
     for value in known:
         _require_form(value, columns[value.name])
-    return {value.name: value for value in known}
+    found = {value.name: value for value in known}
+    if len(found) != len(known):
+        raise RelationMismatchError("a column stands there twice")
+    return found
 
 
 def _require_form(value: NamedValue, column: RelationColumn) -> None:

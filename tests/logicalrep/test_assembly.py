@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,7 @@ from spark_jobs.logicalrep.messages import (
     BeginPrepare,
     Commit,
     CommitPrepared,
+    Delete,
     Insert,
     LogicalMessage,
     Message,
@@ -35,7 +37,10 @@ from spark_jobs.logicalrep.messages import (
     StreamPrepare,
     StreamStart,
     StreamStop,
+    Truncate,
+    Update,
 )
+from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions, Transaction
 from tests.streams import PROTOCOL_1, READ_OPTIONS, History, histories, messages
@@ -56,6 +61,36 @@ def test_every_option_gives_what_protocol_1_gives(history: History, options: Rea
 
 STREAMED = ReadOptions(4, "parallel", True)
 T = Relation(1, "public", "t", "d", (RelationColumn("c", 25, -1, True),))
+
+
+@given(histories(), READ_OPTIONS)
+def test_each_change_keeps_the_relation_message_it_was_sent_with(history: History, options: ReadOptions) -> None:
+    """Protocol 1 sends transactions whole: there the Relation message in force is the last one before a change."""
+    sent = messages(history, PROTOCOL_1)
+    placed = [
+        change.data
+        for item in assemble(messages(history, options), options)
+        if isinstance(item, Transaction)
+        for change in item.changes
+    ]
+    assert list(with_relations(placed)) == list(with_relations(sent))
+
+
+def with_relations(wires: list[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Each change that has relations, with the last Relation message of each."""
+    announced: dict[int, bytes] = {}
+    for wire in wires:
+        if wire[:1] not in (b"R", b"I", b"U", b"D", b"T"):
+            continue
+        message = read_message(wire)
+        if isinstance(message, Relation):
+            announced[message.relid] = wire
+        else:
+            assert isinstance(message, (Insert, Update, Delete, Truncate))
+            relids = message.relids if isinstance(message, Truncate) else [message.relid]
+            yield wire, [announced[relid] for relid in relids]
+
+
 Sent = list[Message | Streamed]
 S7, E = StreamStart(7, True), StreamStop()
 
@@ -179,6 +214,7 @@ PREPARED = BeginPrepare(Lsn(5), Lsn(6), 0, 7, "g")
         ([S7], MessageOrderError),
         ([S7, E, S7], MessageOrderError),
         ([StreamStart(7, False)], MessageOrderError),
+        ([S7, E, StreamAbort(7, 8), StreamStart(7, False), Streamed(8, T)], MessageOrderError),
         ([BEGIN], MessageOrderError),
         ([BEGIN, BEGIN], MessageOrderError),
         ([BEGIN, S7], MessageOrderError),

@@ -158,6 +158,8 @@ def test_columns_are_the_relations() -> None:
         RELATION,
     )
     assert kept == Update(16384, (b"1", None, None), None, (b"2", None, UNCHANGED_TOAST))
+    turned = read_row(HEAD + b"INSERT: ok[boolean]:false doc[text]:'a' id[bigint]:1", RELATION)
+    assert turned == Insert(16384, (b"1", b"f", b"a"))
     whole: Change = Delete(16384, None, (b"1", None, b"x"))
     assert read_row(HEAD + b"DELETE: id[bigint]:1 doc[text]:'x'", FULL) == whole
 
@@ -167,7 +169,7 @@ def test_columns_are_the_relations() -> None:
     [
         (b"INSERT: id[bigint]:1 ok[boolean]:true", RELATION, ColumnsChangedError),
         (b"INSERT: id[integer]:1 ok[boolean]:true doc[text]:'a'", RELATION, ColumnsChangedError),
-        (b"INSERT: ok[boolean]:true id[bigint]:1 doc[text]:'a'", RELATION, ColumnsChangedError),
+        (b"INSERT: id[bigint]:1 id[bigint]:1 ok[boolean]:true doc[text]:'a'", RELATION, RelationMismatchError),
         (b"INSERT: id[bigint]:1 ok[boolean]:'t' doc[text]:'a'", RELATION, RelationMismatchError),
         (b"DELETE: doc[text]:'a'", RELATION, ColumnsChangedError),
         (b"DELETE: (no-tuple-data)", RELATION, RelationMismatchError),
