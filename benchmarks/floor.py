@@ -49,7 +49,7 @@ def _median_sync(
             for table in tables:
                 connection.execute(f"UPDATE {table} SET n = n + 1 WHERE id % 100 = {turn}")
         report, took = timed(lambda: _sync(pipeline, spark))
-        if sum(table.updates for table in report.tables) != count * _CHANGES:
+        if sum(table.changes.updates for table in report.tables) != count * _CHANGES:
             raise AssertionError("the sync did not bring the changes")
         seconds.append(took)
     return sorted(seconds[1:])[_REPEATS // 2]

@@ -66,7 +66,7 @@ def _changes(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, si
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     _, decoded = timed(lambda: _decode(landed))
-    yield Measurement("decode, one core", decoded, size.changes, limit / decoded, at_least=1.0)
+    yield Measurement("decode, one core", decoded, size.changes, limit / decoded, at_least=1.5)
     _, netted = timed(lambda: net_change(landed.rows, landed.relations, landed.shape))
     yield Measurement("decode, net change and cast, one core", netted, size.changes, limit / netted)
     pa.set_cpu_count(threads)

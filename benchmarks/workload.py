@@ -38,20 +38,25 @@ def make_table(server: PostgresServer, table: QualifiedName, rows: int) -> None:
         connection.execute(f"ANALYZE {table}")
 
 
-def make_changes(server: PostgresServer, size: Size) -> None:
-    """9 units of changes in 90 transactions: 3 of inserts, 4 of updates of random rows, 1 of deletes, 1 of inserts."""
+def make_changes(server: PostgresServer, size: Size, table: QualifiedName = MIXED, *, prepared: bool = False) -> None:
+    """9 units of changes in 90 transactions: 3 of inserts, 4 of updates of random rows, 1 of deletes, 1 of inserts.
+
+    ``prepared``: all committed in two phases.
+    """
     step = size.unit // 10
-    with psycopg.connect(server.dsn()) as connection:
+    update = f"UPDATE {table} SET n = n + 1, amount = amount + 1, paid = NOT paid"
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute("SELECT setseed(0.5)")
         top = size.rows
-        for _ in range(30):
-            top = _insert(connection, top, step)
-        for _ in range(40):
-            _on_random_rows(connection, "UPDATE {} SET n = n + 1, amount = amount + 1, paid = NOT paid", top, step)
-        for _ in range(10):
-            _on_random_rows(connection, "DELETE FROM {}", top, step)
-        for _ in range(10):
-            top = _insert(connection, top, step)
+        for change in ["insert"] * 30 + [update] * 40 + [f"DELETE FROM {table}"] * 10 + ["insert"] * 10:
+            connection.execute("BEGIN")
+            if change == "insert":
+                _insert(connection, table, top, step)
+                top += step
+            else:
+                _on_random_rows(connection, table, change, top, step)
+            for end in ("PREPARE TRANSACTION 'change'", "COMMIT PREPARED 'change'") if prepared else ("COMMIT",):
+                connection.execute(end)
 
 
 def one_transaction(server: PostgresServer, table: QualifiedName, rows: int) -> None:
@@ -59,16 +64,15 @@ def one_transaction(server: PostgresServer, table: QualifiedName, rows: int) -> 
         connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1, {rows}) g")
 
 
-def _insert(connection: psycopg.Connection[tuple[object, ...]], top: int, count: int) -> int:
-    connection.execute(f"INSERT INTO {MIXED} SELECT {_ROW} FROM generate_series({top + 1}, {top + count}) g")
-    connection.commit()
-    return top + count
+def _insert(connection: psycopg.Connection[tuple[object, ...]], table: QualifiedName, top: int, count: int) -> None:
+    connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series({top + 1}, {top + count}) g")
 
 
-def _on_random_rows(connection: psycopg.Connection[tuple[object, ...]], statement: str, top: int, count: int) -> None:
+def _on_random_rows(
+    connection: psycopg.Connection[tuple[object, ...]], table: QualifiedName, statement: str, top: int, count: int
+) -> None:
     """Rows that are there: the ones nearest to random keys would cluster, so a sample of those that are."""
-    chosen = f"SELECT id FROM {MIXED} WHERE random() < {3 * count / top} LIMIT {count}"
-    changed = connection.execute(f"{statement.format(MIXED)} WHERE id IN ({chosen})").rowcount
+    chosen = f"SELECT id FROM {table} WHERE random() < {3 * count / top} LIMIT {count}"
+    changed = connection.execute(f"{statement} WHERE id IN ({chosen})").rowcount
     if changed != count:
         raise AssertionError(f"the workload is short: {changed} of {count}")
-    connection.commit()

@@ -47,6 +47,11 @@ class Blueprint:
     def source_keys(self) -> list[dg.AssetKey]:
         return [source_key(self.database, table) for table in self.table_specs]
 
+    @property
+    def messages_key(self) -> dg.AssetKey | None:
+        """Of the messages table; None where the pipeline keeps none."""
+        return dg.AssetKey([self.name, "_messages"]) if self.pipeline.source.messages else None
+
     def snapshot_key(self, table: QualifiedName) -> dg.AssetKey:
         return dg.AssetKey([self.name, "snapshot", key_part(table.nspname), key_part(table.relname)])
 

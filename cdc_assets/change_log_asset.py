@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -13,6 +14,7 @@ from cdc_assets.failures import failures, logged_progress
 from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import markers_since
 from cdc_assets.window_events import catch_up_events
+from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
 
 
@@ -71,14 +73,11 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
 
 def marker_metadata(markers: list[WindowMarker]) -> Mapping[str, int]:
     """What the log holds of a partition's windows; numbers, so that the UI plots them."""
-    relations = [relation for marker in markers for relation in marker.relations]
+    changes = sum((relation.changes for marker in markers for relation in marker.relations), start=NO_CHANGES)
     return {
         "wal_bytes": sum(marker.window.size for marker in markers),
         "bytes": sum(marker.bytes for marker in markers),
         "transactions": sum(marker.transactions for marker in markers),
-        "inserts": sum(relation.inserts for relation in relations),
-        "updates": sum(relation.updates for relation in relations),
-        "deletes": sum(relation.deletes for relation in relations),
-        "truncates": sum(relation.truncates for relation in relations),
-        "dagster/partition_row_count": sum(marker.changes for marker in markers),
+        **asdict(changes),
+        "dagster/partition_row_count": changes.total,
     }

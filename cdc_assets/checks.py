@@ -92,9 +92,8 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     A table without changes keeps its old watermark: such windows make no commit.
     """
     from spark_jobs.change_log.log import ChangeLog
-    from spark_jobs.lake.cuts import latest_cut
+    from spark_jobs.lake.cuts import known_state, latest_cut
     from spark_jobs.lake.table_state import table_state
-    from spark_jobs.pipeline_status import applied_ordinal
 
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
@@ -102,10 +101,10 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
         return -1, -1, 0
     identity = checkpoint.identity
     state = table_state(pipeline.lake, table, identity.system_identifier, identity.slot)
-    shown = -1 if state is None else applied_ordinal(state, latest_cut(pipeline.lake))
+    shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal
     between = [marker for marker in log.markers(shown) if marker.window.hi <= upto]
     changes = sum(
-        counts.inserts + counts.updates + counts.deletes + counts.truncates
+        counts.changes.total
         for marker in between
         for counts in marker.relations
         if QualifiedName(counts.nspname, counts.relname) == table

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 
 from spark_jobs.qualified_name import QualifiedName
 
@@ -33,6 +33,30 @@ def _identifier(text: str) -> str:
     if not 1 <= len(text.encode()) <= 63:
         raise ValueError("expected a name of 1 to 63 bytes")
     return text
+
+
+def _publication(value: object) -> object:
+    """One name, or several."""
+    if isinstance(value, str):
+        return _identifier(value)
+    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError("expected a name or a list of names")
+    if len(set(value)) < len(value):
+        raise ValueError("names a publication twice")
+    return tuple(map(_identifier, value))
+
+
+def _messages(value: object) -> object:
+    """A boolean, or a mapping with prefixes; said in one line, whichever of the two is wrong."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    prefixes = value.get("prefixes") if isinstance(value, dict) and value.keys() == {"prefixes"} else None
+    wanted = isinstance(prefixes, (list, tuple)) and prefixes and all(isinstance(each, str) for each in prefixes)
+    if not wanted and not isinstance(value, (bool, BaseModel)):
+        raise ValueError('expected true, false or prefixes, as in {prefixes: ["outbox", "audit.*"]}')
+    if wanted and any("*" in each[:-1] for each in prefixes or ()):
+        raise ValueError("prefixes: * may stand at the end only")
+    return value
 
 
 def _size(value: object) -> int:
@@ -80,7 +104,11 @@ def _spark_value(value: object) -> object:
 
 
 SlotName = Annotated[str, AfterValidator(_unless_template(_slot_name))]
-Identifier = Annotated[str, AfterValidator(_identifier)]
+Publication = Annotated[
+    str | tuple[str, ...],
+    BeforeValidator(_unless_template(_publication), json_schema_input_type=str | list[str]),
+]
+MESSAGES = BeforeValidator(_unless_template(_messages))
 Size = Annotated[int, BeforeValidator(_unless_template(_size), json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_unless_template(_positive))]
 Streaming = Annotated[

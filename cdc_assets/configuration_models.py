@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from cdc_assets.configuration_fields import (
+    MESSAGES,
     Count,
-    Identifier,
     LakePath,
     OrNull,
+    Publication,
     Size,
     SlotName,
     SparkValue,
     Streaming,
     TableName,
 )
-from spark_jobs.configuration import Lake, Mode, Pipeline, Source, SparkOptions, Table, WindowLimits
+from spark_jobs.configuration import Lake, MessagePrefixes, Mode, Pipeline, Source, SparkOptions, Table, WindowLimits
 from spark_jobs.qualified_name import QualifiedName
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -36,20 +37,47 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
+class MessagesModel(StrictModel):
+    """Which messages are wanted."""
+
+    prefixes: Sequence[str] = Field(
+        description="prefixes as they are, or with * at the end what they begin with: outbox, audit.*"
+    )
+
+
 class SourceModel(StrictModel):
     """The PostgreSQL database, and how its slot is read."""
 
     dsn: SecretStr = Field(description="libpq conninfo or URI; never printed, logged or stored")
     slot: SlotName | None = Field(default=None, description="replication slot; default: the pipeline's name")
-    publication: Identifier | None = Field(
-        default=None, description="made if missing and kept in step with tables; a user's own is used as it is"
+    publication: Publication | None = Field(
+        default=None,
+        description="made if missing and kept in step with tables; a user's own, or a list of them, is used as it is",
     )
     plugin: Literal["pgoutput", "test_decoding"] = "pgoutput"
     streaming: Streaming = "off"
     two_phase: bool = False
     origin: Literal["any", "none"] = "any"
-    messages: bool = False
+    messages: Annotated[bool | MessagesModel, MESSAGES] = Field(
+        default=False, description="pg_logical_emit_message: all, none, or those of some prefixes"
+    )
     binary: bool = False
+    proto_version: Literal[1, 2, 3, 4] | None = Field(
+        default=None, description="of pgoutput; default: the highest that the server has"
+    )
+
+    @model_validator(mode="after")
+    def _of_the_plugin(self) -> SourceModel:
+        asked = {
+            f"streaming: {self.streaming}": self.streaming != "off",
+            "binary: true": self.binary,
+            f"publication: {self.publication}": self.publication is not None,
+            f"proto_version: {self.proto_version}": self.proto_version is not None,
+        }
+        for field, is_asked in asked.items():
+            if is_asked and self.plugin == "test_decoding":
+                raise ValueError(f"{field} is not for plugin: test_decoding; leave it out, or use plugin: pgoutput")
+        return self
 
 
 class LakeModel(StrictModel):
@@ -142,6 +170,12 @@ class PipelineModel(StrictModel):
             raise ValueError(f"names {', '.join(twice)} twice")
         return tables
 
+    @model_validator(mode="after")
+    def _names_its_tables(self) -> PipelineModel:
+        if self.source.plugin == "test_decoding" and self.tables is None:
+            raise ValueError("tables is missing: plugin: test_decoding reads no publication that would name them")
+        return self
+
 
 def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own."""
@@ -157,8 +191,11 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             streaming=source.streaming,
             two_phase=source.two_phase,
             origin=source.origin,
-            messages=source.messages,
+            messages=source.messages
+            if isinstance(source.messages, bool)
+            else MessagePrefixes(tuple(source.messages.prefixes)),
             binary=source.binary,
+            proto_version=source.proto_version,
         ),
         lake=Lake(_absolute(model.lake.path, folder)),
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),

@@ -22,7 +22,9 @@ def sync_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
     return dg.define_asset_job(
         blueprint.sync_job,
         selection=dg.AssetSelection.assets(
-            blueprint.change_log_key, *(spec.key for spec in blueprint.table_specs.values())
+            blueprint.change_log_key,
+            *(spec.key for spec in blueprint.table_specs.values()),
+            *([blueprint.messages_key] if blueprint.messages_key else []),
         ),
         description="Capture a range of LSN windows and apply them to every table.",
         tags=blueprint.run_tags,

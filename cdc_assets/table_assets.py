@@ -16,6 +16,7 @@ import dagster as dg
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.checks import watermark, watermark_result, watermark_spec
 from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.messages_asset import messages_events, messages_specs
 from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import markers_since
 from cdc_assets.table_metadata import known_table_metadata, source_keys_of, table_metadata, window_metadata
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableRun:
-    """One step's work: apply ``windows``, in LSN order, to ``tables``."""
+    """One step's work: apply ``windows``, in LSN order, to ``tables``, and to the messages table where it has a key."""
 
     blueprint: Blueprint
     windows: tuple[Window, ...]
     tables: Mapping[QualifiedName, dg.AssetKey]
+    messages: dg.AssetKey | None = None
 
 
 Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any]]
@@ -64,9 +66,11 @@ def table_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
 def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
     """All tables of the pipeline; any selection of them may be run."""
 
+    specs = [*blueprint.table_specs.values(), *messages_specs(blueprint)]
+
     @dg.multi_asset(
         name=f"{blueprint.name}_tables",
-        specs=[spec.replace_attributes(skippable=True) for spec in blueprint.table_specs.values()],
+        specs=[spec.replace_attributes(skippable=True) for spec in specs],
         check_specs=[watermark_spec(spec.key) for spec in blueprint.table_specs.values()],
         can_subset=True,
         pool=blueprint.pool,
@@ -78,13 +82,14 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
         selected = {
             table: spec.key for table, spec in blueprint.table_specs.items() if spec.key in context.selected_asset_keys
         }
-        yield from execute(context, TableRun(blueprint, windows_of(context.partition_keys), selected))
+        messages = blueprint.messages_key if blueprint.messages_key in context.selected_asset_keys else None
+        yield from execute(context, TableRun(blueprint, windows_of(context.partition_keys), selected, messages))
 
     return tables
 
 
 def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
-    """Bring the run's tables to the end of its last window, each from its own watermark.
+    """Bring the run's tables, and the messages, to the end of its last window, each from its own watermark.
 
     A table without a snapshot gets one on the way. Windows at or below a watermark are only marked as done; windows
     that no run has landed are refused.
@@ -100,11 +105,24 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         markers = _landed(run)
         failed = _missing_snapshots(context, run, spark)
         names = [name for name in run.tables if name not in failed]
-        outcomes = apply(spark, pipeline, names, upto=upto, run_id=context.run.run_id, progress=progress).tables
+        report = apply(
+            spark,
+            pipeline,
+            names,
+            upto=upto,
+            messages=run.messages is not None,
+            run_id=context.run.run_id,
+            progress=progress,
+        )
         seconds = time.monotonic() - started
         keys = source_keys_of(pipeline, tuple(run.tables))
     stopped = list(failed.values())
-    for outcome in outcomes:
+    if run.messages is not None and report.messages is not None:
+        if report.messages.error is not None:
+            stopped.append(report.messages.error)
+        else:
+            yield messages_events(context, run.messages, run.windows, markers, report.messages)
+    for outcome in report.tables:
         if outcome.error is not None:
             stopped.append(outcome.error)
             continue

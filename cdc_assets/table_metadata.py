@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.external_assets import source_key
+from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
@@ -66,21 +68,11 @@ def source_keys_of(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Mappin
 def window_metadata(markers: Sequence[WindowMarker], window: Window, table: QualifiedName) -> Mapping[str, int]:
     """The changes of one table in one partition, as the change log counted them; numbers, so that the UI plots them."""
     counts = [
-        relation
+        relation.changes
         for marker in markers
         if window.lo <= marker.window.lo and marker.window.hi <= window.hi
         for relation in marker.relations
         if QualifiedName(relation.nspname, relation.relname) == table
     ]
-    inserts, updates, deletes = (
-        sum(relation.inserts for relation in counts),
-        sum(relation.updates for relation in counts),
-        sum(relation.deletes for relation in counts),
-    )
-    return {
-        "inserts": inserts,
-        "updates": updates,
-        "deletes": deletes,
-        "truncates": sum(relation.truncates for relation in counts),
-        "dagster/partition_row_count": inserts + updates + deletes,
-    }
+    changes = sum(counts, start=NO_CHANGES)
+    return {**asdict(changes), "dagster/partition_row_count": changes.rows}

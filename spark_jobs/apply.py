@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -19,6 +20,7 @@ from spark_jobs.lake.net_staged import LoggedRange, net_staged
 from spark_jobs.lake.net_write import write_net
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.understood_windows import understood_windows
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -52,10 +54,7 @@ class TableApplied:
     lo: Lsn
     hi: Lsn
     outcome: Outcome
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    truncates: int = 0
+    changes: ChangeCounts = NO_CHANGES
     rows_written: int = 0
     delta_version: int | None = None
     state: TableState | None = None
@@ -102,12 +101,26 @@ def apply_table(
     on_driver_bytes: int = ON_DRIVER_BYTES,
 ) -> TableApplied:
     """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
-    raised."""
+    raised. A window that is not understood stops the table after those before it."""
     ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
-    if not ahead:
-        last = markers[-1]
+    understood, error = understood_windows(ahead, state)
+    if not understood:
+        last = ahead[0] if ahead else markers[-1]
         ends = last.window.hi, last.window.hi
-        return TableApplied(state.name, last.ordinal, last.ordinal, *ends, "already applied", state=state)
+        outcome: Outcome = "stopped" if error else "already applied"
+        return TableApplied(state.name, last.ordinal, last.ordinal, *ends, outcome, state=state, error=error)
+    result = _apply_range(spark, pipeline, state, understood, run_id, on_driver_bytes)
+    return result if error is None or result.error is not None else replace(result, outcome="stopped", error=error)
+
+
+def _apply_range(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    state: TableState,
+    ahead: Sequence[WindowMarker],
+    run_id: str,
+    on_driver_bytes: int,
+) -> TableApplied:
     result = TableApplied(
         state.name,
         ahead[0].ordinal,
@@ -196,7 +209,7 @@ def _commit(
     """One commit; none when the range changes nothing, or the table has it already."""
     assert before.state is not None
     state, net = before.state, found.net
-    counted = replace(before, inserts=net.inserts, updates=net.updates, deletes=net.deletes, truncates=net.truncates)
+    counted = replace(before, changes=net.changes)
     if not net.rows and not net.form.truncated:
         return counted
     provenance = _provenance(markers, state, relid, run_id, net)
@@ -224,8 +237,5 @@ def _provenance(
         hi=markers[-1].window.hi,
         relid=relid,
         run_id=run_id,
-        inserts=net.inserts,
-        updates=net.updates,
-        deletes=net.deletes,
-        truncates=net.truncates,
+        changes=net.changes,
     )

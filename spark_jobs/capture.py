@@ -9,20 +9,27 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
+from spark_jobs.change_log.assembly import Assembly, ReadWithoutError
 from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
+from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
+from spark_jobs.followed_tables import configured_names
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.line_tables import line_tables
+from spark_jobs.postgres.plugin_options import without
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
     SlotStatus,
@@ -33,6 +40,7 @@ from spark_jobs.postgres.slot import (
     slot_lock,
     slot_status,
 )
+from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.slot_preparation import check_identity, check_slot, slot_identity
 from spark_jobs.windows import fit_windows, plan_windows
@@ -131,13 +139,24 @@ def land_window(
     session: CaptureSession, ordinal: int, window: Window, *, on_batch: Callable[[int], None]
 ) -> WindowMarker:
     """Read one window and commit it to the log; the slot stays where it is. ``on_batch`` hears messages so far."""
+    try:
+        return _land(session, ordinal, window, on_batch)
+    except ReadWithoutError as error:
+        if error.option == "two_phase" and session.slot.two_phase:
+            raise  # the slot was made so, by someone else, and may no longer hold what was prepared
+        _log.warning("%s: done", error)
+        identity = replace(session.identity, options=without(session.identity.options, error.option))
+        return land_window(replace(session, identity=identity), ordinal, window, on_batch=on_batch)
+
+
+def _land(session: CaptureSession, ordinal: int, window: Window, on_batch: Callable[[int], None]) -> WindowMarker:
     small = window.size <= _PEEK_BYTES
-    if small and _stands_at(session, window.lo):
+    if small and _may_peek(session, window.lo):
         return _land_through(session, ordinal, window, "peek", on_batch)
     try:
         return _land_through(session, ordinal, window, "copy", on_batch)
     except NoSpareSlotError as error:
-        if not _stands_at(session, window.lo):
+        if not _may_peek(session, window.lo):
             raise
         _log.warning("%s; reading the slot itself", error)
         return _land_through(session, ordinal, window, "peek", on_batch)
@@ -173,11 +192,17 @@ def _land_through(
     on_batch: Callable[[int], None],
 ) -> WindowMarker:
     identity = session.identity
-    assembled = WindowRows(ordinal, window)
-    with read_window(session.bulk, identity.slot, window, identity.options, through=through) as messages:
+    text = identity.plugin == TEST_DECODING
+    output: Literal["binary", "text"] = "text" if text else "binary"
+    with (
+        TransactionSpool(schema=LINE_SPOOL_SCHEMA if text else SPOOL_SCHEMA) as spool,
+        read_window(session.bulk, identity.slot, window, identity.options, through=through, output=output) as messages,
+    ):
+        assembled = _window_rows(session, ordinal, window, spool)
+        plain = messages if text else Assembly(ordinal, window, spool).batches(messages)
 
         def rows() -> Iterator[pa.RecordBatch]:
-            for batch in assembled.rows(messages):
+            for batch in assembled.rows(plain):
                 yield batch
                 on_batch(assembled.messages)
             relids = sorted({seen.relid for seen in assembled.relations})
@@ -193,7 +218,19 @@ def _land_through(
     return _marker(identity, assembled)
 
 
-def _marker(identity: SlotIdentity, assembled: WindowRows) -> WindowMarker:
+def _window_rows(
+    session: CaptureSession, ordinal: int, window: Window, spool: TransactionSpool
+) -> WindowRows | LineWindowRows:
+    """What turns the plugin's output into rows."""
+    source = session.pipeline.source
+    if source.plugin != TEST_DECODING:
+        return WindowRows(ordinal, window)
+    names = configured_names(session.pipeline) or ()
+    tables = partial(line_tables, session.control, names)
+    return LineWindowRows(ordinal, window, tables, spool, with_messages=bool(source.messages))
+
+
+def _marker(identity: SlotIdentity, assembled: WindowRows | LineWindowRows) -> WindowMarker:
     return WindowMarker(
         ordinal=assembled.ordinal,
         window=assembled.window,
@@ -202,9 +239,12 @@ def _marker(identity: SlotIdentity, assembled: WindowRows) -> WindowMarker:
         transactions=assembled.transactions,
         messages=assembled.messages,
         bytes=assembled.bytes,
+        logical_messages=assembled.logical_messages,
+        unknown=assembled.unknown,
     )
 
 
-def _stands_at(session: CaptureSession, lsn: Lsn) -> bool:
+def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:
+    """Only where it stands, and not a two-phase slot: that would show a prepared transaction when it is prepared."""
     status = slot_status(session.control, session.identity.slot)
-    return status is not None and status.confirmed_flush_lsn == lsn
+    return status is not None and status.confirmed_flush_lsn == lsn and not status.two_phase

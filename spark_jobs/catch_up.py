@@ -7,7 +7,7 @@ table without changes costs nothing: its Delta table is not opened, nothing is s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply import TableApplied, apply_tables
@@ -16,8 +16,11 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.followed_tables import all_followed_names
-from spark_jobs.lake.cuts import Cut, TableCut, latest_cut, write_cut
+from spark_jobs.lake.cuts import Cut, TableCut, known_state, latest_cut, write_cut
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
+from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
 from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
+from spark_jobs.lake.understood_windows import unknown_messages
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -30,14 +33,19 @@ SparkProvider = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class CatchUpReport:
-    """``tables`` in the order asked for; ``cut`` is the latest one, None before the first."""
+    """``tables`` in the order asked for; ``cut`` is the latest one, None before the first.
+
+    ``messages``: what was done to the messages table, None where it was not asked for.
+    """
 
     tables: tuple[TableApplied, ...]
     cut: Cut | None
+    messages: MessagesApplied | None = None
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
-        return tuple(table.error for table in self.tables if table.error is not None)
+        found = (*(table.error for table in self.tables), self.messages.error if self.messages else None)
+        return tuple(error for error in found if error is not None)
 
 
 @dataclass(frozen=True)
@@ -56,12 +64,14 @@ def apply(
     names: Sequence[QualifiedName] | None = None,
     *,
     upto: Lsn | None = None,
+    messages: bool | None = None,
     run_id: str = "",
     progress: Progress = silent,
 ) -> CatchUpReport:
     """Apply landed windows to ``names`` (all followed tables), each from its own watermark up to the log's end.
 
-    ``upto`` stops at the last window that ends at or before it. ``spark`` is called only when there is something to
+    ``upto`` stops at the last window that ends at or before it. ``messages``: whether the messages table too, where
+    the pipeline keeps one; by default when ``names`` are all. ``spark`` is called only when there is something to
     write. A table that fails is in the report with its error; the others are brought up to date.
     Raises LakeError when there is no change log.
     """
@@ -79,14 +89,19 @@ def apply(
             standings.append(_standing(pipeline, name, checkpoint, cut))
         except CdcError as error:
             done[name] = _without_commit(name, checkpoint, error)
-    lowest = min((standing.ordinal for standing in standings), default=checkpoint.ordinal)
+    with_messages = (names is None if messages is None else messages) and has_messages_table(pipeline)
+    reached = _messages_reached(pipeline, checkpoint, cut) if with_messages else checkpoint.ordinal
+    lowest = min([reached, *(standing.ordinal for standing in standings)])
     ahead = tuple(marker for marker in log.markers(lowest) if upto is None or marker.window.hi <= upto)
     last = ahead[-1] if ahead else checkpoint
+    # first: they need no Spark, so an outbox is served while Spark is down
+    told = apply_messages(pipeline, followed, checkpoint.identity, ahead or (last,), reached) if with_messages else None
     states: list[TableState] = []
     for standing in standings:
         if any(_touches(marker, standing) for marker in ahead):
             try:
-                states.append(_current_state(pipeline, standing, checkpoint))
+                state = standing.state or _state(pipeline, standing.name, checkpoint)
+                states.append(known_state(state, cut))
             except CdcError as error:
                 done[standing.name] = _without_commit(standing.name, last, error)
     if states:
@@ -96,8 +111,27 @@ def apply(
         done.setdefault(standing.name, _without_commit(standing.name, last))
     if ahead and set(wanted) >= set(followed):
         shown = tuple(shown for standing in standings if (shown := _shown(standing, done[standing.name], last)))
-        cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, shown)
-    return CatchUpReport(tuple(done[name] for name in wanted), cut)
+        cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, (*shown, *_messages_shown(told)))
+    return CatchUpReport(tuple(done[name] for name in wanted), cut, told)
+
+
+def _messages_reached(pipeline: Pipeline, checkpoint: WindowMarker, cut: Cut | None) -> int:
+    """The window up to which the messages table is done: what the cut says, else its last commit. -1: all to do."""
+    try:
+        state = messages_state(pipeline, checkpoint.identity)
+    except CdcError:
+        return checkpoint.ordinal  # told again, and reported, when it is applied to
+    if state is None:
+        return -1
+    known = cut.table(MESSAGES_NAME) if cut is not None else None
+    # windows without messages left no commit; a table that was made anew is not the one of the cut
+    return cut.ordinal if cut is not None and known is not None and known.version == state.version else state.ordinal
+
+
+def _messages_shown(applied: MessagesApplied | None) -> tuple[TableCut, ...]:
+    if applied is None or applied.error is not None or applied.state is None:
+        return ()
+    return (TableCut(MESSAGES_NAME, 0, "", applied.state.version),)
 
 
 def _standing(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker, cut: Cut | None) -> _Standing:
@@ -116,24 +150,15 @@ def _state(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker) ->
     return state
 
 
-def _current_state(pipeline: Pipeline, standing: _Standing, checkpoint: WindowMarker) -> TableState:
-    """The table's own state, with what the cut knows better: windows that changed nothing of it left no commit."""
-    if standing.state is not None:
-        return standing.state
-    state = _state(pipeline, standing.name, checkpoint)
-    known = standing.cut
-    if known is None or known.generation != state.generation:
-        return state
-    return replace(state, ordinal=max(state.ordinal, standing.ordinal), relid=known.relid)
-
-
 def _touches(marker: WindowMarker, standing: _Standing) -> bool:
-    """Whether the window holds changes of the table, or of another that has taken its name, or has another one now."""
+    """Whether the window holds changes of the table, or of another that has taken its name, or has another one now; or
+    what may be about it and is not understood."""
     if marker.ordinal <= standing.ordinal:
         return False
     relid = standing.cut.relid if standing.cut else standing.state.relid if standing.state else None
     name = (standing.name.nspname, standing.name.relname)
-    return any(counts.relid == relid or (counts.nspname, counts.relname) == name for counts in marker.relations)
+    changed = any(counts.relid == relid or (counts.nspname, counts.relname) == name for counts in marker.relations)
+    return changed or bool(unknown_messages(marker, standing.name, relid))
 
 
 def _without_commit(name: QualifiedName, last: WindowMarker, error: CdcError | None = None) -> TableApplied:

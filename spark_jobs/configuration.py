@@ -16,18 +16,34 @@ Mode = Literal["mirror", "soft_delete", "history", "append"]
 
 
 @dataclass(frozen=True)
+class MessagePrefixes:
+    """Of ``pg_logical_emit_message``: the messages of these prefixes, ``a.*`` for all that begin so."""
+
+    prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Source:
-    """The PostgreSQL database and how its slot is read. ``dsn`` prints as stars."""
+    """The PostgreSQL database and how its slot is read. ``dsn`` prints as stars.
+
+    ``publication``: one name, made if missing; or several of the user's own. ``proto_version`` None: the highest that
+    the server has. None of ``streaming``, ``two_phase``, ``binary`` and ``proto_version`` changes what is read.
+    """
 
     dsn: SecretStr
     slot: str
-    publication: str
+    publication: str | tuple[str, ...]
     plugin: Literal["pgoutput", "test_decoding"] = "pgoutput"
     streaming: Literal["off", "on", "parallel"] = "off"
     two_phase: bool = False
     origin: Literal["any", "none"] = "any"
-    messages: bool = False
+    messages: bool | MessagePrefixes = False
     binary: bool = False
+    proto_version: Literal[1, 2, 3, 4] | None = None
+
+    @property
+    def publications(self) -> tuple[str, ...]:
+        return (self.publication,) if isinstance(self.publication, str) else self.publication
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,11 @@ class Lake:
     @property
     def cuts(self) -> str:
         return f"{self.path}/cuts"
+
+    @property
+    def messages(self) -> str:
+        """No source table's: those have a schema's folder around them."""
+        return f"{self.path}/tables/_messages"
 
     def table(self, name: QualifiedName) -> str:
         return f"{self.path}/tables/{name.path}"

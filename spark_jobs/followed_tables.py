@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Pipeline, Source
+from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.errors import ConfigurationError, PreconditionError
-from spark_jobs.postgres.catalogue import facts_by_name
+from spark_jobs.postgres.catalogue import facts_by_name, relation_facts
 from spark_jobs.postgres.connection import Connection, connected
-from spark_jobs.postgres.publication import find_publication
+from spark_jobs.postgres.publication import find_publications
+from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
 
@@ -14,6 +16,11 @@ from spark_jobs.relation_facts import RelationFacts
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
     """The names under ``tables:``; None: every table of the publication. Raises ConfigurationError: an unbuilt mode."""
     if pipeline.tables is None:
+        if pipeline.source.plugin == TEST_DECODING:
+            raise ConfigurationError(
+                "tables: is missing: plugin: test_decoding reads no publication that would name them",
+                hint="list the tables to follow",
+            )
         return None
     for table in pipeline.tables:
         if table.mode != "mirror":
@@ -27,10 +34,10 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
     names = configured_names(pipeline)
     if names is not None:
         return names
-    publication = find_publication(connection, pipeline.source.publication)
+    publication = find_publications(connection, pipeline.source.publications)
     if publication is None:
         raise PreconditionError(
-            f"there is no publication {pipeline.source.publication}, and the configuration names no tables",
+            f"there is no publication {', '.join(pipeline.source.publications)}, and the configuration names no tables",
             hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
         )
     return publication.tables
@@ -59,3 +66,20 @@ def usable_facts(connection: Connection, names: tuple[QualifiedName, ...]) -> tu
                 hint=f"give it a primary key, or ALTER TABLE {name} REPLICA IDENTITY USING INDEX a unique one",
             )
     return tuple(found[name] for name in names)
+
+
+def require_readable(connection: Connection, source: Source, names: tuple[QualifiedName, ...]) -> None:
+    """Raises PreconditionError for a table with values that ``source.binary`` brings in a form nobody here can read.
+
+    A table that is not there is somebody else's error.
+    """
+    if source.plugin != "pgoutput" or not source.binary:
+        return
+    for facts in relation_facts(connection, names=names):
+        unreadable = unreadable_in_binary(facts)
+        if unreadable:
+            columns = ", ".join(f"{column.attname} ({column.typname})" for column in unreadable)
+            raise PreconditionError(
+                f"table {facts.name} has columns that cannot be read in binary: {columns}",
+                hint="set source.binary: false, or take the table out of tables:",
+            )

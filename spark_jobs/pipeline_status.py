@@ -9,8 +9,9 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, SlotError, SourceError
 from spark_jobs.followed_tables import configured_names, followed_names
-from spark_jobs.lake.cuts import Cut, latest_cut
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.cuts import Cut, known_state, latest_cut
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
+from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.health import SlotHealth, slot_health
@@ -46,8 +47,26 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
+class MessagesStatus:
+    """The messages table: it has the messages up to ``applied_lsn``; all None before the first apply.
+
+    ``behind_messages`` counts those of all prefixes in the ``behind_windows``.
+    """
+
+    applied_lsn: Lsn | None = None
+    behind_windows: int | None = None
+    behind_messages: int | None = None
+    behind_bytes: int | None = None
+    delta_version: int | None = None
+    error: CdcError | None = None
+
+
+@dataclass(frozen=True)
 class PipelineStatus:
-    """``slot`` is None when it is not there or cannot be asked; ``source_error`` then says why."""
+    """``slot`` is None when it is not there or cannot be asked; ``source_error`` then says why.
+
+    ``messages`` is None where the pipeline keeps no messages table.
+    """
 
     pipeline: str
     lake: str
@@ -55,10 +74,12 @@ class PipelineStatus:
     source_error: CdcError | None
     log: LogStatus | None
     tables: tuple[TableStatus, ...]
+    messages: MessagesStatus | None = None
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
-        found = (self.source_error, *(table.error for table in self.tables))
+        told = self.messages.error if self.messages else None
+        found = (self.source_error, *(table.error for table in self.tables), told)
         return tuple(error for error in found if error is not None)
 
 
@@ -86,6 +107,7 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
         source_error=source_error,
         log=None if landed is None else _log_status(landed, flushed),
         tables=tuple(_table_status(pipeline, name, landed, flushed) for name in names),
+        messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
     )
 
 
@@ -123,7 +145,7 @@ def _table_status(pipeline: Pipeline, name: QualifiedName, landed: _Landed | Non
         return TableStatus(name, error=error)
     if state is None:
         return TableStatus(name)
-    ordinal = applied_ordinal(state, landed.cut)
+    ordinal = known_state(state, landed.cut).ordinal
     pending = [marker for marker in landed.markers if marker.ordinal > ordinal]
     applied = next((marker.window.hi for marker in landed.markers if marker.ordinal == ordinal), None)
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
@@ -138,17 +160,31 @@ def _table_status(pipeline: Pipeline, name: QualifiedName, landed: _Landed | Non
     )
 
 
-def applied_ordinal(state: TableState, cut: Cut | None) -> int:
-    """The table's own watermark; the newest cut's when it has not changed since: idle tables get no commit."""
-    entry = cut.table(state.name) if cut else None
-    if cut and entry and entry.generation == state.generation and entry.version == state.version:
-        return max(state.ordinal, cut.ordinal)
-    return state.ordinal
+def _messages_status(pipeline: Pipeline, landed: _Landed | None, flushed: Lsn | None) -> MessagesStatus:
+    if landed is None:
+        return MessagesStatus()
+    try:
+        state = messages_state(pipeline, landed.last.identity)
+    except CdcError as error:
+        return MessagesStatus(error=error)
+    if state is None:
+        return MessagesStatus()
+    known = landed.cut.table(MESSAGES_NAME) if landed.cut else None
+    ordinal = landed.cut.ordinal if landed.cut and known and known.version == state.version else state.ordinal
+    pending = [marker for marker in landed.markers if marker.ordinal > ordinal]
+    applied = next((marker.window.hi for marker in landed.markers if marker.ordinal == ordinal), None)
+    return MessagesStatus(
+        applied_lsn=applied,
+        behind_windows=len(pending),
+        behind_messages=sum(marker.logical_messages for marker in pending),
+        behind_bytes=_behind(applied, flushed) if applied else None,
+        delta_version=state.version,
+    )
 
 
 def _changes(marker: WindowMarker, name: QualifiedName) -> int:
     return sum(
-        counts.inserts + counts.updates + counts.deletes + counts.truncates
+        counts.changes.total
         for counts in marker.relations
         if (counts.nspname, counts.relname) == (name.nspname, name.relname)
     )

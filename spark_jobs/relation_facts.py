@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from spark_jobs.lake_types import LakeType, lake_type
 from spark_jobs.qualified_name import QualifiedName
+
+FIRST_VARYING_OID = 10_000  # FirstGenbkiObjectId: an OID below it means the same type on every server
+
+
+@dataclass(frozen=True)
+class TypeFacts:
+    """One row of ``pg_type`` whose OID is not the same on every server.
+
+    ``typoutput``, ``typsend`` are the C names of the functions, as ``library:name`` outside the server itself; there
+    may be no send function (''). ``parts`` are OIDs: of a domain its base type, of an array its element, of a range its
+    subtype, of a multirange its range, of a composite type its attributes.
+    """
+
+    typid: int
+    typname: str
+    typtype: str
+    typdelim: str
+    typoutput: str
+    typsend: str
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,8 @@ class RelationFacts:
     """One table: ``relreplident`` is d, n, f or i; ``primary_key``, ``replica_identity`` are names in key order.
 
     ``primary_key`` is empty when the table has none that is checked at once (a deferrable one identifies no row).
-    ``replica_identity`` is empty for f and n, and for d without a primary key.
+    ``replica_identity`` is empty for f and n, and for d without a primary key. ``types`` has every type behind the
+    columns' base types that ``FIRST_VARYING_OID`` does not exclude; logs written before it was landed have none.
     """
 
     relid: int
@@ -49,6 +71,7 @@ class RelationFacts:
     primary_key: tuple[str, ...]
     replica_identity: tuple[str, ...]
     columns: tuple[ColumnFacts, ...]
+    types: tuple[TypeFacts, ...] = ()
 
     @property
     def name(self) -> QualifiedName:
@@ -74,4 +97,9 @@ class RelationFacts:
             primary_key=tuple(fields["primary_key"]),
             replica_identity=tuple(fields["replica_identity"]),
             columns=tuple(ColumnFacts(**column) for column in fields["columns"]),
+            types=tuple(_type_facts(found) for found in fields.get("types", ())),
         )
+
+
+def _type_facts(fields: dict[str, Any]) -> TypeFacts:
+    return TypeFacts(**{**fields, "parts": tuple(fields["parts"])})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from spark_jobs.change_log.log import ChangeLog, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import server_identity
-from spark_jobs.postgres.plugin_options import plugin_options
+from spark_jobs.postgres.plugin_options import OF_THE_LOG, plugin_options
 from spark_jobs.postgres.privileges import require_slot_possible, slot_exists
-from spark_jobs.postgres.publication import ensure_publication
+from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_lock, slot_status
+from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 
 
 def prepare_slot(pipeline: Pipeline) -> WindowMarker:
@@ -34,7 +38,10 @@ def prepare_slot(pipeline: Pipeline) -> WindowMarker:
                 require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
             if checkpoint is None:
                 log.create()  # first of all: a lake that cannot be written must leave the source untouched
-            ensure_publication(control, source.publication, tables)
+            if source.plugin != TEST_DECODING:
+                ensure_publications(control, source.publications, tables)
+            elif checkpoint is None:
+                facts_by_name(control, tables or ())
             slot = slot_status(control, source.slot)
             if slot is None and checkpoint is not None:
                 raise GapError(
@@ -43,7 +50,7 @@ def prepare_slot(pipeline: Pipeline) -> WindowMarker:
                     hint="start over with a new slot and a new lake path",
                 )
             if slot is None:
-                create_slot(control, source.slot, plugin=source.plugin, two_phase=source.two_phase)
+                create_slot(control, source.slot, plugin=source.plugin)
                 slot = slot_status(control, source.slot)
             if slot is None:
                 raise missing_slot(source.slot)
@@ -78,7 +85,7 @@ def check_identity(landed: SlotIdentity, now: SlotIdentity) -> None:
         ("database", landed.database, now.database),
         ("slot", landed.slot, now.slot),
         ("output plugin", landed.plugin, now.plugin),
-        ("plugin options", landed.options, now.options),
+        *_options_of_the_log(landed, now),
     ):
         if before != after:
             raise SlotError(f"the change log is of another {what}: it has {before}, now it is {after}", hint=start_over)
@@ -90,10 +97,17 @@ def check_identity(landed: SlotIdentity, now: SlotIdentity) -> None:
         )
 
 
+def _options_of_the_log(landed: SlotIdentity, now: SlotIdentity) -> Iterator[tuple[str, object, object]]:
+    """Those that say which changes come; the others may change between two windows."""
+    before, after = dict(landed.options), dict(now.options)
+    for name, default in OF_THE_LOG.items():
+        yield f"plugin option {name}", before.get(name, default), after.get(name, default)
+
+
 def check_slot(slot: SlotStatus, identity: SlotIdentity) -> None:
     """Raise SlotError when the slot was made for another plugin."""
     if slot.plugin != identity.plugin:
         raise SlotError(
             f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {identity.plugin}",
-            hint="correct source.plugin, or choose another name for source.slot",
+            hint="correct source.plugin (pgoutput and test_decoding are read), or choose another name for source.slot",
         )

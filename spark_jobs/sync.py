@@ -16,8 +16,9 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, SlotError
-from spark_jobs.followed_tables import followed_names, usable_facts
+from spark_jobs.followed_tables import followed_names, require_readable, usable_facts
 from spark_jobs.lake.cuts import Cut, forget
+from spark_jobs.lake.messages_table import MessagesApplied
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
@@ -41,7 +42,8 @@ class Prepared:
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What one sync did. ``tables`` has one entry per table and round of windows that wrote or stopped something.
+    """What one sync did. ``tables`` has one entry per table and round of windows that wrote or stopped something;
+    ``messages`` is all rounds of the messages table together, None where there is none.
 
     ``lag_before`` and ``lag_after`` are WAL bytes between what was applied and what the server had flushed, measured at
     the start and at the end; a table that stopped is in ``errors`` and not in ``lag_after``.
@@ -54,13 +56,15 @@ class SyncReport:
     lag_before: int
     lag_after: int
     seconds: float
+    messages: MessagesApplied | None = None
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
         """One per table that stopped."""
         found = {taken.name: taken.error for taken in self.snapshots if taken.error}
         found |= {applied.name: applied.error for applied in self.tables if applied.error}
-        return tuple(found.values())
+        told = self.messages.error if self.messages else None
+        return (*found.values(), *([told] if told else []))
 
 
 def prepare(pipeline: Pipeline) -> Prepared:
@@ -74,6 +78,9 @@ def prepare(pipeline: Pipeline) -> Prepared:
         missing = names if checkpoint is None else _without_snapshot(pipeline, names, checkpoint)
         # a followed table that has lost its key stops alone, later; a new one must not enter the publication
         usable_facts(connection, missing)
+        # the same holds for a column that came later; but no window is read in binary before every table can be
+        before = checkpoint is not None and ("binary", "true") in checkpoint.identity.options
+        require_readable(connection, pipeline.source, missing if before else names)
     checkpoint = prepare_slot(pipeline)
     return Prepared(checkpoint, names, _without_snapshot(pipeline, names, checkpoint))
 
@@ -132,17 +139,20 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     upto = _flushed(pipeline)
     landed: list[WindowMarker] = []
     tables: dict[QualifiedName, list[TableApplied]] = {}
+    messages: MessagesApplied | None = None
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         landed += captured.landed
-        report = apply(spark, pipeline, None if not failed else names, run_id=run_id, progress=progress)
+        report = apply(spark, pipeline, None if not failed else names, messages=True, run_id=run_id, progress=progress)
+        messages = report.messages and report.messages.after(messages)
         for outcome in report.tables:
             tables.setdefault(outcome.name, []).append(outcome)
         if captured.caught_up:
             break
     lag = _flushed(pipeline) - captured.landed_end
     outcomes = tuple(outcome for each in tables.values() for outcome in each)
-    return SyncReport(snapshots, tuple(landed), outcomes, report.cut, before, max(0, lag), time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return SyncReport(snapshots, tuple(landed), outcomes, report.cut, before, max(0, lag), seconds, messages)
 
 
 def _without_snapshot(

@@ -8,13 +8,23 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.messages import (
     UNCHANGED_TOAST,
     Begin,
+    BeginPrepare,
     BinaryValue,
     Change,
     Commit,
+    CommitPrepared,
     Delete,
     Insert,
     LogicalMessage,
     Origin,
+    Prepare,
+    RollbackPrepared,
+    StreamAbort,
+    StreamCommit,
+    Streamed,
+    StreamPrepare,
+    StreamStart,
+    StreamStop,
     Truncate,
     TupleData,
     Type,
@@ -23,6 +33,7 @@ from spark_jobs.logicalrep.messages import (
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 
 OIDS = st.integers(0, 2**32 - 1)
+XIDS = st.integers(1, 2**32 - 1)
 LSNS = st.integers(1, 2**64 - 1).map(Lsn)
 TIMESTAMPS = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
@@ -59,16 +70,41 @@ def changes(relid: st.SearchStrategy[int] = OIDS, width: int | None = None) -> s
     )
 
 
-MESSAGES = st.one_of(
-    st.builds(Begin, LSNS, TIMESTAMPS, OIDS),
-    st.builds(Commit, LSNS, LSNS, TIMESTAMPS),
-    st.builds(Origin, st.integers(0, 2**64 - 1).map(Lsn), NAMES),
+DATA_MESSAGES = st.one_of(
     RELATIONS,
     st.builds(Type, OIDS, NAMES, NAMES),
     changes(),
     st.builds(Truncate, st.lists(OIDS, max_size=4).map(tuple), st.booleans(), st.booleans()),
     st.builds(LogicalMessage, st.booleans(), LSNS, NAMES, st.binary(max_size=20)),
 )
+STREAMED = st.builds(Streamed, XIDS, DATA_MESSAGES)
+
+# protocol 1
+MESSAGES = st.one_of(
+    st.builds(Begin, LSNS, TIMESTAMPS, OIDS),
+    st.builds(Commit, LSNS, LSNS, TIMESTAMPS),
+    st.builds(Origin, st.integers(0, 2**64 - 1).map(Lsn), NAMES),
+    DATA_MESSAGES,
+)
+
+# what each protocol added; protocol 4 only lengthens StreamAbort
+MESSAGES_ADDED = {
+    2: st.one_of(
+        st.builds(StreamStart, XIDS, st.booleans()),
+        st.just(StreamStop()),
+        st.builds(StreamCommit, XIDS, LSNS, LSNS, TIMESTAMPS),
+        st.builds(StreamAbort, XIDS, XIDS),
+    ),
+    3: st.one_of(
+        st.builds(BeginPrepare, LSNS, LSNS, TIMESTAMPS, XIDS, NAMES),
+        st.builds(Prepare, LSNS, LSNS, TIMESTAMPS, XIDS, NAMES),
+        st.builds(CommitPrepared, LSNS, LSNS, TIMESTAMPS, XIDS, NAMES),
+        st.builds(RollbackPrepared, LSNS, LSNS, TIMESTAMPS, TIMESTAMPS, XIDS, NAMES),
+        st.builds(StreamPrepare, LSNS, LSNS, TIMESTAMPS, XIDS, NAMES),
+    ),
+    4: st.builds(StreamAbort, XIDS, XIDS, st.integers(0, 2**64 - 1).map(Lsn), TIMESTAMPS),
+}
+ALL_MESSAGES = st.one_of(MESSAGES, *MESSAGES_ADDED.values())
 
 
 @st.composite

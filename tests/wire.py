@@ -7,14 +7,24 @@ import struct
 from spark_jobs.logicalrep.messages import (
     UNCHANGED_TOAST,
     Begin,
+    BeginPrepare,
     BinaryValue,
     ColumnValue,
     Commit,
+    CommitPrepared,
     Delete,
     Insert,
     LogicalMessage,
     Message,
     Origin,
+    Prepare,
+    RollbackPrepared,
+    StreamAbort,
+    StreamCommit,
+    Streamed,
+    StreamPrepare,
+    StreamStart,
+    StreamStop,
     Truncate,
     TupleData,
     Type,
@@ -23,14 +33,11 @@ from spark_jobs.logicalrep.messages import (
 from spark_jobs.logicalrep.relation import Relation
 
 
-def write_message(message: Message) -> bytes:
+def write_message(message: Message | Streamed) -> bytes:
     match message:
-        case Begin(final_lsn, commit_ts, xid):
-            return b"B" + struct.pack(">QqI", final_lsn, commit_ts, xid)
-        case Commit(commit_lsn, end_lsn, commit_ts):
-            return b"C" + struct.pack(">BQQq", 0, commit_lsn, end_lsn, commit_ts)
-        case Origin(origin_lsn, name):
-            return b"O" + struct.pack(">Q", origin_lsn) + _cstring(name)
+        case Streamed(xid, data):
+            wire = write_message(data)
+            return wire[:1] + struct.pack(">I", xid) + wire[1:]
         case Relation():
             return _relation(message)
         case Type(typid, nspname, typname):
@@ -47,6 +54,45 @@ def write_message(message: Message) -> bytes:
         case LogicalMessage(transactional, lsn, prefix, content):
             head = b"M" + struct.pack(">BQ", transactional, lsn) + _cstring(prefix)
             return head + struct.pack(">i", len(content)) + content
+        case _:
+            return _transaction_message(message)
+
+
+def _transaction_message(message: Message) -> bytes:
+    match message:
+        case Begin(final_lsn, commit_ts, xid):
+            return b"B" + struct.pack(">QqI", final_lsn, commit_ts, xid)
+        case Commit(commit_lsn, end_lsn, commit_ts):
+            return b"C" + struct.pack(">BQQq", 0, commit_lsn, end_lsn, commit_ts)
+        case Origin(origin_lsn, name):
+            return b"O" + struct.pack(">Q", origin_lsn) + _cstring(name)
+        case StreamStart(xid, first_segment):
+            return b"S" + struct.pack(">IB", xid, first_segment)
+        case StreamStop():
+            return b"E"
+        case StreamCommit(xid, commit_lsn, end_lsn, commit_ts):
+            return b"c" + struct.pack(">IBQQq", xid, 0, commit_lsn, end_lsn, commit_ts)
+        case StreamAbort(xid, subxid, abort_lsn, abort_ts):
+            tail = b"" if abort_lsn is None else struct.pack(">Qq", abort_lsn, abort_ts)
+            return b"A" + struct.pack(">II", xid, subxid) + tail
+        case _:
+            return _two_phase_message(message)
+
+
+def _two_phase_message(message: Message) -> bytes:
+    match message:
+        case BeginPrepare(lsn, end_lsn, time, xid, gid):
+            return b"b" + struct.pack(">QQqI", lsn, end_lsn, time, xid) + _cstring(gid)
+        case Prepare(lsn, end_lsn, time, xid, gid):
+            return b"P" + struct.pack(">BQQqI", 0, lsn, end_lsn, time, xid) + _cstring(gid)
+        case CommitPrepared(lsn, end_lsn, time, xid, gid):
+            return b"K" + struct.pack(">BQQqI", 0, lsn, end_lsn, time, xid) + _cstring(gid)
+        case StreamPrepare(lsn, end_lsn, time, xid, gid):
+            return b"p" + struct.pack(">BQQqI", 0, lsn, end_lsn, time, xid) + _cstring(gid)
+        case RollbackPrepared(prepare_end, rollback_end, prepare_ts, rollback_ts, xid, gid):
+            times = struct.pack(">BQQqqI", 0, prepare_end, rollback_end, prepare_ts, rollback_ts, xid)
+            return b"r" + times + _cstring(gid)
+    raise AssertionError(f"no writer for {message}")
 
 
 def tuple_data(row: TupleData) -> bytes:

@@ -31,4 +31,4 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...],
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = apply(spark, pipeline, tables or None, upto=upto, progress=progress)
-    return Outcome(report, applied_table(report.tables), tuple(map(str, report.errors)))
+    return Outcome(report, applied_table(report.tables, report.messages), tuple(map(str, report.errors)))

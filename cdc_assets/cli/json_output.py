@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
 from pathlib import PurePath
 
 from pydantic import SecretStr
 
+from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
@@ -44,9 +45,17 @@ def json_value(value: object) -> object:
     if isinstance(value, CdcError):
         return {"type": type(value).__name__, "message": str(value), "hint": value.hint}
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
+        return _document({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, Mapping):
         return {str(json_value(key)): json_value(item) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset | set):
         return [json_value(item) for item in value]
     raise TypeError(f"a report holds a {type(value).__name__}, which has no JSON form here")
+
+
+def _document(report: Mapping[str, object]) -> dict[str, object]:
+    document: dict[str, object] = {}
+    for name, value in report.items():
+        # counts stand beside what they are the counts of
+        document |= asdict(value) if isinstance(value, ChangeCounts) else {name: json_value(value)}
+    return document

@@ -13,7 +13,9 @@ from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import new_table, size
 from cdc_assets.configuration import load_pipeline
-from spark_jobs.pipeline_status import PipelineStatus, TableStatus, pipeline_status
+from spark_jobs.errors import CdcError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.pipeline_status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
 
 _UNKNOWN = "–"
 
@@ -28,7 +30,7 @@ def command(config: Path) -> Outcome:
 
 
 def _display(status: PipelineStatus) -> RenderableType:
-    return Group(_slot_and_log(status), Text(), _tables(status.tables))
+    return Group(_slot_and_log(status), Text(), _tables(status.tables, status.messages))
 
 
 def _slot_and_log(status: PipelineStatus) -> Table:
@@ -57,7 +59,7 @@ def _slot_and_log(status: PipelineStatus) -> Table:
     return facts
 
 
-def _tables(tables: tuple[TableStatus, ...]) -> Table:
+def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) -> Table:
     figures = ("behind", "windows", "changes", "Delta version")
     shown = new_table("table", "snapshot", "applied through", *figures, "state", right=figures)
     for table in tables:
@@ -69,17 +71,28 @@ def _tables(tables: tuple[TableStatus, ...]) -> Table:
             _count(table.behind_windows),
             _count(table.behind_changes),
             _count(table.delta_version),
-            _state(table),
+            _state(table.error, table.applied_lsn, table.behind_changes, "no snapshot yet"),
+        )
+    if messages is not None:
+        shown.add_row(
+            "_messages",
+            _UNKNOWN,
+            str(messages.applied_lsn or _UNKNOWN),
+            _bytes(messages.behind_bytes),
+            _count(messages.behind_windows),
+            _count(messages.behind_messages),
+            _count(messages.delta_version),
+            _state(messages.error, messages.applied_lsn, messages.behind_messages, "not there yet"),
         )
     return shown
 
 
-def _state(table: TableStatus) -> Text:
-    if table.error is not None:
+def _state(error: CdcError | None, applied: Lsn | None, behind: int | None, not_begun: str) -> Text:
+    if error is not None:
         return Text("unreadable", style="bold red")
-    if table.applied_lsn is None:
-        return Text("no snapshot yet", style="yellow")
-    return Text("behind the log", style="yellow") if table.behind_changes else Text("up to the log", style="green")
+    if applied is None:
+        return Text(not_begun, style="yellow")
+    return Text("behind the log", style="yellow") if behind else Text("up to the log", style="green")
 
 
 def _bytes(count: int | None) -> str:

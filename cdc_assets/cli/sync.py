@@ -43,7 +43,7 @@ def _display(report: SyncReport) -> RenderableType:
     parts: list[RenderableType] = []
     if report.snapshots:
         parts += [snapshot_table(report.snapshots), Text()]
-    parts += [applied_table(per_table(report.tables)), Text()]
+    parts += [applied_table(per_table(report.tables), report.messages), Text()]
     parts.append(
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "
@@ -68,10 +68,7 @@ def _added(before: TableApplied, after: TableApplied) -> TableApplied:
         first=before.first,
         lo=before.lo,
         outcome=before.outcome if after.outcome == "nothing to apply" else after.outcome,
-        inserts=before.inserts + after.inserts,
-        updates=before.updates + after.updates,
-        deletes=before.deletes + after.deletes,
-        truncates=before.truncates + after.truncates,
+        changes=before.changes + after.changes,
         rows_written=before.rows_written + after.rows_written,
         delta_version=before.delta_version if after.delta_version is None else after.delta_version,
     )

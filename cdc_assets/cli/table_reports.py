@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.terminal import new_table
 from spark_jobs.apply import TableApplied
+from spark_jobs.lake.messages_table import MessagesApplied
 from spark_jobs.snapshot import TableSnapshot
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 
 
-def applied_table(applied: Sequence[TableApplied]) -> Table:
-    """Changes seen, rows written after reducing them to one per key, and how far the table is now."""
+def applied_table(applied: Sequence[TableApplied], messages: MessagesApplied | None) -> Table:
+    """Changes seen, rows written after reducing them to one per key, and how far the table is now; messages last."""
     shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
     for table in applied:
-        counts = (table.inserts, table.updates, table.deletes, table.truncates, table.rows_written)
+        counts = (*asdict(table.changes).values(), table.rows_written)
         style = "bold red" if table.error else "green" if table.outcome == "applied" else "dim"
         shown.add_row(
             Text(str(table.name)),
@@ -26,6 +28,16 @@ def applied_table(applied: Sequence[TableApplied]) -> Table:
             "–" if table.delta_version is None else str(table.delta_version),
             "–" if table.error else str(table.hi),
             Text(table.outcome, style=style),
+        )
+    if messages is not None:
+        style = "bold red" if messages.error else "green" if messages.outcome == "applied" else "dim"
+        shown.add_row(
+            "_messages",
+            *("–" for _ in range(4)),
+            f"{messages.rows_written:,}",
+            "–" if messages.delta_version is None else str(messages.delta_version),
+            "–" if messages.error else str(messages.hi),
+            Text(messages.outcome, style=style),
         )
     return shown
 

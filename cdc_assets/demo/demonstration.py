@@ -103,7 +103,7 @@ class _Tally:
         for snapshot in report.snapshots:
             self.snapshot_rows[snapshot.name] += snapshot.rows
         for table in report.tables:
-            self.changes[table.name] += table.inserts + table.updates + table.deletes + table.truncates
+            self.changes[table.name] += table.changes.total
         self.windows += len(report.windows)
         self.seconds += seconds
 

@@ -54,8 +54,14 @@ def _compare(source: pa.Table, lake: pa.Table, facts: RelationFacts) -> Comparis
     differing = ()
     if source.num_rows == lake.num_rows:
         source, lake = _sorted(source, facts), _sorted(lake, facts)
-        differing = tuple(name for name in lake.column_names if not source[name].equals(lake[name]))
+        differing = tuple(name for name in lake.column_names if not _same(source[name], lake[name]))
     return Comparison(facts.name, source.num_rows, lake.num_rows, differing)
+
+
+def _same(source: pa.ChunkedArray, lake: pa.ChunkedArray) -> bool:
+    if pa.types.is_floating(lake.type):  # to Arrow NaN is no NaN, and 0 is -0
+        source, lake = source.cast(pa.string()), lake.cast(pa.string())
+    return bool(source.equals(lake))
 
 
 def _sorted(table: pa.Table, facts: RelationFacts) -> pa.Table:

@@ -13,31 +13,24 @@ from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
-from spark_jobs.change_log.transactions import RelationSeen
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
-from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.delta_append import WRITABLE, Layout, append
+from spark_jobs.errors import LakeError
 from spark_jobs.lake_files import table_filesystem
 from spark_jobs.relation_facts import RelationFacts
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
 _TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": _STATS_COLUMNS}
-# small enough that memory stays flat and the one group with markers and facts is read alone
-_ROW_GROUP_ROWS = 128 << 10
-# a file is built in memory before it is written
-_FILE_BYTES = 32 << 20
+_LAYOUT = Layout(CHANGE_LOG_SCHEMA, statistics=tuple(_STATS_COLUMNS.split(",")), unique=("data",))
+# of a stream of rows that may be large
+_BATCH_ROWS = 4 << 10
 # of rows that are no messages: statistics then tell where they lie
 _NO_ORDINAL = -1
-# level 1 packs row images nearly as well as higher ones; row images do not repeat, so no dictionary for them
-_WRITER = WriterProperties(
-    compression="ZSTD",
-    compression_level=1,
-    max_row_group_size=_ROW_GROUP_ROWS,
-    column_properties={"data": ColumnProperties(dictionary_enabled=False)},
-)
 
 
 @dataclass(frozen=True)
@@ -75,13 +68,13 @@ class ChangeLog:
         """Make the empty table; one that is there stays as it is. Raises LakeError."""
         # deltalake 1.6 decodes a path once more than it encodes it, and looks for the log elsewhere than it wrote it
         if ("%25" if "://" in self.path else "%") in self.path:
-            raise LakeError(f"the change log {self.path} cannot be made: a name in it holds a '%'", hint=_WRITABLE)
+            raise LakeError(f"the change log {self.path} cannot be made: a name in it holds a '%'", hint=WRITABLE)
         try:
             DeltaTable.create(
                 self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=_TABLE_CONFIGURATION, name="change_log"
             )
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the change log {self.path} cannot be made: {_one_line(error)}", hint=_WRITABLE) from None
+            raise LakeError(f"the change log {self.path} cannot be made: {_one_line(error)}", hint=WRITABLE) from None
 
     def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
         """Commit one window's rows, its marker among them; False when this ordinal is landed already, rows untaken.
@@ -95,34 +88,22 @@ class ChangeLog:
         landed = table.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
             return False
-        source = _Rows(rows)
+        commit = CommitProperties(
+            custom_metadata={"window": str(ordinal), "slot": identity.slot},
+            app_transactions=[Transaction(identity.app_id, ordinal)],
+        )
         try:
             # the handle that was checked: a commit of this application in between makes it fail
-            write_deltalake(
-                table,
-                pa.RecordBatchReader.from_batches(CHANGE_LOG_SCHEMA, source),
-                mode="append",
-                target_file_size=_FILE_BYTES,
-                writer_properties=_WRITER,
-                commit_properties=CommitProperties(
-                    custom_metadata={"window": str(ordinal), "slot": identity.slot},
-                    app_transactions=[Transaction(identity.app_id, ordinal)],
-                ),
-            )
+            append(table, self.path, rows, _LAYOUT, commit)
         except CommitFailedError as error:
             raise LakeError(
                 f"window {ordinal} was not landed in {self.path}: another process writes this change log",
                 hint="stop it, or wait until it is done; nothing is lost",
             ) from error
-        except Exception as error:
-            # what a batch's producer raised comes back from the writer wrapped beyond recognition
-            if source.error is not None:
-                raise source.error from None
-            if isinstance(error, (DeltaError, OSError, pa.ArrowException)):
-                raise LakeError(
-                    f"the change log {self.path} cannot be written: {_one_line(error)}", hint=_WRITABLE
-                ) from None
-            raise
+        except DeltaError as error:
+            raise LakeError(
+                f"the change log {self.path} cannot be written: {_one_line(error)}", hint=WRITABLE
+            ) from None
         return True
 
     def read(
@@ -157,6 +138,23 @@ class ChangeLog:
             LandedFacts(row["window"], row["relid"], row["version"], RelationFacts.from_json(row["data"]))
             for row in rows.to_pylist()
         )
+
+    def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. Not empty batches."""
+        table = self._table()
+        if table is None:
+            return
+        condition = pc.field("window").isin(pa.array(list(ordinals), pa.int64()))
+        # no relid: by that alone most files and row groups are passed over
+        condition &= pc.field("relid").is_null() & (pc.field("kind") == RowKind.MESSAGE.value)
+        try:
+            dataset = table.to_pyarrow_dataset(filesystem=table_filesystem(self.path))
+            batches = dataset.to_batches(
+                columns=list(columns), filter=condition, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+            )
+            yield from (batch for batch in batches if batch.num_rows)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
 
     def _table(self) -> DeltaTable | None:
         try:
@@ -211,21 +209,6 @@ def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[Relat
     return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
 
 
-class _Rows:
-    """Iterates, and remembers what was raised."""
-
-    def __init__(self, rows: Iterable[pa.RecordBatch]) -> None:
-        self.rows = rows
-        self.error: CdcError | None = None
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self.rows
-        except CdcError as error:
-            self.error = error
-            raise
-
-
 def _last_ordinal(table: DeltaTable) -> int | None:
     """From the files' statistics."""
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -233,9 +216,6 @@ def _last_ordinal(table: DeltaTable) -> int | None:
         return None
     last = pc.max(actions.column("max.window")).as_py()
     return None if last is None else int(last)
-
-
-_WRITABLE = "check lake.path, its permissions and the storage's credentials"
 
 
 def _one_line(error: Exception) -> str:

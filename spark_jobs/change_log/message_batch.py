@@ -10,6 +10,10 @@ import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 
+# the message types of protocol 1
+KNOWN = b"BCOMRYIUDT"
+# those that protocols 2 to 4 add
+CONTROL = b"SEcAbpPKr"
 # the shortest each kind can be; Begin and Commit have exactly this length
 _SHORTEST = {"B": 21, "C": 26, "O": 10, "M": 15, "R": 10, "Y": 7, "I": 8, "U": 8, "D": 8, "T": 6}
 _EXACT = b"BC"

@@ -8,7 +8,10 @@ import pyarrow as pa
 
 
 class RowKind(str, Enum):
-    """One character per row; the upper-case letters of changes are pgoutput's own message types."""
+    """One character per row; the upper-case letters of changes are pgoutput's own message types.
+
+    A message of a type that this version does not know is a row of that letter, without relid; the marker tells of it.
+    """
 
     INSERT = "I"
     UPDATE = "U"
@@ -23,7 +26,10 @@ class RowKind(str, Enum):
 
 # window       ordinal of the window, 0 for the log's first marker, then 1, 2, 3 …
 # commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order
-# ordinal      of the message in its transaction, counted over all messages between Begin and Commit; -1: FACTS, WINDOW
+# ordinal      how many changes (I, U, D, T, M) stand before it in its transaction, whatever the plugin's options were;
+#              RELATION and TYPE have that of the change that follows; -1: FACTS, WINDOW
+# xid          of the top-level transaction
+# origin_lsn   where the origin committed the transaction; null where the plugin does not say (streamed transactions)
 # version      fingerprint of the Relation message in force, set on changes, RELATION and FACTS rows; on TRUNCATE null
 # data         the message, byte for byte; JSON for FACTS and WINDOW
 CHANGE_LOG_SCHEMA = pa.schema(
@@ -34,6 +40,7 @@ CHANGE_LOG_SCHEMA = pa.schema(
         pa.field("xid", pa.int64()),
         pa.field("commit_time", pa.timestamp("us", tz="UTC")),
         pa.field("origin", pa.string()),
+        pa.field("origin_lsn", pa.int64()),
         pa.field("kind", pa.string(), nullable=False),
         pa.field("relid", pa.int64()),
         pa.field("version", pa.int64()),

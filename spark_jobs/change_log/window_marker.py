@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 
@@ -36,26 +37,34 @@ class SlotIdentity:
 
 @dataclass(frozen=True)
 class RelationCounts:
-    """How many changes of one relation a window holds; a Truncate counts once for each relation it names.
-
-    ``bytes`` is the sum of their messages' lengths.
-    """
+    """How many changes of one relation a window holds; ``bytes`` is the sum of their messages' lengths."""
 
     relid: int
     nspname: str
     relname: str
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    truncates: int = 0
+    changes: ChangeCounts = NO_CHANGES
     bytes: int = 0
+
+
+@dataclass(frozen=True)
+class UnknownMessage:
+    """A message of a type that this version does not know, kept raw at (``commit_lsn``, ``ordinal``).
+
+    ``kind`` is its first byte as a character. ``relids`` are the relations that it may be about; empty: any.
+    """
+
+    kind: str
+    commit_lsn: int
+    ordinal: int
+    relids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class WindowMarker:
     """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position.
 
-    ``messages`` counts what the plugin sent, Begin and Commit included; ``bytes`` is the sum of their lengths.
+    ``messages`` counts the plugin's messages as protocol 1 has them, Begin and Commit included; ``bytes`` is the sum
+    of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``.
     """
 
     ordinal: int
@@ -65,14 +74,18 @@ class WindowMarker:
     transactions: int = 0
     messages: int = 0
     bytes: int = 0
+    logical_messages: int = 0
+    unknown: tuple[UnknownMessage, ...] = ()
 
     @property
     def changes(self) -> int:
-        return sum(r.inserts + r.updates + r.deletes + r.truncates for r in self.relations)
+        return sum(relation.changes.total for relation in self.relations)
 
     def to_json(self) -> str:
         fields = asdict(self)
         fields["window"] = [str(self.window.lo), str(self.window.hi)]
+        for relation in fields["relations"]:  # flat, as every log has them
+            relation |= relation.pop("changes")
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
     @classmethod
@@ -82,10 +95,20 @@ class WindowMarker:
         lo, hi = fields.pop("window")
         identity = fields.pop("identity")
         identity["options"] = tuple((name, value) for name, value in identity["options"])
-        relations = tuple(RelationCounts(**counts) for counts in fields.pop("relations"))
+        relations = tuple(_relation_counts(relation) for relation in fields.pop("relations"))
+        # a log that an older version wrote has none
+        unknown = tuple(
+            UnknownMessage(**{**message, "relids": tuple(message["relids"])}) for message in fields.pop("unknown", ())
+        )
         return cls(
             window=Window(Lsn.parse(lo), Lsn.parse(hi)),
             identity=SlotIdentity(**identity),
             relations=relations,
+            unknown=unknown,
             **fields,
         )
+
+
+def _relation_counts(fields: dict[str, Any]) -> RelationCounts:
+    changes = ChangeCounts(*(fields.pop(kind) for kind in ("inserts", "updates", "deletes", "truncates")))
+    return RelationCounts(changes=changes, **fields)

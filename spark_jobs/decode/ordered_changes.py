@@ -9,8 +9,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.decode.binary.wire_type import Family, wire_type
 from spark_jobs.decode.columnar import INSERT, Changes, decode_changes, message_bounds
 from spark_jobs.decode.table_shape import LakeColumn, TableShape
+from spark_jobs.decode.test_decoding_columns import TEXT_LINE, decode_lines
 from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
 from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.lake_types import lake_type
@@ -59,9 +61,7 @@ class OrderedChanges:
             return ordered
         versions = _versions(rows, shape)[order]
         changes = ordered._decode(data, bounds, versions, relations)
-        ordered = cls(shape, order, commit_lsns, ordinals, changes)
-        ordered._refuse_binary()
-        return ordered
+        return cls(shape, order, commit_lsns, ordinals, changes)
 
     def position(self, slot: int) -> Position:
         return _position(self.commit_lsns, self.ordinals, slot)
@@ -78,8 +78,11 @@ class OrderedChanges:
             slots = np.flatnonzero(versions == version)
             relation = self._relation(int(version), relations, int(slots[0]))
             locate = partial(self._position_in, slots)
-            part = decode_changes(data, bounds[slots], bounds[slots + 1], relation, locate)
+            decode = decode_lines if _is_line(data, bounds, slots[0]) else decode_changes
+            part = decode(data, bounds[slots], bounds[slots + 1], relation, locate)
+            data = part.data  # what was put behind it stays where it is
             self._require_identity(relation, slots[part.kinds != INSERT])
+            self._require_readable(relation, part, slots)
             parts.append((slots, part))
         if len(parts) == 1:
             return parts[0][1]
@@ -121,16 +124,25 @@ class OrderedChanges:
                 hint="take a new snapshot of this table",
             )
 
-    def _refuse_binary(self) -> None:
-        for vectors, slots in ((self.changes.new, None), (self.changes.old, self.changes.old_slots)):
-            binary = (vectors.kinds == BINARY).any(axis=0)
-            if binary.any():
-                first = int(np.argmax(binary))
-                slot = first if slots is None else int(np.flatnonzero(slots == first)[0])
-                raise DecodeError(
-                    f"the change of {self.shape.name} at {self.position(slot)} has values in binary",
-                    hint="this version reads text only; set binary: false",
-                )
+    def _require_readable(self, relation: Relation, part: Changes, slots: np.ndarray) -> None:
+        """Values in binary are read by the shape's types: those of this version must look the same."""
+        holders = np.flatnonzero(part.old_slots >= 0)
+        for vectors, changes in ((part.new, np.arange(len(part))), (part.old, holders)):
+            for index in np.flatnonzero((vectors.kinds == BINARY).any(axis=1)):
+                wire, column = relation.columns[index], self.shape.columns[index]
+                at = self.position(int(slots[changes[np.argmax(vectors.kinds[index] == BINARY)]]))
+                known = column.binary_type
+                if not known.readable or known.family is Family.NO_SEND:
+                    raise DecodeError(
+                        f"the change of {self.shape.name} at {at} has a value of type {known.name} in binary, in column"
+                        f" {column.name}: it cannot be read without the server",
+                        hint="set source.binary: false and take a new snapshot of this table",
+                    )
+                if wire.atttypid != column.atttypid and not wire_type(wire.atttypid).same_form(known):
+                    raise SchemaChangeError(
+                        f"the type of column {column.name} of {self.shape.name} changed before {at}",
+                        hint="take a new snapshot of this table",
+                    )
 
 
 def plain_columns(rows: pa.Table) -> pa.Table:
@@ -180,6 +192,11 @@ def _same_column(wire: RelationColumn, column: LakeColumn) -> bool:
     return lake_type(wire.atttypid, wire.atttypmod) == column.lake_type
 
 
+def _is_line(data: np.ndarray, bounds: np.ndarray, slot: int) -> bool:
+    """Of test_decoding, not a message of pgoutput."""
+    return bool(bounds[slot] < bounds[slot + 1] and data[bounds[slot]] == TEXT_LINE)
+
+
 def _no_changes(data: np.ndarray, shape: TableShape) -> Changes:
     none = np.zeros(0, dtype=np.uint8)
     columns = len(shape.columns)
@@ -189,7 +206,7 @@ def _no_changes(data: np.ndarray, shape: TableShape) -> Changes:
 
 def _woven(parts: list[tuple[np.ndarray, Changes]], size: int) -> Changes:
     """Parts with their slots → one vector in total order."""
-    first = parts[0][1]
+    first, last = parts[0][1], parts[-1][1]
     kinds, old_kinds = np.empty(size, dtype=np.uint8), np.empty(size, dtype=np.uint8)
     for slots, part in parts:
         kinds[slots], old_kinds[slots] = part.kinds, part.old_kinds
@@ -200,7 +217,7 @@ def _woven(parts: list[tuple[np.ndarray, Changes]], size: int) -> Changes:
     for slots, part in parts:
         _place(part.new, new, slots)
         _place(part.old, old, old_slots[slots][part.old_kinds != ABSENT])
-    return Changes(first.data, kinds, old_kinds, old_slots, new, old)
+    return Changes(last.data, kinds, old_kinds, old_slots, new, old)
 
 
 def _place(part: TupleVectors, whole: TupleVectors, slots: np.ndarray) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from spark_jobs.decode.binary.wire_type import WireType, wire_type
 from spark_jobs.errors import PreconditionError, SchemaChangeError
 from spark_jobs.lake_types import LakeType
 from spark_jobs.logicalrep.relation import Relation
@@ -13,7 +14,10 @@ from spark_jobs.relation_facts import ColumnFacts, RelationFacts
 
 @dataclass(frozen=True)
 class LakeColumn:
-    """One column. ``atttypid``, ``atttypmod`` are those of the column itself (a domain's OID, not its base type's)."""
+    """One column. ``atttypid``, ``atttypmod`` are those of the column itself (a domain's OID, not its base type's).
+
+    ``wire_type``: what its values look like in binary; it may be left out for a built-in type.
+    """
 
     name: str
     attnum: int
@@ -21,6 +25,11 @@ class LakeColumn:
     key: bool
     atttypid: int = 0
     atttypmod: int = -1
+    wire_type: WireType | None = None
+
+    @property
+    def binary_type(self) -> WireType:
+        return self.wire_type or wire_type(self.atttypid)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class TableShape:
             found = [column for column in sorted(facts.columns, key=lambda c: c.attnum) if not column.attgenerated]
         else:
             found = _on_the_wire(facts, relation)
-        columns = tuple(_lake_column(column, column.attname in facts.key) for column in found)
+        columns = tuple(_lake_column(column, facts) for column in found)
         _require_key(facts, columns)
         return cls(facts.relid, name, columns)
 
@@ -66,8 +75,16 @@ def _on_the_wire(facts: RelationFacts, relation: Relation) -> list[ColumnFacts]:
     return [by_name[column.name] for column in relation.columns]
 
 
-def _lake_column(facts: ColumnFacts, key: bool) -> LakeColumn:
-    return LakeColumn(facts.attname, facts.attnum, facts.lake_type, key, facts.atttypid, facts.atttypmod)
+def _lake_column(column: ColumnFacts, facts: RelationFacts) -> LakeColumn:
+    return LakeColumn(
+        column.attname,
+        column.attnum,
+        column.lake_type,
+        column.attname in facts.key,
+        column.atttypid,
+        column.atttypmod,
+        replace(wire_type(column.base_typid, facts.types), name=column.typname),
+    )
 
 
 def _require_key(facts: RelationFacts, columns: tuple[LakeColumn, ...]) -> None:

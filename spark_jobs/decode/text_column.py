@@ -1,4 +1,4 @@
-"""One column of PostgreSQL's text output, with its bytes and offsets at hand for vectorised checks."""
+"""One column of PostgreSQL's output, text mostly, with its bytes and offsets at hand for vectorised checks."""
 
 from __future__ import annotations
 

@@ -24,6 +24,9 @@ from spark_jobs.lake_types import LakeKind, LakeType
 
 OnUnrepresentable = Literal["error", "null"]
 
+NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
+OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
+
 _SPECIAL_FLOAT = r"^(NaN|-?Infinity)$"
 
 
@@ -46,17 +49,27 @@ def cast_text(
     Both name ``table`` and ``name``, never the value.
     """
     try:
-        text = TextColumn.of(column)
-        parsed = _PARSERS[lake_type.kind](text, lake_type)
+        parsed = parse_text(TextColumn.of(column), lake_type)
     except (pa.ArrowInvalid, ValueError):
         # Arrow's message quotes the value, so it is not passed on
         raise DecodeError(
             f"{table} column {name}: not PostgreSQL's text of {lake_type.sql}",
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",
         ) from None
+    return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
+
+
+def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:
+    """Raises ArrowInvalid or ValueError for text PostgreSQL does not write; their messages may quote the value."""
+    return _PARSERS[lake_type.kind](text, lake_type)
+
+
+def settled(parsed: Parsed, *, name: str, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
+    """The values, unrepresentable ones as null. Raises UnrepresentableError where the policy is ``"error"``."""
     if parsed.unrepresentable is not None and on_unrepresentable == "error":
+        found = int(parsed.unrepresentable.sum())
         raise UnrepresentableError(
-            f"{table} column {name}: {parsed.reason}, in {int(parsed.unrepresentable.sum())} of {len(column)} values",
+            f"{table} column {name}: {parsed.reason}, in {found} of {len(parsed.values)} values",
             hint='set on_unrepresentable: "null" to store null instead',
         )
     return parsed.values
@@ -98,7 +111,7 @@ def _decimal(text: TextColumn, lake_type: LakeType) -> Parsed:
     rest = text.without(special)
     if not rest.only(b"0123456789.-"):
         raise ValueError("numeric")
-    return Parsed(_exact_decimal(rest, lake_type), special, "NaN or Infinity has no place in a decimal")
+    return Parsed(_exact_decimal(rest, lake_type), special, NOT_IN_DECIMAL)
 
 
 def _exact_decimal(text: TextColumn, lake_type: LakeType) -> pa.Array:
@@ -106,6 +119,14 @@ def _exact_decimal(text: TextColumn, lake_type: LakeType) -> pa.Array:
     if lake_type.scale and not (text.byte(-1 - lake_type.scale)[text.valid] == ord(".")).all():
         raise ValueError("numeric")
     if not lake_type.scale and (text.used == ord(".")).any():
+        raise ValueError("numeric")
+    # nor does Arrow notice every number beyond the precision: some come back as another
+    negative = text.byte(0) == ord("-")
+    whole = text.lengths - negative - (lake_type.scale + 1 if lake_type.scale else 0)
+    room = lake_type.precision - lake_type.scale
+    if (whole > max(room, 1)).any():
+        raise ValueError("numeric")
+    if not room and (np.where(negative, text.byte(1), text.byte(0))[text.valid] != ord("0")).any():
         raise ValueError("numeric")
     return text.string().cast(lake_type.arrow)
 
@@ -119,7 +140,7 @@ def _timestamp(text: TextColumn, lake_type: LakeType) -> Parsed:
 
 
 def _outside(values: pa.Array, unrepresentable: np.ndarray | None) -> Parsed:
-    return Parsed(values, unrepresentable, "infinity, or a year before 1 or beyond 9999")
+    return Parsed(values, unrepresentable, OUT_OF_RANGE)
 
 
 def _binary(text: TextColumn, _: LakeType) -> Parsed:

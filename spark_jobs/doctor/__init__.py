@@ -29,7 +29,14 @@ def _checks(pipeline: Pipeline) -> Iterator[Check]:
 
 
 def _source(pipeline: Pipeline) -> Iterator[Check]:
-    from spark_jobs.doctor.source_checks import AREA, role_check, server_checks, slot_checks, slots_free_check
+    from spark_jobs.doctor.source_checks import (
+        AREA,
+        plugin_check,
+        role_check,
+        server_checks,
+        slot_checks,
+        slots_free_check,
+    )
     from spark_jobs.doctor.table_checks import publication_and_table_checks
     from spark_jobs.postgres.connection import connected
     from spark_jobs.postgres.privileges import role_privileges, server_settings, slot_exists
@@ -39,6 +46,7 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
             yield ok(AREA, "connection", f"{connection.info.host}, database {connection.info.dbname}")
             settings, role = server_settings(connection), role_privileges(connection)
             yield from server_checks(settings)
+            yield plugin_check(pipeline.source, settings)
             yield role_check(role)
             yield from slot_checks(connection, pipeline.source)
             yield slots_free_check(settings, slot_exists(connection, pipeline.source.slot))

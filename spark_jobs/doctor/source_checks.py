@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from spark_jobs.configuration import Source
 from spark_jobs.doctor.checks import Check, fail, ok, warn
-from spark_jobs.errors import SlotError
+from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
+from spark_jobs.postgres.plugin_options import OLDEST_SERVER, plugin_options
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
 from spark_jobs.postgres.slot import slot_status
 
 AREA = "source"
-_OLDEST_VERSION = 150000
 _PLENTY = 10 << 30  # bytes of WAL held back on the source
 
 
 def server_checks(settings: ServerSettings) -> Iterator[Check]:
     """The settings of the server."""
-    if settings.server_version_num < _OLDEST_VERSION:
-        yield fail(AREA, "server version", settings.server_version, "PostgreSQL 15 or newer is needed")
+    if settings.server_version_num < OLDEST_SERVER * 10_000:
+        yield fail(AREA, "server version", settings.server_version, f"PostgreSQL {OLDEST_SERVER} or newer is needed")
     else:
         yield ok(AREA, "server version", settings.server_version)
     if settings.wal_level != "logical":
@@ -39,6 +39,16 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
         yield fail(AREA, "WAL senders", f"none free of {settings.max_wal_senders}", remedy)
     else:
         yield ok(AREA, "WAL senders", f"{settings.free_wal_senders} free of {settings.max_wal_senders}")
+
+
+def plugin_check(source: Source, settings: ServerSettings) -> Check:
+    """What the output plugin is asked for: can it be had from this server."""
+    try:
+        options = plugin_options(source, settings.server_version_num)
+    except (ConfigurationError, PreconditionError) as error:
+        return fail(AREA, "output plugin", error.what, error.hint)
+    asked = ", ".join(f"{name} {value}" for name, value in options if name != "publication_names")
+    return ok(AREA, "output plugin", f"{source.plugin}: {asked}")
 
 
 def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Pipeline, Source
+from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.doctor.checks import Check, fail, ok
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
-from spark_jobs.postgres.publication import Publication, find_publication
+from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
 
@@ -17,17 +19,23 @@ AREA = "tables"
 
 
 def publication_and_table_checks(connection: Connection, pipeline: Pipeline, role: RolePrivileges) -> Iterator[Check]:
-    """The publication first, then one line per table that is in order, one line per fault of one that is not."""
-    publication = find_publication(connection, pipeline.source.publication)
+    """The publication first, where the plugin has one, then one line per table that is in order, one line per fault of
+    one that is not."""
+    published = pipeline.source.plugin != TEST_DECODING
+    publication = find_publications(connection, pipeline.source.publications) if published else None
     names = _wanted(pipeline, publication)
     privileges = {table.name: table for table in table_privileges(connection, names)}
-    yield _publication_check(pipeline, publication, role, tuple(privileges.values()))
+    if published:
+        yield _publication_check(pipeline, publication, role, tuple(privileges.values()))
     facts = {fact.name: fact for fact in relation_facts(connection, names=names)}
     for name in names:
         if name not in privileges or name not in facts:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
             continue
-        faults = tuple(_faults(privileges[name], facts[name], role, publication))
+        faults = (
+            *_faults(privileges[name], facts[name], role, publication),
+            *_binary_faults(facts[name], pipeline.source),
+        )
         yield from faults or [ok(AREA, str(name), f"key ({', '.join(facts[name].key)})")]
 
 
@@ -40,7 +48,7 @@ def _wanted(pipeline: Pipeline, publication: Publication | None) -> tuple[Qualif
 def _publication_check(
     pipeline: Pipeline, publication: Publication | None, role: RolePrivileges, tables: Sequence[TablePrivileges]
 ) -> Check:
-    what = f"publication {pipeline.source.publication}"
+    what = f"publication {', '.join(pipeline.source.publications)}"
     if publication is None:
         return _publication_to_be_made(pipeline, role, tables)
     if publication.missing_operations:
@@ -53,12 +61,16 @@ def _publication_check(
 
 
 def _publication_to_be_made(pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges]) -> Check:
-    what = f"publication {pipeline.source.publication}"
+    what = f"publication {', '.join(pipeline.source.publications)}"
+    if len(pipeline.source.publications) > 1:
+        return fail(AREA, what, "not all are there", "CREATE PUBLICATION as you want them: listed ones are your own")
     if pipeline.tables is None:
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
         return fail(AREA, what, "not there, and the configuration names no tables", remedy)
     names = ", ".join(str(table.name) for table in pipeline.tables)
-    by_owner = f"have it made by an owner: CREATE PUBLICATION {pipeline.source.publication} FOR TABLE {names}"
+    by_owner = (
+        f"have it made by an owner: CREATE PUBLICATION {', '.join(pipeline.source.publications)} FOR TABLE {names}"
+    )
     foreign = [str(table.name) for table in tables if not (table.owns or role.superuser)]
     if foreign:
         return fail(AREA, what, f"not there, and {role.name} does not own {', '.join(foreign)}", by_owner)
@@ -86,6 +98,13 @@ def _faults(
         remedy = f"give it a primary key, or ALTER TABLE {name} REPLICA IDENTITY USING INDEX a unique one"
         yield fail(AREA, name, f"no usable key (replica identity {facts.relreplident})", remedy)
     yield from _publication_faults(table, role, publication)
+
+
+def _binary_faults(facts: RelationFacts, source: Source) -> Iterator[Check]:
+    if source.binary and source.plugin == "pgoutput":
+        for column in unreadable_in_binary(facts):
+            what = f"column {column.attname} ({column.typname}) cannot be read in binary"
+            yield fail(AREA, str(facts.name), what, "set source.binary: false, or take the table out of tables:")
 
 
 def _publication_faults(

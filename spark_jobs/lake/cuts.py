@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.configuration import Lake
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.lake_files import table_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -81,6 +82,18 @@ def latest_cut(lake: Lake) -> Cut | None:
     )
     first = rows[0]
     return Cut(first["cut"], first["window"], Lsn(first["lsn"]), tables)
+
+
+def known_state(state: TableState, cut: Cut | None) -> TableState:
+    """``state``, as a table's own commits tell it, with what ``cut`` knows better: windows that changed nothing of the
+    table left no commit in it.
+
+    By generation, never by Delta version: an OPTIMIZE makes versions that show the same rows.
+    """
+    known = cut.table(state.name) if cut else None
+    if cut is None or known is None or known.generation != state.generation:
+        return state
+    return replace(state, ordinal=max(state.ordinal, cut.ordinal), relid=known.relid)
 
 
 def write_cut(lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...]) -> Cut | None:

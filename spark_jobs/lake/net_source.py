@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
@@ -31,15 +32,12 @@ _ROW_GROUP_ROWS = 65_536  # what one task reads
 
 @dataclass(frozen=True)
 class NetSource:
-    """``rows`` are to be written, ``read`` gives them to a session; the counts are of the changes seen."""
+    """``rows`` are to be written, ``read`` gives them to a session; ``changes`` were seen."""
 
     form: NetForm
     read: Frame
     rows: int
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    truncates: int = 0
+    changes: ChangeCounts = NO_CHANGES
 
 
 @contextmanager
@@ -52,7 +50,7 @@ def net_on_driver(landed: LandedChanges, lake: Lake, on_unrepresentable: OnUnrep
     net = net_change(landed.rows, landed.relations, landed.shape, on_unrepresentable=on_unrepresentable)
     form = NetForm(tuple(net.rows.column_names), net.truncated, net.insert_only, key_range_of(net.rows, landed.shape))
     with _frame(net.rows, landed.shape, lake) as read:
-        yield NetSource(form, read, net.rows.num_rows, net.inserts, net.updates, net.deletes, net.truncates)
+        yield NetSource(form, read, net.rows.num_rows, net.changes)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.values import OnUnrepresentable
@@ -69,15 +70,15 @@ def net_staged(
     Raises Spark's exceptions, with an executor's DecodeError, UnrepresentableError or SchemaChangeError in them.
     """
     counts = {row["kind"]: row["count"] for row in logged.rows(spark, _ROW_CHANGES).groupBy("kind").count().collect()}
+    inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
+    seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     with staging_folder(lake) as folder:
         after = last_truncate(landed.rows, landed.shape)
         source = _staged(spark, f"{folder}/net", logged, landed, after, on_unrepresentable)
         if source is None:  # a key move hangs on what lies in other partitions
             source = _staged(spark, f"{folder}/ordered", logged, landed, after, on_unrepresentable, ordered=True)
         assert source is not None
-        inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
-        truncates = landed.rows.num_rows
-        yield replace(source, inserts=inserts, updates=updates, deletes=deletes, truncates=truncates)
+        yield replace(source, changes=seen)
 
 
 def _staged(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.lake.table_state import generation_of, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.session import isolated_session
@@ -34,10 +35,7 @@ class Provenance:
     hi: Lsn
     relid: int
     run_id: str = ""
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    truncates: int = 0
+    changes: ChangeCounts = NO_CHANGES
 
     @property
     def generation(self) -> str:
@@ -61,10 +59,7 @@ class Provenance:
                 "lo": str(self.lo),
                 "hi": str(self.hi),
                 "run_id": self.run_id,
-                "inserts": self.inserts,
-                "updates": self.updates,
-                "deletes": self.deletes,
-                "truncates": self.truncates,
+                **asdict(self.changes),
             },
             separators=(",", ":"),
         )

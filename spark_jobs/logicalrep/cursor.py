@@ -21,8 +21,7 @@ class Cursor:
             raise FieldError(f"{field}: negative length {size} at byte {self._at}")
         end = self._at + size
         if end > len(self._data):
-            left = len(self._data) - self._at
-            raise TruncatedMessageError(f"{field}: {size} bytes wanted at byte {self._at}, {left} are left")
+            raise TruncatedMessageError(f"{field}: {size} bytes wanted at byte {self._at}, {self.left} are left")
         taken = self._data[self._at : end]
         self._at = end
         return taken
@@ -45,6 +44,27 @@ class Cursor:
     def lsn(self, field: str) -> Lsn:
         return Lsn(int.from_bytes(self.take(8, field), "big"))
 
+    def set_lsn(self, field: str) -> Lsn:
+        """An LSN that is never zero."""
+        lsn = self.lsn(field)
+        if lsn == 0:
+            raise FieldError(f"{field} is not set")
+        return lsn
+
+    def xid(self, field: str = "xid") -> int:
+        """A transaction identifier that is never zero."""
+        xid = self.uint32(field)
+        if xid == 0:
+            raise FieldError(f"{field} is not set")
+        return xid
+
+    def flags(self, known: int, field: str) -> int:
+        """A byte of option bits, none outside ``known``."""
+        flags = self.uint8(field)
+        if flags & ~known:
+            raise FieldError(f"{field}: unknown bits in 0x{flags:02X}")
+        return flags
+
     def char(self, field: str) -> str:
         """One byte as PostgreSQL's ``char``; a byte above 127 is kept as that code point."""
         return chr(self.uint8(field))
@@ -65,8 +85,12 @@ class Cursor:
         """An int32 length and that many bytes."""
         return self.take(self.int32(f"{field} length"), field)
 
+    @property
+    def left(self) -> int:
+        """Bytes not read yet."""
+        return len(self._data) - self._at
+
     def finish(self) -> None:
         """Raises TrailingBytesError unless the whole message was read."""
-        left = len(self._data) - self._at
-        if left:
-            raise TrailingBytesError(f"{left} bytes are left after the last field, at byte {self._at}")
+        if self.left:
+            raise TrailingBytesError(f"{self.left} bytes are left after the last field, at byte {self._at}")

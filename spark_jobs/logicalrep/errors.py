@@ -9,7 +9,12 @@
     ├── UnknownTupleError       not the K, O or N that may stand there
     ├── UnknownColumnError      a column's kind is none of n, u, t, b
     ├── FieldError              a field holds what PostgreSQL never writes: flags, a zero LSN, text that is no UTF-8
-    └── RelationMismatchError   a change does not fit the Relation message it is read with
+    ├── RelationMismatchError   a change does not fit the Relation message it is read with
+    └── AssemblyError           each message is right, but not where it stands
+        ├── MessageOrderError          no server sends them in this order
+        ├── UnannouncedRelationError   a change without a Relation message before it
+        ├── MissingTransactionError    a COMMIT PREPARED, or the end of a stream, without its changes
+        └── AmbiguousMessageError      a streamed Message that may be of an aborted subtransaction
 
 Messages name offsets, field names and single protocol bytes, never values.
 """
@@ -47,3 +52,23 @@ class FieldError(LogicalRepError):
 
 class RelationMismatchError(LogicalRepError):
     """A change does not fit the Relation message it is read with: another relation, another number of columns."""
+
+
+class AssemblyError(LogicalRepError):
+    """Every message is right by itself, but not where it stands."""
+
+
+class MessageOrderError(AssemblyError):
+    """No server sends the messages in this order."""
+
+
+class UnannouncedRelationError(AssemblyError):
+    """A change comes before the Relation message that describes it."""
+
+
+class MissingTransactionError(AssemblyError):
+    """A transaction is committed whose changes are not among the messages."""
+
+
+class AmbiguousMessageError(AssemblyError):
+    """A streamed transactional Message may be of a subtransaction that was aborted; the protocol does not tell."""

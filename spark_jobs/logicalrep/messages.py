@@ -1,4 +1,6 @@
-"""The messages of pgoutput, protocol 1, as frozen values; field names are those of the manual and of ``proto.c``.
+"""The messages of pgoutput, protocols 1 to 4, as frozen values; field names are those of the manual and of ``proto.c``.
+
+Times are wire microseconds (``commit_time``), ``xid`` is a top-level transaction's unless a field says otherwise.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -127,5 +129,126 @@ class LogicalMessage:
     content: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class StreamStart:
+    """``S``, protocol 2. A block of the transaction ``xid``, still open when it was sent, follows; ends at ``E``."""
+
+    xid: int
+    first_segment: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStop:
+    """``E``, protocol 2. The block ends; other transactions may come before the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCommit:
+    """``c``, protocol 2. The streamed transaction ``xid`` is committed."""
+
+    xid: int
+    commit_lsn: Lsn
+    end_lsn: Lsn
+    commit_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAbort:
+    """``A``, protocol 2. The subtransaction ``subxid`` of ``xid`` is undone, or the whole where both are equal.
+
+    ``abort_lsn`` and ``abort_ts`` come with protocol 4 and ``streaming 'parallel'`` only.
+    """
+
+    xid: int
+    subxid: int
+    abort_lsn: Lsn | None = None
+    abort_ts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPrepare:
+    """``b``, protocol 3. Opens a transaction that ``Prepare`` closes; nothing is committed yet."""
+
+    prepare_lsn: Lsn
+    end_lsn: Lsn
+    prepare_ts: int
+    xid: int
+    gid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """``P``, protocol 3. PREPARE TRANSACTION; ``end_lsn`` is where its record ends."""
+
+    prepare_lsn: Lsn
+    end_lsn: Lsn
+    prepare_ts: int
+    xid: int
+    gid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPrepared:
+    """``K``, protocol 3. COMMIT PREPARED: ``commit_lsn`` is where protocol 1 places the whole transaction."""
+
+    commit_lsn: Lsn
+    end_lsn: Lsn
+    commit_ts: int
+    xid: int
+    gid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPrepared:
+    """``r``, protocol 3. ROLLBACK PREPARED. Comes even where the transaction itself was prepared before the window."""
+
+    prepare_end_lsn: Lsn
+    rollback_end_lsn: Lsn
+    prepare_ts: int
+    rollback_ts: int
+    xid: int
+    gid: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPrepare:
+    """``p``, protocol 3. PREPARE TRANSACTION of a streamed transaction."""
+
+    prepare_lsn: Lsn
+    end_lsn: Lsn
+    prepare_ts: int
+    xid: int
+    gid: str
+
+
 Change = Insert | Update | Delete
-Message = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete | Truncate | LogicalMessage
+# what carries the xid of its subtransaction right after the message type when it stands inside a stream block
+DataMessage = Change | Truncate | LogicalMessage | Relation | Type
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A data message inside a stream block. ``xid`` is the subtransaction's, or the transaction's own.
+
+    A LogicalMessage carries the top-level xid even when a subtransaction emitted it (``pgoutput_message``).
+    """
+
+    xid: int
+    message: DataMessage
+
+
+Message = (
+    Begin
+    | Commit
+    | Origin
+    | DataMessage
+    | StreamStart
+    | StreamStop
+    | StreamCommit
+    | StreamAbort
+    | BeginPrepare
+    | Prepare
+    | CommitPrepared
+    | RollbackPrepared
+    | StreamPrepare
+)

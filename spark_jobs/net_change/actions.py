@@ -5,34 +5,59 @@ An update that moves a row to another key is two actions: delete the old key, th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.binary.cast import text_of_binary
 from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.decode.tuple_vectors import TEXT, UNCHANGED
+from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
 from spark_jobs.errors import DecodeError
 from spark_jobs.lake_types import LakeKind
 
 WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # which of a change's actions a row stands for
+
+Cast = Callable[[pa.Array], pa.Array]
 
 _FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Where values lie in the message buffer."""
+    """Where values lie in the message buffer. ``binary``: which of them are in binary, None for none."""
 
     starts: np.ndarray
     lengths: np.ndarray
     valid: np.ndarray
+    binary: np.ndarray | None = None
 
-    def gather(self, data: np.ndarray) -> pa.ChunkedArray:
-        return gather(data, self.starts, self.lengths, self.valid)
+    @classmethod
+    def of(cls, starts: np.ndarray, lengths: np.ndarray, kinds: np.ndarray) -> Spans:
+        """``kinds``: those of the tuples; what is neither text nor binary is no value."""
+        text = kinds == TEXT
+        if text.all():
+            return cls(starts, lengths, text)
+        binary = kinds == BINARY
+        return cls(starts, lengths, text | binary, binary if binary.any() else None)
+
+    def cast(self, data: np.ndarray, in_text: Cast, in_binary: Cast, to: pa.DataType) -> pa.ChunkedArray:
+        """The values: those in text as ``in_text`` makes them, those in binary as ``in_binary`` does."""
+        if self.binary is None:
+            found = self._each(data, self.valid, in_text)
+        else:
+            found = self._each(data, self.binary, in_binary)
+            is_text = self.valid & ~self.binary
+            if is_text.any():
+                found = list(map(pc.coalesce, found, self._each(data, is_text, in_text)))
+        return pa.chunked_array(found, type=to)
+
+    def _each(self, data: np.ndarray, wanted: np.ndarray, cast: Cast) -> list[pa.Array]:
+        return [cast(chunk) for chunk in gather(data, self.starts, self.lengths, wanted).chunks]
 
 
 @dataclass(frozen=True)
@@ -131,15 +156,15 @@ def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old
                 (changes.old.kinds, changes.new.kinds),
             )
         )
-    valid = kinds == TEXT
-    if not valid.all():
-        at_slot = int(slots[np.argmin(valid)])
+    spans = Spans.of(starts, lengths, kinds)
+    if not spans.valid.all():
+        at_slot = int(slots[np.argmin(spans.valid)])
         raise DecodeError(
             f"the change of {ordered.shape.name} at {ordered.position(at_slot)} has no value in key column"
             f" {ordered.shape.columns[column].name}",
             hint="take a new snapshot of this table if its replica identity was changed",
         )
-    return Spans(starts, lengths, valid)
+    return spans
 
 
 def _encoded(
@@ -169,8 +194,14 @@ def _encoded(
 
 def _key_text(ordered: OrderedChanges, column: int, slots: np.ndarray, *, old: bool) -> pa.ChunkedArray:
     spans = _key_spans(ordered, column, slots, np.full(len(slots), old))
-    text = spans.gather(ordered.changes.data)
-    if ordered.shape.columns[column].lake_type.kind in _FLOATS and len(text):
+    lake_column = ordered.shape.columns[column]
+
+    def rendered(values: pa.Array) -> pa.Array:
+        name, table = lake_column.name, str(ordered.shape.name)
+        return text_of_binary(values, lake_column.binary_type, name=name, table=table)
+
+    text = spans.cast(ordered.changes.data, lambda values: values, rendered, pa.binary())
+    if lake_column.lake_type.kind in _FLOATS and len(text):
         # one key to PostgreSQL and to MERGE
         text = pc.if_else(pc.equal(text, b"-0"), pa.scalar(b"0", pa.binary()), text)
     return text

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_jobs.decode.columnar import INSERT, OLD_TUPLE
-from spark_jobs.decode.tuple_vectors import TEXT, UNCHANGED
+from spark_jobs.decode.tuple_vectors import UNCHANGED
 from spark_jobs.errors import DecodeError
 from spark_jobs.net_change.actions import Actions, Spans
 
@@ -102,7 +102,7 @@ def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
         kinds = np.where(from_old, changes.old.kinds[column, at], kinds)
         starts = np.where(from_old, changes.old.starts[column, at], starts)
         lengths = np.where(from_old, changes.old.lengths[column, at], lengths)
-    return Spans(starts, lengths, kinds == TEXT)
+    return Spans.of(starts, lengths, kinds)
 
 
 def _in_old_tuple(actions: Actions, column: int) -> np.ndarray:

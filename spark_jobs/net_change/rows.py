@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
@@ -114,15 +115,20 @@ class _Columns:
 
     def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> pa.ChunkedArray:
         column = self._shape.columns[index]
-        text = spans.gather(self._actions.ordered.changes.data)
         name, table, to = column.name, str(self._shape.name), column.lake_type
+
+        def in_text(values: pa.Array) -> pa.Array:
+            return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)
+
+        def in_binary(values: pa.Array) -> pa.Array:
+            return cast_binary(values, column.binary_type, to, name=name, table=table, on_unrepresentable=policy)
+
         try:
-            cast = [cast_text(chunk, to, name=name, table=table, on_unrepresentable=policy) for chunk in text.chunks]
+            return spans.cast(self._actions.ordered.changes.data, in_text, in_binary, to.arrow)
         except (DecodeError, UnrepresentableError) as error:
             ordered = self._actions.ordered
             span = f"in the changes {ordered.position(0)} to {ordered.position(len(ordered.changes) - 1)}"
             raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
-        return pa.chunked_array(cast, type=to.arrow)
 
 
 def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
@@ -130,7 +136,11 @@ def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
     starts, lengths = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     valid = np.zeros(size, dtype=bool)
     starts[rows], lengths[rows], valid[rows] = spans.starts, spans.lengths, spans.valid
-    return Spans(starts, lengths, valid)
+    if spans.binary is None:
+        return Spans(starts, lengths, valid)
+    binary = np.zeros(size, dtype=bool)
+    binary[rows] = spans.binary
+    return Spans(starts, lengths, valid, binary)
 
 
 def all_columns(rows: pa.Table, shape: TableShape) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts
 
 # Domains may be of domains, each with a modifier of its own: the innermost domain's counts, as it is the one that the
 # base type sees. A primary key that is deferrable can be violated inside a transaction, so it identifies no row.
@@ -29,6 +29,18 @@ WITH RECURSIVE wanted AS (
   UNION ALL
   SELECT r.attrelid, r.attnum, t.typbasetype, t.typtypmod
   FROM resolved r JOIN pg_catalog.pg_type t ON t.oid = r.typid AND t.typtype = 'd'
+), behind (attrelid, typid, whole, place) AS (
+  SELECT attrelid, typid, 0::oid, 0 FROM resolved
+  UNION
+  SELECT b.attrelid, part.typid, b.typid, part.place
+  FROM behind b JOIN pg_catalog.pg_type t ON t.oid = b.typid AND t.oid >= %(first_varying_oid)s, LATERAL (
+    SELECT t.typbasetype, 1 WHERE t.typtype = 'd'
+    UNION ALL SELECT t.typelem, 1 WHERE t.typelem <> 0 AND t.typtype <> 'd'
+    UNION ALL SELECT r.rngsubtype, 1 FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid
+    UNION ALL SELECT r.rngtypid, 1 FROM pg_catalog.pg_range r WHERE r.rngmultitypid = t.oid
+    UNION ALL SELECT c.atttypid, c.attnum FROM pg_catalog.pg_attribute c
+      WHERE t.typtype = 'c' AND c.attrelid = t.typrelid AND c.attnum > 0 AND NOT c.attisdropped
+  ) AS part (typid, place)
 )
 SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
   coalesce((SELECT jsonb_agg(a.attname ORDER BY k.place)
@@ -51,7 +63,16 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
     FROM attribute a JOIN resolved r USING (attrelid, attnum)
     JOIN pg_catalog.pg_type b ON b.oid = r.typid AND b.typtype <> 'd'
     JOIN pg_catalog.pg_proc p ON p.oid = b.typoutput JOIN pg_catalog.pg_namespace pn ON pn.oid = p.pronamespace
-    WHERE a.attrelid = w.oid), '[]')
+    WHERE a.attrelid = w.oid), '[]'),
+  coalesce((SELECT jsonb_agg(jsonb_build_object(
+      'typid', t.oid::bigint, 'typname', pg_catalog.format_type(t.oid, NULL), 'typtype', t.typtype,
+      'typdelim', t.typdelim, 'typoutput', coalesce(o.probin || ':', '') || o.prosrc,
+      'typsend', coalesce(coalesce(s.probin || ':', '') || s.prosrc, ''),
+      'parts', coalesce((SELECT jsonb_agg(b.typid::bigint ORDER BY b.place) FROM behind b
+        WHERE b.attrelid = w.oid AND b.whole = t.oid), '[]')) ORDER BY t.oid)
+    FROM pg_catalog.pg_type t JOIN pg_catalog.pg_proc o ON o.oid = t.typoutput
+    LEFT JOIN pg_catalog.pg_proc s ON s.oid = t.typsend
+    WHERE t.oid >= %(first_varying_oid)s AND t.oid IN (SELECT b.typid FROM behind b WHERE b.attrelid = w.oid)), '[]')
 FROM wanted w ORDER BY w.nspname, w.relname
 """
 
@@ -60,8 +81,9 @@ def relation_facts(
     connection: Connection, *, relids: Sequence[int] = (), names: Sequence[QualifiedName] = ()
 ) -> tuple[RelationFacts, ...]:
     """The facts of these tables, by relid or by name, ordered by name; a table that is not there is left out."""
-    parameters = {
+    parameters: dict[str, object] = {
         "relids": list(relids),
+        "first_varying_oid": FIRST_VARYING_OID,
         "nspnames": [name.nspname for name in names],
         "relnames": [name.relname for name in names],
     }
@@ -83,7 +105,7 @@ def facts_by_name(connection: Connection, names: Sequence[QualifiedName]) -> tup
 
 
 def _facts(row: tuple[Any, ...]) -> RelationFacts:
-    relid, nspname, relname, relreplident, primary_key, replica_identity, columns = row
+    relid, nspname, relname, relreplident, primary_key, replica_identity, columns, types = row
     return RelationFacts(
         relid,
         nspname,
@@ -92,4 +114,5 @@ def _facts(row: tuple[Any, ...]) -> RelationFacts:
         tuple(primary_key),
         tuple(replica_identity),
         tuple(ColumnFacts(**column) for column in columns),
+        tuple(TypeFacts(**{**found, "parts": tuple(found["parts"])}) for found in types),
     )

@@ -1,31 +1,64 @@
-"""The options that the output plugin is started with.
+"""The options that the output plugin is started with; what the server is too old for is refused by name.
 
 https://www.postgresql.org/docs/current/protocol-logical-replication.html#PROTOCOL-LOGICAL-REPLICATION-PARAMS
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from spark_jobs.configuration import Source
-from spark_jobs.errors import ConfigurationError
+from spark_jobs.errors import ConfigurationError, PreconditionError
+from spark_jobs.postgres.test_decoding_options import PLUGIN, test_decoding_options
 
-_ORIGIN_SINCE = 160000
+Options = tuple[tuple[str, str], ...]
+
+OLDEST_SERVER = 14
+# they say which changes are read, here with what they are when not given; the others say only how, and may change
+# from one window to the next
+OF_THE_LOG = {"publication_names": "none", "origin": "any", "only-local": "0"}
+_HIGHEST_PROTOCOL = {14: 2, 15: 3}
+_HIGHEST = 4
+_FIRST_SERVER = {1: 14, 2: 14, 3: 15, 4: 16}
 
 
-def plugin_options(source: Source, server_version: int) -> tuple[tuple[str, str], ...]:
+@dataclass(frozen=True)
+class _Need:
+    """What a setting needs: the first server and the first protocol that have it."""
+
+    setting: str
+    server: int
+    protocol: int
+    instead: str
+
+
+def plugin_options(source: Source, server_version: int) -> Options:
     """The (name, value) pairs for this source; ``server_version`` as in ``server_version_num``.
 
-    Raises ConfigurationError for what this version of ours, or the server's, does not know.
+    Raises ConfigurationError for what the server, or the protocol that is asked for, does not know, and
+    PreconditionError for a server that is too old altogether.
     """
-    _refuse_what_is_not_read_yet(source)
-    options = [("proto_version", "1"), ("publication_names", quoted_name(source.publication))]
+    server = server_version // 10000
+    if server < OLDEST_SERVER:
+        raise PreconditionError(
+            f"the server is PostgreSQL {server}, this reads {OLDEST_SERVER} and newer",
+            hint="upgrade the server; a newer standby cannot decode for an older primary",
+        )
+    if source.plugin == PLUGIN:
+        return test_decoding_options(source)
+    protocol = _protocol(source, server)
+    names = ",".join(map(quoted_name, source.publications))
+    options = [("proto_version", str(protocol)), ("publication_names", names)]
     if source.messages:
         options.append(("messages", "true"))
+    if source.binary:
+        options.append(("binary", "true"))
+    if source.streaming != "off":
+        options.append(("streaming", source.streaming))
+    if source.two_phase:
+        options.append(("two_phase", "on"))
     if source.origin != "any":
-        if server_version < _ORIGIN_SINCE:
-            raise ConfigurationError(
-                f"source.origin: {source.origin} needs PostgreSQL 16, the server is {server_version // 10000}",
-                hint="use origin: any",
-            )
         options.append(("origin", source.origin))
     return tuple(options)
 
@@ -35,13 +68,38 @@ def quoted_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _refuse_what_is_not_read_yet(source: Source) -> None:
-    asked = {
-        "plugin: test_decoding": source.plugin != "pgoutput",
-        f"streaming: {source.streaming}": source.streaming != "off",
-        "two_phase: true": source.two_phase,
-        "binary: true": source.binary,
-    }
-    for option, is_asked in asked.items():
-        if is_asked:
-            raise ConfigurationError(f"source.{option} is not in this version", hint="leave it out")
+def without(options: Options, name: str) -> Options:
+    return tuple(option for option in options if option[0] != name)
+
+
+def _protocol(source: Source, server: int) -> int:
+    """The highest that the server has, unless the configuration names one."""
+    highest = _HIGHEST_PROTOCOL.get(server, _HIGHEST)
+    protocol = source.proto_version or highest
+    for need in (
+        *_needs(source),
+        _Need(f"proto_version: {protocol}", _FIRST_SERVER[protocol], 1, f"{highest} or less"),
+    ):
+        if server < need.server:
+            raise ConfigurationError(
+                f"source.{need.setting} needs PostgreSQL {need.server}, the server is {server}",
+                hint=f"use {need.instead}",
+            )
+        if protocol < need.protocol:
+            raise ConfigurationError(
+                f"source.{need.setting} needs protocol {need.protocol}, source.proto_version is {protocol}",
+                hint=f"leave source.proto_version out, or use {need.instead}",
+            )
+    return protocol
+
+
+def _needs(source: Source) -> Iterator[_Need]:
+    if source.streaming == "on":
+        yield _Need("streaming: on", 14, 2, "streaming: off")
+    if source.streaming == "parallel":
+        instead = "streaming: on, which reads the same"
+        yield _Need("streaming: parallel", 16, 4, instead)
+    if source.two_phase:
+        yield _Need("two_phase: true", 15, 3, "two_phase: false, which reads the same")
+    if source.origin != "any":
+        yield _Need(f"origin: {source.origin}", 16, 1, "origin: any")

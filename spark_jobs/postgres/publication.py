@@ -96,6 +96,45 @@ def ensure_publication(connection: Connection, name: str, tables: Sequence[Quali
     return made
 
 
+def ensure_publications(
+    connection: Connection, names: Sequence[str], tables: Sequence[QualifiedName] | None
+) -> Publication:
+    """``ensure_publication``; where several are named, all must be the user's own, and are only checked, together."""
+    if len(names) == 1:
+        return ensure_publication(connection, names[0], tables)
+    if tables is not None:
+        _check_tables_exist(connection, tables)
+    found = find_publications(connection, names)
+    if found is None:
+        missing = [name for name in names if find_publication(connection, name) is None]
+        raise PreconditionError(
+            f"there is no publication {', '.join(missing)}",
+            hint="publications that are listed are your own: CREATE PUBLICATION as you want them",
+        )
+    _check(found, tables)
+    return found
+
+
+def find_publications(connection: Connection, names: Sequence[str]) -> Publication | None:
+    """What the plugin sends for all of them together; None where one is missing. One name: ``find_publication``.
+
+    An operation is missing if one of them leaves it out: which tables that one is for is not looked at.
+    """
+    found = [each for each in (find_publication(connection, name) for name in names) if each is not None]
+    if len(found) < len(names):
+        return None
+    if len(found) == 1:
+        return found[0]
+    return Publication(
+        ", ".join(names),
+        ours=False,
+        via_partition_root=any(each.via_partition_root for each in found),
+        tables=tuple(sorted({table for each in found for table in each.tables})),
+        missing_operations=tuple(dict.fromkeys(what for each in found for what in each.missing_operations)),
+        filtered_tables=tuple(dict.fromkeys(table for each in found for table in each.filtered_tables)),
+    )
+
+
 def _create(connection: Connection, name: str, tables: Sequence[QualifiedName]) -> None:
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     comment = sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(OUR_COMMENT))

@@ -18,6 +18,7 @@ PINNED_SETTINGS: tuple[tuple[str, str], ...] = (
     ("quote_all_identifiers", "off"),
     ("client_encoding", "UTF8"),
     ("search_path", ""),
+    ("jit", "off"),  # compiling a query of the catalogue takes seconds, where it runs for milliseconds
     ("row_security", "off"),  # an error instead of a table silently read in part
     ("lock_timeout", "60s"),
     ("statement_timeout", "0"),  # reading a window takes as long as it takes

@@ -22,8 +22,7 @@ from spark_jobs.errors import PreconditionError, SlotError, SourceError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
-
-Options = tuple[tuple[str, str], ...]
+from spark_jobs.postgres.plugin_options import Options, without
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,17 @@ def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
     )
 
 
-def create_slot(connection: Connection, slot: str, *, plugin: str, two_phase: bool = False) -> Lsn:
+def create_slot(connection: Connection, slot: str, *, plugin: str) -> Lsn:
     """Make the durable slot; returns where it starts. Waits for the transactions that are open now.
+
+    Never a two-phase one: that would show a prepared transaction once, when it is prepared, and a window would no
+    longer hold what is committed in it. A copy can be read with ``two_phase`` all the same.
 
     Raises PreconditionError: wal_level, privilege, or no free slot.
     """
     try:
         row = connection.execute(
-            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false, %s)", [slot, plugin, two_phase]
+            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false)", [slot, plugin]
         ).fetchone()
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
@@ -164,23 +166,35 @@ def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
 
 @contextmanager
 def read_window(
-    bulk: dbapi.Connection, slot: str, window: Window, options: Options, *, through: Literal["copy", "peek"] = "copy"
+    bulk: dbapi.Connection,
+    slot: str,
+    window: Window,
+    options: Options,
+    *,
+    through: Literal["copy", "peek"] = "copy",
+    output: Literal["binary", "text"] = "binary",
 ) -> Iterator[pa.RecordBatchReader]:
     """The plugin's messages of one window, in order, as Arrow batches with the one binary column ``data``.
 
+    A plugin whose ``output`` is ``text`` gives lines: the columns are ``lsn`` (int64) and ``data`` (string). Raises
+    SlotError where the slot's plugin has the other kind of output.
+
     ``copy`` reads a temporary copy of the slot that lives on this connection and dies with it; it needs a free slot
     (``NoSpareSlotError`` otherwise) and the slot may stand anywhere at or before ``window.lo``. ``peek`` reads the
-    slot itself without moving it and needs it to stand exactly at ``window.lo``, which the caller has checked.
+    slot itself without moving it and needs it to stand exactly at ``window.lo``, which the caller has checked, and not
+    to be two-phase. A peek leaves ``two_phase`` out, which would make the slot itself two-phase for good: its prepared
+    transactions come as ordinary ones.
     """
     if through == "peek":
-        with streamed(bulk, _changes_query("peek", slot, window.hi, options)) as reader:
+        options = without(options, "two_phase")
+        with _output_of(bulk, slot, _changes_query("peek", slot, window.hi, options, output)) as reader:
             yield reader
         return
     copy = f"pgcdc_{secrets.token_hex(8)}"
     _make_copy(bulk, slot, copy)
     try:
         run(bulk, _text("SELECT pg_replication_slot_advance({}, {}::pg_lsn)", copy, str(window.lo)))
-        with streamed(bulk, _changes_query("get", copy, window.hi, options)) as reader:
+        with _output_of(bulk, slot, _changes_query("get", copy, window.hi, options, output)) as reader:
             yield reader
     finally:
         # at once, so that the next window finds it free; a broken connection has taken it along
@@ -209,11 +223,33 @@ def _drop_copy(bulk: dbapi.Connection, copy: str) -> None:
     )
 
 
-def _changes_query(verb: Literal["get", "peek"], slot: str, upto: Lsn, options: Options) -> str:
-    function = sql.SQL(f"pg_logical_slot_{verb}_binary_changes")
+@contextmanager
+def _output_of(bulk: dbapi.Connection, slot: str, query: str) -> Iterator[pa.RecordBatchReader]:
+    """The server itself says when a plugin's output is binary and the function is for text."""
+    try:
+        with streamed(bulk, query) as reader:
+            yield reader
+    except SourceError as error:
+        if "produces binary output" not in error.what:
+            raise
+        raise SlotError(
+            f"slot {slot}: its output plugin gives binary output, pg_logical_slot_get_changes reads text",
+            hint="pgoutput is read with pg_logical_slot_get_binary_changes: set source.plugin to what the slot was"
+            " made with, or choose another name for source.slot",
+        ) from None
+
+
+def _changes_query(
+    verb: Literal["get", "peek"], slot: str, upto: Lsn, options: Options, output: Literal["binary", "text"]
+) -> str:
+    if output == "text":
+        function, columns = f"pg_logical_slot_{verb}_changes", "(lsn - '0/0'::pg_lsn)::int8 AS lsn, data"
+    else:
+        function, columns = f"pg_logical_slot_{verb}_binary_changes", "data"
     arguments = [sql.Literal(slot), sql.Literal(str(upto)), sql.SQL("NULL")]
     arguments += [sql.Literal(word) for option in options for word in option]
-    return sql.SQL("SELECT data FROM {}({})").format(function, sql.SQL(", ").join(arguments)).as_string(None)
+    read = sql.SQL("SELECT {} FROM {}({})").format(sql.SQL(columns), sql.SQL(function), sql.SQL(", ").join(arguments))
+    return read.as_string(None)
 
 
 def _text(statement: str, *values: str) -> str:

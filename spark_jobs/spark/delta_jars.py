@@ -64,7 +64,7 @@ def fill_folder(folder: Path) -> bool:
         return False
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="delta-jars-") as scratch:
-        resolved = _resolve(coordinate, Path(scratch), java.home)
+        resolved = resolve_packages(coordinate, Path(scratch), java.home)
         folder.mkdir(parents=True, exist_ok=True)
         done.unlink(missing_ok=True)
         for old in folder.glob("*.jar"):
@@ -75,7 +75,7 @@ def fill_folder(folder: Path) -> bool:
     return True
 
 
-def _resolve(coordinate: str, scratch: Path, java_home: Path) -> list[Path]:
+def resolve_packages(coordinate: str, scratch: Path, java_home: Path) -> list[Path]:
     """Let spark-submit run an empty program with the package, and take what it fetched."""
     program = scratch / "nothing.py"
     program.write_text("")

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
+from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.change_log.transactions import RelationSeen
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import DecodeError, LakeError
 from spark_jobs.logicalrep.lsn import Lsn, Window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
@@ -9,9 +10,10 @@ IDENTITY = SlotIdentity(7_123_456_789_012_345_678, 1, "shop", "sl", "pgoutput", 
 
 
 def test_json_both_ways() -> None:
-    counts = (RelationCounts(16384, "public", 'odd "name"', 1, 2, 3, 4, 5),)
+    counts = (RelationCounts(16384, "public", 'odd "name"', ChangeCounts(1, 2, 3, 4), 5),)
     marker = WindowMarker(5, Window(Lsn(0x10), Lsn(0x1_0000_0020)), IDENTITY, counts, 6, 7, 8)
     assert WindowMarker.from_json(marker.to_json().encode()) == marker
     assert '["0/10","1/20"]' in marker.to_json()
+    assert '"inserts":1,"nspname":"public","relid":16384' in marker.to_json()  # flat: logs are older than ChangeCounts
     assert marker.changes == 10
     assert IDENTITY.app_id == "pgcdc:7123456789012345678:sl"

@@ -23,6 +23,7 @@ def _spark_options(jars_folder: Path) -> dict[str, object]:
     return {"master": "local[2]", "jars": str(jars_folder)}
 
 
+@pytest.mark.parametrize("every_server", [15, 16, 18], indirect=True)
 def test_from_nothing_to_equal(
     every_database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path
 ) -> None:

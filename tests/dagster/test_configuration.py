@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.configuration import load_pipeline
-from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table, WindowLimits
+from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source, SparkOptions, Table, WindowLimits
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
@@ -91,6 +91,11 @@ def test_least_file(file: Path) -> None:
         ('streaming: "off"', "streaming: on", "source.streaming", "on"),
         ('streaming: "off"', "streaming: parallel", "source.streaming", "parallel"),
         ("two_phase: false", 'two_phase: "{{ env.YES }}"', "source.two_phase", True),
+        ("    slot: shop\n", "    slot: shop\n    proto_version: 3\n", "source.proto_version", 3),
+        ("publication: shop", 'publication: [shop, "Other one"]', "source.publications", ("shop", "Other one")),
+        ("messages: false", "messages: true", "source.messages", True),
+        ("messages: false", 'messages: "{{ env.YES }}"', "source.messages", True),
+        ("messages: false", "messages: {prefixes: [a, b.*]}", "source.messages", MessagePrefixes(("a", "b.*"))),
         ("on_unrepresentable: error", "on_unrepresentable: null", "on_unrepresentable", "null"),
         ("256MiB", "1GiB", "windows.max_bytes", 1 << 30),
         ("256MiB", "8 KiB", "windows.max_bytes", 8 << 10),
@@ -139,6 +144,12 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("plugin: pgoutput", "plugin: wal2json", 8, "source.plugin: expected 'pgoutput' or 'test_decoding'"),
         ('streaming: "off"', "streaming: 1", 9, "source.streaming: expected 'off', 'on' or 'parallel'"),
         ("two_phase: false", "two_phase: [1]", 10, "source.two_phase: expected a valid boolean"),
+        ("publication: shop", "publication: []", 7, "source.publication: expected a name or a list of names"),
+        ("publication: shop", "publication: [a, a]", 7, "source.publication: names a publication twice"),
+        ("messages: false", "messages: [a]", 12, "source.messages: expected true, false or prefixes, as in {prefixes"),
+        ("messages: false", "messages: {prefix: [a]}", 12, "source.messages: expected true, false or prefixes"),
+        ("messages: false", "messages: {prefixes: ['a*b']}", 12, "source.messages: prefixes: * may stand at the end"),
+        ("slot: shop", "proto_version: 5", 6, "source.proto_version: expected 1, 2, 3 or 4"),
         ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
         ("256MiB", "256MB", 16, "windows.max_bytes: expected a size such as 256MiB (units B, KiB, MiB, GiB)"),
         ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),

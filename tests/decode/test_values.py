@@ -146,8 +146,9 @@ MALFORMED = {
     LakeType(LakeKind.DOUBLE): ["nan", "inf", "infinity", "1e400", "", "0x1p3", "1,5", " 1"],
     LakeType(LakeKind.FLOAT): ["3.5e+38", "INFINITY"],
     DECIMAL: ["1", "1.0", "1.000", "100000000.00", "1e2", "", "nan", "1.0.0", ".", "--1.00", "1-.00"],
-    LakeType(LakeKind.DECIMAL, 38, 38): ["1" * 38, "1." + "1" * 38],
+    LakeType(LakeKind.DECIMAL, 38, 38): ["1" * 38, "1." + "1" * 38, "10000." + "0" * 38, "-9." + "9" * 38],
     LakeType(LakeKind.DECIMAL, 5, 0): ["1.", "123456"],
+    LakeType(LakeKind.DECIMAL, 38, 0): ["1" + "0" * 39, "9" * 60],  # Arrow alone would give another number
     LakeType(LakeKind.DATE): ["", "2024-02-30", "0000-01-01", "2024-1-1", "01/02/2024", "Infinity", "2024-01-01 AD"],
     LakeType(LakeKind.TIMESTAMP_NTZ): [
         "",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from deltalake import DeltaTable
 
 from spark_jobs.configuration import Lake
-from spark_jobs.lake.cuts import Cut, TableCut, forget, latest_cut, write_cut
+from spark_jobs.lake.cuts import Cut, TableCut, forget, known_state, latest_cut, write_cut
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -48,3 +50,14 @@ def test_a_forgotten_table_is_in_no_cut_until_it_is_written_again(tmp_path: Path
     assert latest_cut(lake) == Cut(3, 1, Lsn(100), ())
     write_cut(lake, 2, Lsn(200), (ORDERS,))
     assert latest_cut(lake) == Cut(4, 2, Lsn(200), (ORDERS,))
+
+
+def test_a_cut_knows_of_windows_that_left_no_commit() -> None:
+    cut = Cut(5, 9, Lsn(900), (ORDERS,))
+    optimized = TableState(ORDERS.name, "A", Lsn(100), ordinal=2, version=ORDERS.version + 1, relid=None)
+    assert known_state(optimized, cut) == replace(optimized, ordinal=9, relid=16384)
+    ahead = replace(optimized, ordinal=11)
+    assert known_state(ahead, cut).ordinal == 11
+    anew = replace(optimized, generation="B")
+    assert known_state(anew, cut) == anew
+    assert known_state(optimized, None) == known_state(optimized, Cut(5, 9, Lsn(900), (ITEMS,))) == optimized

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from psycopg import sql
@@ -15,10 +14,9 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from spark_jobs.capture import capture
-from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError, SourceUnreachableError
+from spark_jobs.errors import PreconditionError, SlotError, SourceUnreachableError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
-from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.snapshot_export import ctid_ranges, exported_snapshot, range_query
 from spark_jobs.postgres.snapshot_read import read_range
 from spark_jobs.qualified_name import QualifiedName
@@ -89,23 +87,6 @@ def test_wrong_password_of_a_bulk_read_does_not_show(database: Database) -> None
         list(read_range(conninfo(dsn), "none", "SELECT 1"))
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"streaming": "parallel"}, r"source\.streaming: parallel is not in this version"),
-        ({"two_phase": True}, r"source\.two_phase: true is not in this version"),
-        ({"binary": True}, r"source\.binary: true is not in this version"),
-        ({"origin": "none"}, "needs PostgreSQL 16, the server is 15"),
-    ],
-)
-def test_options_that_are_not_served_are_refused_by_name(
-    database: Database, tmp_path: Path, option: dict[str, Any], message: str
-) -> None:
-    source = pipeline_of(database, tmp_path, **option).source
-    with pytest.raises(ConfigurationError, match=message):
-        plugin_options(source, 150008)
 
 
 def test_executors_load_no_driver_but_the_bulk_one() -> None:

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.publication import ensure_publication
+from spark_jobs.postgres.publication import ensure_publication, ensure_publications
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
 
@@ -47,6 +47,8 @@ def test_partitioned_root_is_published_by_its_own_name(every_database: Database)
     ],
 )
 def test_a_users_own_is_checked_and_never_altered(every_database: Database, publication: str, message: str) -> None:
+    if every_database.server.version == 14 and "filter" in message:
+        pytest.skip("PostgreSQL 14 has neither row filters nor column lists")
     every_database.execute(*TABLES, publication)
     before = every_database.execute(
         "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_rel r ON true"
@@ -64,3 +66,21 @@ def test_publication_for_all_tables_serves(every_database: Database) -> None:
     with connected(SecretStr(every_database.dsn)) as connection:
         found = ensure_publication(connection, "p", [A])
     assert (found.ours, found.tables) == (False, (B, A))
+
+
+def test_several_are_the_users_own_and_are_checked_together(database: Database) -> None:
+    database.execute(*TABLES, "CREATE PUBLICATION p FOR TABLE a")
+    with connected(SecretStr(database.dsn)) as connection:
+        with pytest.raises(PreconditionError, match=r"there is no publication q"):
+            ensure_publications(connection, ["p", "q"], [A])
+        assert database.execute("SELECT count(*) FROM pg_publication") == [(1,)], "none is made"
+        database.execute("CREATE PUBLICATION q FOR TABLE a WITH (publish_via_partition_root)")
+        with pytest.raises(PreconditionError, match=r'does not publish public\."B b"'):
+            ensure_publications(connection, ["p", "q"], [A, B])
+        database.execute('ALTER PUBLICATION q SET TABLE "B b"')
+        found = ensure_publications(connection, ["p", "q"], [A, B])
+        assert (found.ours, found.tables, found.via_partition_root) == (False, (B, A), True)
+        assert ensure_publications(connection, ["p", "q"], None).tables == (B, A)
+        database.execute("ALTER PUBLICATION q SET (publish = 'insert')")
+        with pytest.raises(PreconditionError, match="leaves out update, delete, truncate"):
+            ensure_publications(connection, ["p", "q"], [A, B])

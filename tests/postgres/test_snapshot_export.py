@@ -96,7 +96,7 @@ def test_rendered_like_the_output_plugin(every_database: Database, tmp_path: Pat
         start = create_slot(control, source.slot, plugin="pgoutput")
         every_database.execute(f"INSERT INTO t VALUES (1, {', '.join(value for _, value in values)})")
         window = Window(start, flushed_lsn(control))
-        options = plugin_options(source, 150000)
+        options = plugin_options(source, every_database.server.version * 10_000)
         with read_window(bulk, source.slot, window, options) as reader:
             messages = [m for batch in reader for m in batch.column(0).to_pylist()]
     [insert] = [message for message in messages if message[:1] == b"I"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.errors import LakeError, SchemaChangeError, UnrepresentableError
 from spark_jobs.lake.net_write import write_net
 from spark_jobs.lake.table_state import table_state
@@ -56,7 +57,7 @@ def test_insert_update_delete(followed: Followed) -> None:
     )
     (applied,) = followed.sync()
     assert (applied.outcome, applied.error) == ("applied", None)
-    assert (applied.inserts, applied.updates, applied.deletes) == (50, 51, 21)
+    assert applied.changes == ChangeCounts(50, 51, 21)
     followed.assert_equal()
 
 
@@ -72,7 +73,7 @@ def test_inserts_alone_are_appended(followed: Followed) -> None:
 def test_truncate_then_insert_is_one_overwrite(followed: Followed) -> None:
     followed.database.execute("TRUNCATE item", "INSERT INTO item (id, name) VALUES (7, 'again')")
     (applied,) = followed.sync()
-    assert (applied.truncates, applied.delta_version) == (1, 1)
+    assert (applied.changes.truncates, applied.delta_version) == (1, 1)
     followed.assert_equal()
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.lake.messages_state import MESSAGES_NAME
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
@@ -146,3 +149,33 @@ def test_messages_and_origins_are_kept_in_the_log(followed: Followed, tmp_path: 
     kept = {(row["kind"], row["origin"]) for row in log.where("kind IN ('M', 'I')").collect()}
     assert ("M", None) in kept
     assert ("I", followed.database.name) in kept
+
+
+def test_messages_are_rows_of_the_messages_table(followed: Followed) -> None:
+    """Those of this sync, in order, with what is known of their transaction; and once."""
+    sync(followed.pipeline, lambda: followed.spark)
+    before = messages(followed)
+    MESSAGES["message, in a transaction and outside"](followed.database)
+    followed.database.execute("BEGIN; SELECT pg_logical_emit_message(true, 'app', 'never'); ROLLBACK")
+    report = sync(followed.pipeline, lambda: followed.spark)
+    assert report.messages is not None
+    assert (report.messages.outcome, report.messages.rows_written) == ("applied", 2)
+    inside, outside = messages(followed)[len(before) :]
+    assert (inside["prefix"], bytes(inside["content"]), inside["transactional"]) == ("app", b"in", True)
+    assert (inside["ordinal"], inside["xid"] > 0, inside["commit_time"] is not None) == (1, True, True)
+    assert Lsn.parse(inside["lsn"]) < Lsn.parse(inside["commit_lsn"]) == inside["commit_lsn_number"]
+    assert (outside["prefix"], bytes(outside["content"]), outside["transactional"]) == ("app", b"out", False)
+    assert (outside["xid"], outside["commit_time"], outside["lsn"]) == (None, None, outside["commit_lsn"])
+    assert inside["commit_lsn_number"] < outside["commit_lsn_number"]
+    sync(followed.pipeline, lambda: followed.spark)
+    assert len(messages(followed)) == len(before) + 2
+    cut = latest_cut(followed.pipeline.lake)
+    assert cut is not None
+    assert cut.table(MESSAGES_NAME) is not None
+    followed.assert_equal()
+
+
+def messages(followed: Followed) -> list[Any]:
+    """As Spark reads them."""
+    table = followed.spark.read.format("delta").load(followed.pipeline.lake.messages)
+    return [row.asDict() for row in table.orderBy("commit_lsn_number", "ordinal").collect()]

@@ -13,6 +13,7 @@ from spark_jobs.configuration import Table, WindowLimits
 from spark_jobs.errors import PreconditionError, SchemaChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.pipeline_status import pipeline_status
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, apply, snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
@@ -102,6 +103,21 @@ def test_a_table_that_was_idle_for_long_is_applied_from_the_cut(shop: Followed) 
     assert items.outcome == "applied"
     assert items.first == items.last, "the windows without changes of it are not read again"
     shop.assert_equal()
+
+
+def test_an_optimize_by_hand_leaves_no_table_behind(shop: Followed) -> None:
+    synced(shop)
+    shop.database.execute("UPDATE items SET sku = 'other' WHERE line = 2")
+    synced(shop)
+    shop.database.execute("UPDATE orders SET status = 'paid'")  # a window that makes no commit in items
+    synced(shop)
+    items = shop.names[1]
+    before = pipeline_status(shop.pipeline).tables[1]
+    assert (before.name, before.behind_windows) == (items, 0)
+    shop.spark.sql(f"OPTIMIZE delta.`{shop.pipeline.lake.table(items)}` ZORDER BY (sku)")
+    after = pipeline_status(shop.pipeline).tables[1]
+    assert before.delta_version is not None
+    assert after == replace(before, delta_version=before.delta_version + 1)
 
 
 def test_a_cut_shows_all_tables_at_one_lsn(shop: Followed) -> None:

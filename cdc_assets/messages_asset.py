@@ -1,0 +1,59 @@
+"""``[name, "_messages"]``: what ``pg_logical_emit_message`` wrote, as a Delta table. There where messages are on.
+
+It is one of the tables' step: the same partitions, the same runs. No snapshot shows it, and it needs no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.window_events import catch_up_events
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.logicalrep.lsn import Window
+
+if TYPE_CHECKING:
+    from spark_jobs.lake.messages_table import MessagesApplied
+
+
+def messages_specs(blueprint: Blueprint) -> list[dg.AssetSpec]:
+    """One, or none."""
+    if blueprint.messages_key is None:
+        return []
+    return [
+        dg.AssetSpec(
+            key=blueprint.messages_key,
+            description=f"Messages of pg_logical_emit_message in database {blueprint.database}, in commit order.",
+            group_name=blueprint.name,
+            kinds={"postgres", "deltalake"},
+            partitions_def=blueprint.partitions,
+            deps=[blueprint.change_log_key],
+            metadata={
+                "dagster/uri": blueprint.pipeline.lake.messages,
+                "dagster/storage_kind": "deltalake",
+                "dagster/table_name": f"{blueprint.name}._messages",
+            },
+        )
+    ]
+
+
+def messages_events(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    windows: Sequence[Window],
+    markers: Sequence[WindowMarker],
+    applied: MessagesApplied,
+) -> dg.MaterializeResult[Any]:
+    """The run's windows are done. ``messages`` counts those of all prefixes, window by window, for the UI's plots."""
+    catch_up_events(context, key, windows, windows[-1].hi)
+    for window in windows:
+        inside = (m for m in markers if window.lo <= m.window.lo and m.window.hi <= window.hi)
+        context.add_asset_metadata({"messages": sum(m.logical_messages for m in inside)}, key, window.key)
+    of_the_run: dict[str, object] = {"outcome": applied.outcome, "rows_written": applied.rows_written}
+    if applied.delta_version is not None:
+        of_the_run["delta_version"] = applied.delta_version
+    context.add_asset_metadata(of_the_run, key, windows[-1].key)
+    return dg.MaterializeResult(asset_key=key)

@@ -1,0 +1,241 @@
+"""Transactions as protocols 2 to 4 send them, streamed in blocks or prepared, to protocol 1's: ``B … C``, by commit.
+
+Messages of a transaction whose end has not come are spooled and come out at its Stream Commit or Commit Prepared. What
+has no end in the window, and what was aborted or rolled back, never comes out. Vectorised: Python runs per block, per
+transaction and per relation, never per message. ``logicalrep.assembly`` does the same message by message.
+https://www.postgresql.org/docs/current/logicaldecoding-streaming.html
+https://www.postgresql.org/docs/current/logicaldecoding-two-phase-commits.html
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.change_log.blocks import XID_BYTES, Block, Blocks
+from spark_jobs.change_log.message_batch import CONTROL, MessageBatch
+from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
+from spark_jobs.change_log.unfinished import Misplaced, NotPrepared, Unfinished, UnfinishedTransactions
+from spark_jobs.errors import DecodeError
+from spark_jobs.logicalrep.errors import LogicalRepError
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.logicalrep.messages import (
+    BeginPrepare,
+    CommitPrepared,
+    Message,
+    Prepare,
+    RollbackPrepared,
+    StreamAbort,
+    StreamCommit,
+    StreamStart,
+)
+from spark_jobs.logicalrep.pgoutput import read_message
+
+Ints = npt.NDArray[np.int64]
+
+_NEWEST_PROTOCOL = 4
+_OUTPUT_BYTES = 4 << 20
+
+
+class ReadWithoutError(DecodeError):
+    """As it was read the window does not tell all; read without the plugin's option ``option`` it does."""
+
+    option: str
+
+
+class UnattributedMessageError(ReadWithoutError):
+    """A streamed transaction has a message of ``pg_logical_emit_message`` and a subtransaction rolled back after it.
+
+    In a stream such a message carries the xid of the whole transaction, so nothing tells whether it was rolled back.
+    """
+
+    option = "streaming"
+
+
+class UnpreparedTransactionError(ReadWithoutError):
+    """A COMMIT PREPARED came without its transaction.
+
+    So with ``origin: none``, when the transaction was prepared in a session of a replication origin and is committed
+    in another session. And from a slot that is two-phase itself, which has shown it when it was prepared.
+    """
+
+    option = "two_phase"
+
+
+class Assembly:
+    """Assembles one window; ``spool`` holds what is unfinished. What is left in it at the end comes again later."""
+
+    def __init__(self, ordinal: int, window: Window, spool: TransactionSpool) -> None:
+        self._ordinal, self._window = ordinal, window
+        self._open: Block | None = None
+        self._transactions = UnfinishedTransactions(spool)
+        self._announcements = self._transactions.announcements
+        self._lsn = int(window.lo)
+
+    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches with the one binary column ``data`` in and out; protocol 1 passes through untouched.
+
+        Raises DecodeError naming window and LSN, ReadWithoutError among them.
+        """
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            found = MessageBatch.of(batch.column(0))
+            if self._is_plain(found):
+                yield batch
+            else:
+                yield from _gathered(self._assembled(found))
+        if self._open is not None:
+            raise self._error(f"what begins with {self._open.opener!r} has no end")
+
+    def _is_plain(self, batch: MessageBatch) -> bool:
+        """Nothing but plain transactions that show all they need. Follows their beginnings and ends."""
+        if len(batch.where(CONTROL)) or not (self._open is None or self._open.opener == "B"):
+            return False
+        if not self._announcements.all_given_out:
+            return False
+        self._announcements.passing(batch, np.arange(batch.count))
+        ends = batch.where(b"BC")
+        if len(ends):
+            self._open = Block("B", 0) if batch.kind[ends[-1]] == ord("B") else None
+            self._follow(batch, ends)
+        return True
+
+    def _assembled(self, batch: MessageBatch) -> Iterator[pa.Array]:
+        events = {int(at): self._read(batch, int(at)) for at in batch.where(CONTROL)}
+        xids = {at: event.xid for at, event in events.items() if isinstance(event, (StreamStart, BeginPrepare))}
+        blocks = Blocks.of(batch, self._open, xids)
+        if blocks.misplaced is not None:
+            kind = chr(batch.kind[blocks.misplaced])
+            raise self._error(f"a {kind!r} message stands in the wrong place")
+        members = blocks.members()
+        passed_on, done = blocks.passed_on, 0
+        for at, event in events.items():
+            if isinstance(event, (BeginPrepare, StreamCommit, CommitPrepared)):
+                upto = int(np.searchsorted(passed_on, at))
+                yield from self._passed_on(batch, passed_on[done:upto])
+                done = upto
+            yield from self._happens(event, at, blocks, members)
+        yield from self._passed_on(batch, passed_on[done:])
+        for xid in tuple(members):
+            self._hold(xid, blocks, members)
+        self._open = blocks.open_after
+
+    def _happens(self, event: Message, at: int, blocks: Blocks, members: dict[int, Ints]) -> Iterator[pa.Array]:
+        """``members`` are the messages of this batch that are not held yet."""
+        try:
+            transaction = self._transactions.happens(event)
+        except NotPrepared as error:
+            hint = "read the window without two_phase, from a slot that was made without it"
+            raise UnpreparedTransactionError(f"{self._place}: {error}", hint=hint) from None
+        except Misplaced as error:
+            raise self._error(str(error)) from None
+        match event:
+            case Prepare(xid=xid):  # at once: what it announced holds from here on
+                self._hold(xid, blocks, members)
+            case StreamAbort(xid=xid, subxid=subxid) if subxid != xid and transaction is not None:
+                emitted = members.get(xid, np.zeros(0, np.int64))
+                emitted = emitted[(emitted < at) & (blocks.batch.kind[emitted] == ord("M"))]
+                transaction.unattributed |= transaction.emitted or bool(len(emitted))
+            case StreamCommit(xid=xid) | CommitPrepared(xid=xid) if transaction is not None:
+                self._hold(xid, blocks, members, transaction)
+                if isinstance(event, StreamCommit):  # from here on the plugin takes it for known
+                    self._announcements.announced.update(transaction.versions)
+                yield from self._committed(event, transaction)
+            case RollbackPrepared(xid=xid) | StreamAbort(xid=xid):
+                members.pop(xid, None)
+
+    def _hold(self, xid: int, blocks: Blocks, members: dict[int, Ints], transaction: Unfinished | None = None) -> None:
+        """Spool what this batch has of a transaction, with the versions in force for it."""
+        at = members.pop(xid, None)
+        if at is None:
+            return
+        transaction = transaction or self._transactions[xid]
+        short = at[blocks.carry_xid(at) & (blocks.batch.length[at] < 1 + XID_BYTES)]
+        if len(short):
+            raise self._error(f"a {chr(blocks.batch.kind[short[0]])!r} message is too short for a stream")
+        messages, xids = blocks.as_protocol_1(at)
+        plain = MessageBatch.of(messages)
+        if len(plain.too_short()):
+            raise self._error(f"a {chr(plain.kind[plain.too_short()[0]])!r} message has the wrong length")
+        transaction.emitted |= bool((transaction.streamed & (plain.kind == ord("M"))).any())
+        versions, missing = self._announcements.arriving(plain, transaction.versions)
+        if missing is not None:
+            raise self._error(f"relation {missing} was not announced before its change")
+        rows = pa.RecordBatch.from_arrays([messages, pa.array(xids), pa.array(versions)], schema=SPOOL_SCHEMA)
+        keep = ~np.isin(plain.kind, np.frombuffer(b"RY", np.uint8))
+        self._transactions.spool.append(xid, rows if keep.all() else rows.filter(pa.array(keep)))
+
+    def _committed(self, end: StreamCommit | CommitPrepared, transaction: Unfinished) -> Iterator[pa.Array]:
+        self._lsn = end.commit_lsn
+        if transaction.unattributed:
+            raise UnattributedMessageError(
+                f"{self._place}: transaction {transaction.xid} has streamed messages of pg_logical_emit_message, and"
+                " nothing tells whether they belong to a subtransaction that was rolled back",
+                hint="read the window without streaming",
+            )
+        shown = False
+        for batch in self._transactions.spool.take(transaction.xid):
+            if transaction.aborted:
+                gone = np.isin(batch.column("xid").to_numpy(), list(transaction.aborted))
+                batch = batch.filter(pa.array(~gone))
+            if not batch.num_rows:
+                continue
+            if not shown:
+                yield _one(struct.pack("!cQqI", b"B", end.commit_lsn, end.commit_ts, transaction.xid))
+            shown = True
+            messages, versions = batch.column("data"), batch.column("version").to_numpy()
+            needed = self._announcements.needed(MessageBatch.of(messages), versions, transaction.versions)
+            yield from self._announcements.woven(messages, needed)
+        if shown:
+            yield _one(struct.pack("!cBQQq", b"C", 0, end.commit_lsn, end.end_lsn, end.commit_ts))
+
+    def _passed_on(self, batch: MessageBatch, at: Ints) -> Iterator[pa.Array]:
+        if not len(at):
+            return
+        needed = self._announcements.passing(batch, at)
+        whole = int(at[-1]) - int(at[0]) + 1 == len(at)
+        messages = batch.messages[int(at[0]) : int(at[-1]) + 1] if whole else batch.messages.take(pa.array(at))
+        self._follow(batch, at)
+        yield from self._announcements.woven(messages, needed)
+
+    def _follow(self, batch: MessageBatch, at: Ints) -> None:
+        begins = at[(batch.kind[at] == ord("B")) & (batch.length[at] >= 9)]
+        if len(begins):
+            self._lsn = int(batch.int64(begins[-1:], 1)[0]) % (1 << 64)  # a damaged one may be negative there
+
+    def _read(self, batch: MessageBatch, at: int) -> Message:
+        try:
+            return read_message(batch.messages[at].as_py(), proto_version=_NEWEST_PROTOCOL)
+        except LogicalRepError as error:
+            raise self._error(f"a {chr(batch.kind[at])!r} message is not understood: {error}") from None
+
+    @property
+    def _place(self) -> str:
+        return f"window {self._ordinal} {self._window}, commit LSN {Lsn(self._lsn)}"
+
+    def _error(self, what: str) -> DecodeError:
+        hint = "the slot has not moved; a newer version of postgres-cdc may know more"
+        return DecodeError(f"{self._place}: {what}", hint=hint)
+
+
+def _one(message: bytes) -> pa.Array:
+    return pa.array([message], pa.binary())
+
+
+def _gathered(messages: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
+    """Few batches of a good size: what reads them costs per batch."""
+    waiting: list[pa.Array] = []
+    size = 0
+    for each in messages:
+        waiting.append(each)
+        size += each.nbytes
+        if size >= _OUTPUT_BYTES:
+            yield pa.record_batch([pa.concat_arrays(waiting)], names=["data"])
+            waiting, size = [], 0
+    if waiting:
+        yield pa.record_batch([pa.concat_arrays(waiting)], names=["data"])

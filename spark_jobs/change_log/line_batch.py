@@ -1,0 +1,138 @@
+"""A batch of ``test_decoding``'s lines, with vectorised reads of what capture must know of them.
+
+Every kind of line begins with another letter. What follows a table's name is not read here: that is for decoding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.change_log.message_batch import MessageBatch
+from spark_jobs.decode.datetimes import parse_timestamps
+from spark_jobs.decode.text_column import TextColumn
+from spark_jobs.logicalrep.errors import FieldError
+from spark_jobs.logicalrep.test_decoding import read_line, read_table_header
+from spark_jobs.logicalrep.test_decoding_lines import TableName
+
+Ints = npt.NDArray[np.int64]
+
+BEGIN, COMMIT, TABLE, MESSAGE, PREPARED = b"B", b"C", b"t", b"m", b"P"
+STREAMED = b"ocaps"
+_FLAG_AT = len("message: transactional: ")
+_COMMIT_PREPARED_AT = len("COMMIT ")
+_BEGIN_LINE = r"^BEGIN (?P<xid>\d+)$"
+_COMMIT_LINE = r"^COMMIT (?P<xid>\d+) \(at (?P<time>.+)\)$"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The columns of COMMIT lines: ``time`` in microseconds since 1970."""
+
+    xid: Ints
+    time: Ints
+
+
+class LineBatch:
+    """``lsn`` stands beside each line. ``kind`` is its first letter, P for all lines of two-phase commit."""
+
+    def __init__(self, lsn: Ints, lines: pa.Array) -> None:
+        wide = lines.type in (pa.large_string(), pa.large_binary())
+        messages = MessageBatch.of(lines.view(pa.large_binary() if wide else pa.binary()))
+        self.lsn = lsn
+        self.lines = messages.messages
+        self.length = messages.length
+        self._buffer, self._start = messages.buffer, messages.start
+        self.kind = messages.kind.copy()
+        commits = self.where(COMMIT)
+        self.kind[commits[self._byte(commits, _COMMIT_PREPARED_AT) == ord("P")]] = ord(PREPARED)
+        self.kind[self.where(b"R")] = ord(PREPARED)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def where(self, kinds: bytes) -> Ints:
+        """The indices of the lines of these kinds."""
+        return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
+
+    def line(self, at: int) -> bytes:
+        return bytes(self.lines[at].as_py())
+
+    @property
+    def loose_messages(self) -> npt.NDArray[np.bool_]:
+        """Per line: a message outside any transaction, with an LSN of its own."""
+        at = self.where(MESSAGE)
+        loose = np.zeros(len(self), np.bool_)
+        loose[at[self._byte(at, _FLAG_AT) == ord("0")]] = True
+        return loose
+
+    def begin_xids(self, at: Ints) -> Ints:
+        """Raises LogicalRepError."""
+        return self._xids(self._fields(at, _BEGIN_LINE))
+
+    def ends(self, at: Ints) -> Ends:
+        """Of COMMIT lines. Raises LogicalRepError."""
+        fields = self._fields(at, _COMMIT_LINE)
+        try:
+            times, outside = parse_timestamps(TextColumn.of(fields.field("time")), with_zone=True)
+        except (ValueError, pa.ArrowInvalid):
+            raise FieldError("a commit time is not a time") from None
+        if outside is not None and outside.any():
+            raise FieldError("a commit time is beyond the year 9999")
+        return Ends(self._xids(fields), times.cast(pa.int64()).to_numpy())
+
+    def tables(self) -> tuple[Ints, list[tuple[TableName, ...]], npt.NDArray[np.uint8]]:
+        """Per line the number of the table names that it begins with, -1 for other lines; those names; the letter of
+        what happened: I, U, D, T. Python runs per distinct beginning. Raises LogicalRepError."""
+        code, names = np.full(len(self), -1, np.int64), list[tuple[TableName, ...]]()
+        letter = np.zeros(len(self), np.uint8)
+        left = self.where(TABLE)
+        while len(left):
+            first = self.line(int(left[0]))
+            found, size = read_table_header(first)
+            same = _mask(pc.starts_with(self.lines.take(pa.array(left)), first[:size]))
+            rows = left[same]
+            code[rows] = len(names)
+            letter[rows] = self._byte(rows, size + 1)
+            names.append(found)
+            left = left[~same]
+        wrong = np.flatnonzero((code >= 0) & ~np.isin(letter, np.frombuffer(b"IUDT", np.uint8)))
+        if len(wrong):
+            raise _precise(self.line(int(wrong[0])))
+        return code, names, letter
+
+    def _fields(self, at: Ints, pattern: str) -> pa.StructArray:
+        fields = pc.extract_regex(self.lines.take(pa.array(at)).cast(pa.string()), pattern)
+        if fields.null_count:
+            raise _precise(self.line(int(at[int(np.argmin(fields.is_valid().to_numpy(zero_copy_only=False)))])))
+        return fields
+
+    @staticmethod
+    def _xids(fields: pa.StructArray) -> Ints:
+        try:
+            return np.asarray(fields.field("xid").cast(pa.uint32()).to_numpy().astype(np.int64))
+        except pa.ArrowInvalid:
+            raise FieldError("xid: more than 32 bits") from None
+
+    def _byte(self, at: Ints, offset: int) -> npt.NDArray[np.uint8]:
+        """The byte at ``offset`` of these lines, 0 where they are shorter."""
+        inside = self.length[at] > offset
+        place = np.where(inside, self._start[at] + offset, 0)
+        return np.where(inside, self._buffer[place] if len(self._buffer) else 0, 0).astype(np.uint8)
+
+
+def _precise(line: bytes) -> FieldError:
+    """What the reader of single lines says; what it lets pass lacks a field that our options ask for."""
+    try:
+        read_line(line)
+    except ValueError as error:
+        return FieldError(str(error))
+    return FieldError("a line without the xid or the time that was asked for")
+
+
+def _mask(condition: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(condition.to_numpy(zero_copy_only=False))

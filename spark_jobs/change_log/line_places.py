@@ -1,0 +1,77 @@
+"""Where the lines of a batch stand: in which transaction, at which ordinal; and which transactions end in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.change_log.line_batch import BEGIN, COMMIT, LineBatch
+from spark_jobs.logicalrep.errors import FieldError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """One whose last line has not come yet; ``changes`` so far: the next one's ordinal."""
+
+    xid: int
+    changes: int
+
+
+@dataclass(frozen=True)
+class LinePlaces:
+    """``transaction`` and ``ordinal`` per line; the others per transaction: number 0 is the one carried into the batch.
+
+    ``commit_lsn`` is -1 where the transaction is not committed in this batch, ``commit_time`` in microseconds since
+    1970. ``open`` is what the batch leaves open.
+    """
+
+    transaction: Ints
+    ordinal: Ints
+    xid: Ints
+    commit_lsn: Ints
+    commit_time: Ints
+    open: OpenTransaction | None
+
+    @classmethod
+    def of(
+        cls, lines: LineBatch, changes: npt.NDArray[np.bool_], prepares: Ints, carried: OpenTransaction | None
+    ) -> LinePlaces:
+        """``changes``: per line, whether it is one that counts; ``prepares``: the PREPARE TRANSACTION lines.
+
+        Raises LogicalRepError, also where a line stands in the wrong place.
+        """
+        begins, commits = lines.where(BEGIN), lines.where(COMMIT)
+        ends = np.concatenate([commits, prepares])
+        open_after = _open_after(lines, begins, ends, changes, carried)
+        transaction = np.zeros(len(lines), np.int64)
+        transaction[begins] = 1
+        transaction = np.cumsum(transaction)
+        xid = np.concatenate([[carried.xid if carried else 0], lines.begin_xids(begins)])
+        before: Ints = np.cumsum(changes) - changes
+        first = np.concatenate([[-(carried.changes if carried else 0)], before[begins]])
+        commit_lsn, commit_time = np.full(len(xid), -1, np.int64), np.zeros(len(xid), np.int64)
+        found = lines.ends(commits)
+        committed = transaction[commits]
+        if (found.xid != xid[committed]).any():
+            raise FieldError("BEGIN and COMMIT name different transactions")
+        # the line's LSN is where the commit record ends
+        commit_lsn[committed], commit_time[committed] = lines.lsn[commits] - 1, found.time
+        still_open = OpenTransaction(int(xid[-1]), int(changes.sum() - first[-1])) if open_after else None
+        return cls(transaction, before - first[transaction], xid, commit_lsn, commit_time, still_open)
+
+
+def _open_after(
+    lines: LineBatch, begins: Ints, ends: Ints, changes: npt.NDArray[np.bool_], carried: OpenTransaction | None
+) -> bool:
+    """Whether a transaction is open behind the batch. Raises FieldError where a line stands in the wrong place."""
+    step = np.zeros(len(lines), np.int64)
+    step[begins], step[ends] = 1, -1
+    depth = np.cumsum(step) + (carried is not None)
+    before: Ints = depth - step
+    if before[begins].any() or (before[ends] != 1).any() or (before[changes] != 1).any():
+        raise FieldError("a line stands outside a transaction, or a BEGIN in one")
+    return bool(depth[-1])

@@ -1,0 +1,50 @@
+"""Which Relation message is in force for which change: the last one of its relation before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RelationSeen:
+    """The first Relation message of one version in the window."""
+
+    relid: int
+    version: int
+    commit_lsn: int
+    ordinal: int
+    nspname: str
+    relname: str
+
+
+def relation_names(relation_message: bytes) -> tuple[str, str]:
+    """(nspname, relname). Raises ValueError when the message does not name its table in UTF-8."""
+    nspname, relname, _ = relation_message[5:].split(b"\0", 2)
+    return nspname.decode() or "pg_catalog", relname.decode()
+
+
+def versions_in_force(
+    carried: Mapping[int, int], at: Ints, relids: Ints, versions: Ints, wanted: Ints, wanted_relids: Ints
+) -> Ints:
+    """Per place in ``wanted``, with its relation, the version that holds there; -1 where none does.
+
+    ``at``, ``relids`` and ``versions`` tell the Relation messages of a batch; ``carried`` (relid → version) what held
+    before it.
+    """
+    carried_relids = np.fromiter(carried.keys(), np.int64, len(carried))
+    carried_versions = np.fromiter(carried.values(), np.int64, len(carried))
+    # a key that sorts by relid, then by place; what is carried stands before the batch's first message
+    keys = np.concatenate([carried_relids << 31, (relids << 31) + at + 1])
+    order = np.argsort(keys)
+    keys, known = keys[order], np.concatenate([carried_versions, versions])[order]
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    found = np.searchsorted(keys, (wanted_relids << 31) + wanted + 1, side="right") - 1
+    fits = (found >= 0) & (keys[found] >> 31 == wanted_relids)
+    return np.where(fits, known[found], -1)

@@ -1,0 +1,85 @@
+"""Transactions whose end has not come yet: kept in memory while they are small, beyond that in a file each.
+
+Nothing grows with a transaction but its file. A file is a sequence of Arrow IPC streams, so that no transaction holds
+a file open while others go on. https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+# of all transactions together; beyond it the largest go to their files
+MEMORY_BYTES = 8 << 20
+# ``data``: messages as protocol 1 has them, Relation and Type messages left out; ``xid``: the (sub)transaction of each;
+# ``version``: of the Relation message in force where it arrived, -1 for what is no row change
+SPOOL_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field("xid", pa.int64()), pa.field("version", pa.int64())])
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class TransactionSpool:
+    """Batches of ``schema`` by top-level xid. Use it in ``with``: its files go with it."""
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES, schema: pa.Schema = SPOOL_SCHEMA) -> None:
+        self._schema = schema
+        self._memory_bytes = memory_bytes
+        self._kept: dict[int, list[pa.RecordBatch]] = {}
+        self._sizes: dict[int, int] = {}
+        self._files: dict[int, Path] = {}
+        self._folder: Path | None = None
+        self._in_memory = 0
+
+    def __enter__(self) -> TransactionSpool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def append(self, xid: int, batch: pa.RecordBatch) -> None:
+        """``batch`` must own its memory: a slice would keep what it was cut from."""
+        self._kept.setdefault(xid, []).append(batch)
+        self._sizes[xid] = self._sizes.get(xid, 0) + batch.nbytes
+        self._in_memory += batch.nbytes
+        while self._in_memory > self._memory_bytes:
+            self._spill(max(self._sizes, key=lambda each: self._sizes[each]))
+
+    def take(self, xid: int) -> Iterator[pa.RecordBatch]:
+        """The transaction's batches in order, few and large; it is forgotten when all were taken."""
+        file = self._files.get(xid)
+        if file is not None:
+            with pa.OSFile(str(file)) as source:
+                while source.tell() < source.size():
+                    yield from pa.ipc.open_stream(source)
+        yield from self._whole(self._kept.get(xid, []))
+        self.drop(xid)
+
+    def drop(self, xid: int) -> None:
+        """Forget the transaction, if there is one."""
+        self._kept.pop(xid, None)
+        self._in_memory -= self._sizes.pop(xid, 0)
+        file = self._files.pop(xid, None)
+        if file is not None:
+            file.unlink()
+
+    def _spill(self, xid: int) -> None:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-spool-"))  # closed to other users
+        file = self._files.setdefault(xid, self._folder / f"{xid}.arrows")
+        with file.open("ab") as sink, pa.ipc.new_stream(sink, self._schema, options=_LZ4) as stream:
+            for batch in self._whole(self._kept.pop(xid)):
+                stream.write_batch(batch)
+        self._in_memory -= self._sizes.pop(xid)
+
+    def _whole(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Stream blocks are small: one batch of them all is read far faster than each alone."""
+        table = pa.Table.from_batches(batches, self._schema).combine_chunks()
+        return [batch for batch in table.to_batches() if batch.num_rows]

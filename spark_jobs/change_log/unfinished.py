@@ -1,0 +1,111 @@
+"""Transactions of which something has come, and not their end: what each of them may be told next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_jobs.change_log.announcements import Announcements, Versions
+from spark_jobs.change_log.transaction_spool import TransactionSpool
+from spark_jobs.logicalrep.messages import (
+    BeginPrepare,
+    CommitPrepared,
+    Message,
+    Prepare,
+    RollbackPrepared,
+    StreamAbort,
+    StreamCommit,
+    StreamPrepare,
+    StreamStart,
+)
+
+
+class Misplaced(ValueError):  # noqa: N818  # an order of messages, not an error of ours
+    """A message that this transaction cannot be told now."""
+
+
+class NotPrepared(Misplaced):
+    """Commit Prepared of what was not prepared before it, as far as the plugin has told."""
+
+
+@dataclass
+class Unfinished:
+    """``gid`` is set once it is prepared. ``versions``: of a streamed one, what it announced for itself.
+
+    ``emitted``: it has streamed messages of ``pg_logical_emit_message``; ``unattributed``: of an aborted
+    subtransaction, maybe.
+    """
+
+    xid: int
+    streamed: bool
+    versions: Versions
+    gid: str | None = None
+    aborted: set[int] = field(default_factory=set)
+    emitted: bool = False
+    unattributed: bool = False
+
+
+class UnfinishedTransactions:
+    """By xid; their messages lie in ``spool``."""
+
+    def __init__(self, spool: TransactionSpool) -> None:
+        self.spool = spool
+        self.announcements = Announcements()
+        self._by_xid: dict[int, Unfinished] = {}
+
+    def __getitem__(self, xid: int) -> Unfinished:
+        return self._by_xid[xid]
+
+    def happens(self, event: Message) -> Unfinished | None:
+        """What ``event`` does to its transaction, which is returned; None where there is none. Raises Misplaced."""
+        match event:
+            case StreamStart(xid, first_segment):
+                if first_segment == (xid in self._by_xid):
+                    what = "a second first" if first_segment else "a later"
+                    raise Misplaced(f"{what} stream block of transaction {xid}")
+                return self._by_xid.setdefault(xid, Unfinished(xid, streamed=True, versions={}))
+            case StreamAbort(xid, subxid):
+                return self._aborted(xid, subxid)
+            case StreamPrepare(xid=xid, gid=gid):
+                self._known(event, xid, streamed=True).gid = gid
+            case StreamCommit(xid=xid):
+                self._known(event, xid, streamed=True)
+                return self._by_xid.pop(xid)
+            case _:
+                return self._two_phase(event)
+        return None
+
+    def _two_phase(self, event: Message) -> Unfinished | None:
+        match event:
+            case BeginPrepare(xid=xid, gid=gid):
+                if xid in self._by_xid:
+                    raise Misplaced(f"transaction {xid} begins twice")
+                begun = Unfinished(xid, streamed=False, versions=self.announcements.announced, gid=gid)
+                return self._by_xid.setdefault(xid, begun)
+            case Prepare(xid=xid, gid=gid):
+                if self._known(event, xid, streamed=False).gid != gid:
+                    raise Misplaced(f"Prepare of transaction {xid} has another gid than its beginning")
+            case CommitPrepared(xid=xid, gid=gid):
+                if xid not in self._by_xid or self._by_xid[xid].gid != gid:
+                    raise NotPrepared(f"transaction {xid} is committed here, and nothing told that it was prepared")
+                return self._by_xid.pop(xid)
+            case RollbackPrepared(xid=xid):
+                # comes also for what was prepared before the window, of which nothing else has come then
+                self._by_xid.pop(xid, None)
+                self.spool.drop(xid)
+        return None
+
+    def _aborted(self, xid: int, subxid: int) -> Unfinished | None:
+        """An abort of what is not known takes nothing away."""
+        if xid == subxid:
+            self.spool.drop(xid)
+            return self._by_xid.pop(xid, None)
+        found = self._by_xid.get(xid)
+        if found is not None:
+            found.aborted.add(subxid)
+        return found
+
+    def _known(self, event: Message, xid: int, *, streamed: bool) -> Unfinished:
+        found = self._by_xid.get(xid)
+        if found is None or found.streamed != streamed or (streamed and found.gid is not None):
+            raise Misplaced(f"{type(event).__name__} of transaction {xid}, of which nothing has come")
+        return found

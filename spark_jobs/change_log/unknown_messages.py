@@ -1,0 +1,62 @@
+"""Messages of types from the future: kept raw, and which relations they may be about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.change_log.window_marker import UnknownMessage
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class _Sent:
+    """In one transaction: the messages of one type that have ``relid`` where a change has its relation's."""
+
+    kind: str
+    relid: int
+    first: int
+    last: int
+
+
+class UnknownMessages:
+    """Of one window. What a transaction changes is known at its end only, so its messages wait until then."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, tuple[int, ...]], list[UnknownMessage]] = {}
+        self._waiting: list[_Sent] = []
+        self._changed: set[int] = set()
+
+    @property
+    def found(self) -> tuple[UnknownMessage, ...]:
+        """In order; of each type and set of relations the window's first and last, however many there are."""
+        every = {message for pair in self._found.values() for message in pair}
+        return tuple(sorted(every, key=lambda each: (each.commit_lsn, each.ordinal, each.kind, each.relids)))
+
+    def in_transaction(self, kinds: Ints, relids: Ints, ordinals: Ints, changed: Ints) -> None:
+        """More of the transaction that is open: its unknown messages, and the relations that it changes."""
+        for key in np.unique(kinds << 32 | relids):
+            at = np.flatnonzero((kinds << 32 | relids) == key)
+            self._waiting.append(_Sent(chr(key >> 32), int(key) & 0xFFFFFFFF, *map(int, ordinals[at[[0, -1]]])))
+        self._changed.update(np.unique(changed).tolist())
+
+    def end(self, commit_lsn: int, announced: set[int]) -> None:
+        """The open transaction ends; ``announced``: the relations that the window has announced so far."""
+        changed = tuple(sorted(self._changed))
+        for sent in self._waiting:
+            relids = (sent.relid,) if sent.relid in announced else changed
+            for ordinal in (sent.first, sent.last):
+                self._add(UnknownMessage(sent.kind, commit_lsn, ordinal, relids))
+        self._waiting.clear()
+        self._changed.clear()
+
+    def outside(self, kind: str, commit_lsn: int) -> None:
+        """Outside of any transaction it may be about anything."""
+        self._add(UnknownMessage(kind, commit_lsn, 0, ()))
+
+    def _add(self, message: UnknownMessage) -> None:
+        pair = self._found.setdefault((message.kind, message.relids), [message, message])
+        pair[1] = message

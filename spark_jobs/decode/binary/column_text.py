@@ -1,0 +1,85 @@
+"""A column of values in binary → PostgreSQL's text of each: common types vectorised, the others value by value.
+
+Value by value means once per distinct value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.decode.binary.datetime_columns import date_texts, time_texts, timestamp_texts
+from spark_jobs.decode.binary.fixed_width import arrow_of, numbers, rows_of_bytes
+from spark_jobs.decode.binary.numeric_columns import numeric_texts
+from spark_jobs.decode.binary.ragged import Piece, constant, hexadecimal, text_of
+from spark_jobs.decode.binary.value_text import value_text
+from spark_jobs.decode.binary.wire_type import Family, WireType
+from spark_jobs.decode.text_column import TextColumn
+
+
+def column_text(column: TextColumn, wire_type: WireType) -> pa.Array:
+    """A binary array of the same length and nulls. Raises ValueError, ArrowInvalid for what is not the type's form."""
+    vectorised = _VECTORISED.get(wire_type.family)
+    written = vectorised(column) if vectorised is not None else None
+    return written if written is not None else _one_by_one(column, wire_type)
+
+
+def _one_by_one(column: TextColumn, wire_type: WireType) -> pa.Array:
+    encoded = column.array.dictionary_encode()
+    texts = [value_text(data, wire_type).encode() for data in encoded.dictionary.to_pylist()]
+    return pa.array(texts, pa.binary()).take(encoded.indices)
+
+
+def _integers(dtype: str, to: pa.DataType) -> Callable[[TextColumn], pa.Array]:
+    def texts(column: TextColumn) -> pa.Array:
+        return arrow_of(numbers(column, dtype), to, column).cast(pa.string()).view(pa.binary())
+
+    return texts
+
+
+def _bools(column: TextColumn) -> pa.Array:
+    values = rows_of_bytes(column, 1)
+    if (values > 1).any():
+        raise ValueError("bool")
+    return text_of([(np.where(values == 1, ord("t"), ord("f")).astype(np.uint8), True)], column)
+
+
+def _uuids(column: TextColumn) -> pa.Array:
+    digits = hexadecimal(rows_of_bytes(column, 16))
+    dash = constant("-", len(digits))
+    pieces: list[Piece] = [(digits[:, :8], True)]
+    for low, high in ((8, 12), (12, 16), (16, 20), (20, 32)):
+        pieces += [(dash, True), (digits[:, low:high], True)]
+    return text_of(pieces, column)
+
+
+def _versioned(column: TextColumn) -> pa.Array:
+    if (column.byte(0)[column.valid] != 1).any():
+        raise ValueError("version")
+    first = column.offsets[:-1][column.valid] - column.offsets[0]
+    rest = np.ones(len(column.used), dtype=bool)
+    rest[first] = False
+    offsets = np.zeros(len(column) + 1, dtype=np.int32)
+    np.cumsum(np.where(column.valid, column.lengths - 1, 0), out=offsets[1:])
+    buffers = [column.array.buffers()[0], pa.py_buffer(offsets), pa.py_buffer(column.used[rest])]
+    return pa.Array.from_buffers(pa.binary(), len(column), buffers)
+
+
+_VECTORISED: dict[Family, Callable[[TextColumn], pa.Array | None]] = {
+    Family.BOOL: _bools,
+    Family.DATE: date_texts,
+    Family.INT2: _integers(">i2", pa.int16()),
+    Family.INT4: _integers(">i4", pa.int32()),
+    Family.INT8: _integers(">i8", pa.int64()),
+    Family.NUMERIC: numeric_texts,
+    Family.TEXT: lambda column: column.array,
+    Family.TIME: time_texts,
+    Family.TIMESTAMP: lambda column: timestamp_texts(column, ""),
+    Family.TIMESTAMPTZ: lambda column: timestamp_texts(column, "+00"),
+    Family.UINT4: _integers(">u4", pa.uint32()),
+    Family.UINT8: _integers(">u8", pa.uint64()),
+    Family.UUID: _uuids,
+    Family.VERSIONED_TEXT: _versioned,
+}

@@ -1,0 +1,48 @@
+"""inet and cidr: wire format → text, as ``pg_inet_net_ntop`` (``src/port/inet_net_ntop.c``) writes addresses."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from spark_jobs.logicalrep.cursor import Cursor
+
+_IPV4, _IPV6 = 2, 3  # PGSQL_AF_INET, PGSQL_AF_INET6
+_SIZES = {_IPV4: 4, _IPV6: 16}
+
+
+def network_text(cursor: Cursor) -> str:
+    """A cidr always has its prefix length, an inet only where it is not the whole address."""
+    family, bits, is_cidr = cursor.uint8("family"), cursor.uint8("bits"), cursor.flags(1, "is_cidr")
+    address = cursor.take(cursor.uint8("size"), "address")
+    if _SIZES.get(family) != len(address) or bits > 8 * len(address):
+        raise ValueError("inet")
+    written = _ipv4(address) if family == _IPV4 else _ipv6(address)
+    return f"{written}/{bits}" if is_cidr or bits < 8 * len(address) else written
+
+
+def _ipv4(address: bytes) -> str:
+    return ".".join(map(str, address))
+
+
+def _ipv6(address: bytes) -> str:
+    words = [int.from_bytes(address[at : at + 2], "big") for at in range(0, 16, 2)]
+    base, size = _longest_zeros(words)
+    # an address that holds an IPv4 one is written with it
+    if base == 0 and (size == 6 or (size == 5 and words[5] == 0xFFFF)):
+        head = "".join(f":{word:x}" for word in words[size:6])
+        return f":{head}:{_ipv4(address[12:])}"
+    written = [f"{word:x}" for word in words]
+    if not size:
+        return ":".join(written)
+    return ":".join(written[:base]) + "::" + ":".join(written[base + size :])
+
+
+def _longest_zeros(words: list[int]) -> tuple[int, int]:
+    """The first of the longest runs of zeros; one word alone is no run."""
+    best, at = (-1, 0), 0
+    for is_zero, run in groupby(word == 0 for word in words):
+        size = len(list(run))
+        if is_zero and size >= 2 and size > best[1]:
+            best = (at, size)
+        at += size
+    return best

@@ -1,0 +1,55 @@
+"""Text built a whole column at a time: a matrix of characters, one row per value, and which of them to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.decode.text_column import TextColumn
+
+_ZERO = ord("0")
+_PAIRS = np.array([divmod(number, 10) for number in range(100)], dtype=np.uint8) + _ZERO
+_QUADS = np.array([[int(digit) for digit in f"{number:04}"] for number in range(10_000)], dtype=np.uint8) + _ZERO
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8).reshape(256, 2)
+
+Piece = tuple[np.ndarray, np.ndarray | bool]  # characters (rows, width), and which to keep (rows, width) or all
+
+
+def pairs(numbers: np.ndarray) -> np.ndarray:
+    """Two digits of each number below 100."""
+    return np.asarray(_PAIRS[numbers])
+
+
+def quads(numbers: np.ndarray) -> np.ndarray:
+    """Four digits of each number below 10,000."""
+    return np.asarray(_QUADS[numbers])
+
+
+def hexadecimal(data: np.ndarray) -> np.ndarray:
+    """(rows, width) bytes → (rows, 2 * width) digits."""
+    return np.asarray(_HEX[data].reshape(len(data), 2 * data.shape[1]))
+
+
+def constant(text: str, rows: int) -> np.ndarray:
+    return np.broadcast_to(np.frombuffer(text.encode(), dtype=np.uint8), (rows, len(text)))
+
+
+def text_of(pieces: Sequence[Piece], column: TextColumn) -> pa.Array:
+    """The pieces of each row one after the other, as a binary array. Pieces have a row per value of ``column`` that is
+    not null; the result is as long as ``column``, with its nulls."""
+    characters = np.concatenate([piece for piece, _ in pieces], axis=1)
+    lengths = np.zeros(len(column), dtype=np.int32)
+    if all(keep is True for _, keep in pieces):
+        lengths[column.valid] = characters.shape[1]
+        data = np.ascontiguousarray(characters)
+    else:
+        keeps = [np.broadcast_to(np.asarray(keep), piece.shape) for piece, keep in pieces]
+        kept = np.concatenate(keeps, axis=1)
+        lengths[column.valid] = kept.sum(axis=1)
+        data = characters[kept]
+    offsets = np.zeros(len(column) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    bitmap = column.array.buffers()[0]
+    return pa.Array.from_buffers(pa.binary(), len(column), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -1,0 +1,150 @@
+"""Lines that are read in lockstep: where each stands now, and which of them still fit what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from spark_jobs.decode.line_text import LineText, all_bytes_in, without_doubled_quotes
+from spark_jobs.decode.tuple_vectors import NULL, TEXT, UNCHANGED
+from spark_jobs.logicalrep.test_decoding_lines import Form
+
+_NULL_WORD, _UNCHANGED_WORD = b"null", b"unchanged-toast-datum"
+_NUMBER_BEGINS = np.isin(np.arange(256), np.frombuffer(b"-0123456789NI", dtype=np.uint8))
+_NUMBER_ENDS = np.isin(np.arange(256), np.frombuffer(b"0123456789Ny", dtype=np.uint8))
+_QUOTE, _LETTER_B = ord("'"), ord("B")
+
+Values = tuple[np.ndarray, np.ndarray, np.ndarray]  # kinds, starts, lengths
+KeepBehind = Callable[[np.ndarray], int]
+
+
+class LineRows:
+    """``slots`` are the lines' places in the chunk. A line that does not fit is left out from then on."""
+
+    def __init__(self, text: LineText, at: np.ndarray, end: np.ndarray, slots: np.ndarray) -> None:
+        self.slots = slots
+        self.read = np.zeros(0, dtype=np.int64)
+        self._text = text
+        self._at = at
+        self._end = end
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def keep(self, fits: np.ndarray) -> None:
+        if not fits.all():
+            self.slots, self._at, self._end = self.slots[fits], self._at[fits], self._end[fits]
+
+    def over(self, word: bytes) -> None:
+        """Move over ``word``; lines that have another there do not fit."""
+        self.keep(self._text.matches(self._at, self._end, word))
+        self._at = self._at + len(word)
+
+    def over_if(self, word: bytes) -> np.ndarray:
+        """Move over ``word`` where it stands; tells where."""
+        found = self._text.matches(self._at, self._end, word)
+        self._at = self._at + (len(word) if found.all() else np.where(found, len(word), 0))
+        return found
+
+    def split(self, word: bytes) -> LineRows:
+        """The lines that have ``word`` here, moved over it; these keep the others."""
+        found = self._text.matches(self._at, self._end, word)
+        part = LineRows(self._text, self._at[found] + len(word), self._end[found], self.slots[found])
+        self.keep(~found)
+        return part
+
+    def join(self, other: LineRows) -> None:
+        """Take the other's lines in, in order."""
+        slots = np.concatenate([self.slots, other.slots])
+        order = np.argsort(slots, kind="stable")
+        self.slots = slots[order]
+        self._at = np.concatenate([self._at, other._at])[order]
+        self._end = np.concatenate([self._end, other._end])[order]
+
+    def done(self, part: LineRows) -> None:
+        self.read = np.concatenate([self.read, part.slots])
+
+    def at_end(self) -> None:
+        """Lines that go on do not fit."""
+        self.keep(self._at == self._end)
+
+    def value(self, form: Form, is_there: np.ndarray, keep_behind: KeepBehind) -> Values:
+        """Read a value of each line where one ``is_there``, null elsewhere; lines with another form do not fit.
+
+        ``keep_behind`` takes bytes that are not in the buffer as they are, and tells their place.
+        """
+        kinds = np.full(len(self), NULL, dtype=np.uint8)
+        starts = np.zeros(len(self), dtype=np.int64)
+        lengths = np.zeros(len(self), dtype=np.int64)
+        fits = np.ones(len(self), dtype=bool)
+        reader = {Form.QUOTED: self._quoted, Form.NUMBER: self._number, Form.BOOLEAN: self._boolean}
+        rows: slice | np.ndarray = slice(None) if is_there.all() else np.flatnonzero(is_there)
+        at, end = self._at[rows], self._end[rows]
+        if len(at):
+            read, kinds[rows], starts[rows], lengths[rows], after = reader.get(form, self._bits)(at, end, keep_behind)
+            fits[rows] = read
+            moved = self._at.copy()
+            moved[rows] = after
+            self._at = moved
+        self.keep(fits)
+        return kinds[fits], starts[fits], lengths[fits]
+
+    def _word(self, at: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the word ends; and the kinds: NULL and UNCHANGED where it says so, TEXT elsewhere."""
+        after = self._text.word_end(at, end)
+        size = after - at
+        kinds = np.full(len(at), TEXT, dtype=np.uint8)
+        for word, kind in ((_NULL_WORD, NULL), (_UNCHANGED_WORD, UNCHANGED)):
+            rows = np.flatnonzero(size == len(word))
+            kinds[rows[self._text.matches(at[rows], end[rows], word)]] = kind
+        return after, kinds, size
+
+    def _number(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
+        after, kinds, size = self._word(at, end)
+        first, last = self._text.byte(at, after), self._text.byte(after - 1, after)
+        fits = (kinds != TEXT) | ((size > 0) & _NUMBER_BEGINS[first] & _NUMBER_ENDS[last])
+        return fits, kinds, at, np.where(kinds == TEXT, size, 0), after
+
+    def _boolean(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
+        """The first letter of true and false is the type's own text."""
+        after, kinds, size = self._word(at, end)
+        true = (size == 4) & self._text.matches(at, end, b"true")
+        false = (size == 5) & self._text.matches(at, end, b"false")
+        return (kinds != TEXT) | true | false, kinds, at, (kinds == TEXT).astype(np.int64), after
+
+    def _bits(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
+        after, kinds, size = self._word(at, end)
+        is_text = kinds == TEXT
+        fits = ~is_text | (
+            (size >= 3)
+            & (self._text.byte(at, after) == _LETTER_B)
+            & (self._text.byte(at + 1, after) == _QUOTE)
+            & (self._text.byte(after - 1, after) == _QUOTE)
+        )
+        lengths = np.where(is_text & fits, size - 3, 0)
+        fits &= all_bytes_in(self._text, at + 2, lengths, b"01")
+        return fits, kinds, at + 2, lengths, after
+
+    def _quoted(self, at: np.ndarray, end: np.ndarray, keep_behind: KeepBehind) -> tuple[np.ndarray, ...]:
+        opened = self._text.byte(at, end) == _QUOTE
+        if opened.all():
+            return self._between_quotes(at, end, keep_behind)
+        after, kinds, _ = self._word(at, end)
+        fits, starts, lengths = kinds != TEXT, at.copy(), np.zeros(len(at), dtype=np.int64)
+        rows = np.flatnonzero(opened)
+        if len(rows):
+            fits[rows], kinds[rows], starts[rows], lengths[rows], after[rows] = self._between_quotes(
+                at[rows], end[rows], keep_behind
+            )
+        return fits, kinds, starts, lengths, after
+
+    def _between_quotes(self, at: np.ndarray, end: np.ndarray, keep_behind: KeepBehind) -> tuple[np.ndarray, ...]:
+        values = self._text.quoted(at, end)
+        starts, lengths = values.begin, values.end - values.begin
+        rows = np.flatnonzero(values.closed & (values.stop > values.first))
+        if len(rows):
+            data, begin, size = without_doubled_quotes(self._text, values, rows)
+            starts, lengths = starts.copy(), lengths.copy()
+            starts[rows], lengths[rows] = keep_behind(data) + begin, size
+        return values.closed, np.full(len(at), TEXT, dtype=np.uint8), starts, lengths, values.end + 1

@@ -1,0 +1,235 @@
+"""The fast decoder of ``test_decoding``'s row lines: lines of one relation version → the vectors of ``columnar``.
+
+All lines of one table are read in lockstep, column by column: the words before each value are compared, then the
+value's end is looked up. It must equal ``logicalrep.test_decoding_changes.read_row`` on every input: whatever line is
+not plainly what a template says goes to ``read_row``, for its change or for the precise error.
+
+A value in which quotes are doubled is copied behind the buffer, so ``Changes.data`` may be longer than what was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from spark_jobs.decode.columnar import DELETE, INSERT, OLD_KEY, OLD_TUPLE, UPDATE, Changes, Locate
+from spark_jobs.decode.line_rows import LineRows
+from spark_jobs.decode.line_template import LineTemplate, template_of
+from spark_jobs.decode.line_text import LineText
+from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, UNCHANGED, TupleVectors
+from spark_jobs.errors import DecodeError, SchemaChangeError
+from spark_jobs.logicalrep.errors import LogicalRepError
+from spark_jobs.logicalrep.lsn import Position
+from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, TupleData
+from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.logicalrep.test_decoding_changes import IDENTITY_FULL, ColumnsChangedError, read_row
+
+TEXT_LINE = ord("t")  # the first byte of every line of a table, and of no message of pgoutput
+
+_CHUNK = 32_768  # lines in lockstep
+_OPERATIONS = ((b" INSERT:", INSERT), (b" UPDATE:", UPDATE), (b" DELETE:", DELETE))
+_OLD_KEY, _NEW_TUPLE = b" old-key:", b" new-tuple:"
+
+
+def decode_lines(data: np.ndarray, begins: np.ndarray, ends: np.ndarray, relation: Relation, locate: Locate) -> Changes:
+    """Decode the lines ``data[begins[i]:ends[i]]``, all of ``relation``.
+
+    ``locate`` tells the position of line *i*, for the error only. Raises DecodeError, and SchemaChangeError where a
+    line's columns are not the relation's.
+    """
+    decoder = _Decoder(data, relation)
+    chunks = [
+        decoder.chunk(begins[low : low + _CHUNK], ends[low : low + _CHUNK], partial(_located, locate, low))
+        for low in range(0, len(begins), _CHUNK)
+    ]
+    return decoder.changes(chunks)
+
+
+def _located(locate: Locate, low: int, row: int) -> Position:
+    return locate(low + row)
+
+
+class _Chunk:
+    """One chunk's outcome: a slot per line in each vector, ``old_kinds`` ABSENT where the line has no old row."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.kinds = np.zeros(lines, dtype=np.uint8)
+        self.old_kinds = np.full(lines, ABSENT, dtype=np.uint8)
+        self.new = TupleVectors.absent(columns, lines)
+        self.old = TupleVectors.absent(columns, lines)
+
+
+class _Decoder:
+    """Templates learnt so far, and what is copied behind the buffer."""
+
+    def __init__(self, data: np.ndarray, relation: Relation) -> None:
+        self._data = data
+        self._relation = relation
+        self._templates: list[LineTemplate] = []
+        self._extra: list[np.ndarray] = []
+        self._size = len(data)
+        self._old_kind = OLD_TUPLE if relation.relreplident == IDENTITY_FULL else OLD_KEY
+        self._key = np.array([column.key for column in relation.columns], dtype=bool)
+
+    def changes(self, chunks: Sequence[_Chunk]) -> Changes:
+        """All chunks as one."""
+        columns = len(self._relation.columns)
+        chunks = chunks or [_Chunk(columns, 0)]
+        old_kinds = np.concatenate([chunk.old_kinds for chunk in chunks])
+        has_old = old_kinds != ABSENT
+        return Changes(
+            data=np.concatenate([self._data, *self._extra]) if self._extra else self._data,
+            kinds=np.concatenate([chunk.kinds for chunk in chunks]),
+            old_kinds=old_kinds,
+            old_slots=np.where(has_old, np.cumsum(has_old) - 1, -1),
+            new=_joined([chunk.new for chunk in chunks], slice(None)),
+            old=_joined([chunk.old for chunk in chunks], has_old),
+        )
+
+    def chunk(self, begins: np.ndarray, ends: np.ndarray, locate: Locate) -> _Chunk:
+        text = LineText(self._data, int(begins.min()), int(ends.max()))
+        chunk = _Chunk(len(self._relation.columns), len(begins))
+        pending = np.arange(len(begins))
+        learnt: Sequence[LineTemplate] = self._templates
+        while len(pending):
+            for template in learnt:
+                pending = self._by_template(text, template, begins, ends, pending, chunk)
+            learnt = ()
+            while len(pending) and not learnt:
+                row = int(pending[0])
+                line = self._data[begins[row] : ends[row]].tobytes()
+                change = self._read(line, row, locate)
+                learnt = self._learn(line)
+                if not learnt:
+                    self._place(change, row, chunk)
+                    pending = pending[1:]
+        return chunk
+
+    def _by_template(
+        self,
+        text: LineText,
+        template: LineTemplate,
+        begins: np.ndarray,
+        ends: np.ndarray,
+        pending: np.ndarray,
+        chunk: _Chunk,
+    ) -> np.ndarray:
+        """Read what fits the template; returns the rows that are still to be read."""
+        rows = LineRows(text, begins[pending], ends[pending], pending)
+        rows.over(template.header)
+        for word, kind in _OPERATIONS:
+            of_kind = rows.split(word)
+            if not len(of_kind):
+                continue
+            read = of_kind if kind == INSERT else self._old_rows(of_kind, template, kind, chunk)
+            if kind != DELETE:
+                self._tuple(read, template, chunk.new, keep_nulls=True)
+            read.at_end()
+            self._require_kept(read, kind, chunk)
+            chunk.kinds[read.slots] = kind
+            rows.done(read)
+        return pending if not len(rows.read) else np.setdiff1d(pending, rows.read, assume_unique=True)
+
+    def _old_rows(self, rows: LineRows, template: LineTemplate, kind: int, chunk: _Chunk) -> LineRows:
+        """Read the old rows of these; all of a DELETE has one, of an UPDATE what says so."""
+        chunk.old_kinds[rows.slots] = ABSENT
+        old = rows if kind == DELETE else rows.split(_OLD_KEY)
+        if not len(old):
+            return rows
+        chunk.old_kinds[old.slots] = self._old_kind
+        self._tuple(old, template, chunk.old, keep_nulls=False)
+        if kind == UPDATE:
+            old.over(_NEW_TUPLE)
+            rows.join(old)
+            return rows
+        return old
+
+    def _tuple(self, rows: LineRows, template: LineTemplate, into: TupleVectors, *, keep_nulls: bool) -> None:
+        """Read one row of values each. New rows hold every column; old ones leave out nulls, and only the key counts
+        where the identity is not FULL."""
+        only_key = not keep_nulls and self._old_kind == OLD_KEY
+        if keep_nulls and not {column.index for column in template.columns}.issuperset(range(len(self._key))):
+            rows.keep(np.zeros(len(rows), dtype=bool))
+        into.kinds[:, rows.slots] = NULL
+        into.lengths[:, rows.slots] = 0
+        for column in template.columns:
+            is_there = rows.over_if(column.literal)
+            if keep_nulls or (only_key and column.index >= 0 and self._key[column.index]):
+                rows.keep(is_there)
+                is_there = is_there[is_there]
+            wanted = column.index >= 0 and not (only_key and not self._key[column.index])
+            kinds, starts, lengths = rows.value(column.form, is_there, self._unescaped)
+            if wanted:
+                into.kinds[column.index, rows.slots] = kinds
+                into.starts[column.index, rows.slots] = starts
+                into.lengths[column.index, rows.slots] = lengths
+        if only_key and not {column.index for column in template.columns}.issuperset(np.flatnonzero(self._key)):
+            rows.keep(np.zeros(len(rows), dtype=bool))
+
+    def _unescaped(self, data: np.ndarray) -> int:
+        """Keep these bytes behind the buffer; returns where."""
+        start = self._size
+        self._extra.append(data)
+        self._size += len(data)
+        return start
+
+    def _require_kept(self, rows: LineRows, kind: int, chunk: _Chunk) -> None:
+        if kind != UPDATE or self._old_kind != OLD_TUPLE:
+            return
+        has_old = chunk.old_kinds[rows.slots] != ABSENT
+        missing = (chunk.new.kinds[:, rows.slots] == UNCHANGED) & (chunk.old.kinds[:, rows.slots] == NULL)
+        rows.keep(~(missing.any(axis=0) & has_old))
+
+    def _read(self, line: bytes, row: int, locate: Locate) -> Change:
+        table = f"{self._relation.nspname}.{self._relation.relname}"
+        try:
+            return read_row(line, self._relation)
+        except ColumnsChangedError as error:
+            raise SchemaChangeError(
+                f"the columns of {table} changed around {locate(row)}: {error}",
+                hint="test_decoding does not tell how; take a new snapshot of this table",
+            ) from None
+        except LogicalRepError as error:
+            raise DecodeError(
+                f"change at {locate(row)} of {table} is not understood: {error}",
+                hint="the change log keeps it unparsed; report it with the server's version",
+            ) from None
+
+    def _learn(self, line: bytes) -> Sequence[LineTemplate]:
+        """The template that this line adds, or adds to; empty where it tells nothing new."""
+        found = template_of(line, self._relation)
+        for place, known in enumerate(self._templates):
+            merged = known.merged(found)
+            if merged is not None:
+                self._templates[place] = merged
+                return () if merged == known else (merged,)
+        self._templates.append(found)
+        return (found,)
+
+    def _place(self, change: Change, row: int, chunk: _Chunk) -> None:
+        """A change that was read as an object."""
+        old = None if isinstance(change, Insert) else change.old_key or change.old_tuple
+        chunk.kinds[row] = ord(type(change).__name__[0])
+        chunk.old_kinds[row] = ABSENT if old is None else self._old_kind
+        for values, vectors in ((old, chunk.old), (None if isinstance(change, Delete) else change.new, chunk.new)):
+            self._place_tuple(values, vectors, row)
+
+    def _place_tuple(self, values: TupleData | None, vectors: TupleVectors, row: int) -> None:
+        for index in range(len(self._key)):
+            value = values[index] if values is not None else None
+            data = np.frombuffer(value if isinstance(value, bytes) else b"", dtype=np.uint8)
+            absent_or_null = ABSENT if values is None else NULL
+            kind = UNCHANGED if value is UNCHANGED_TOAST else TEXT if isinstance(value, bytes) else absent_or_null
+            vectors.kinds[index, row] = kind
+            vectors.starts[index, row] = self._unescaped(data)
+            vectors.lengths[index, row] = len(data)
+
+
+def _joined(parts: Sequence[TupleVectors], where: slice | np.ndarray) -> TupleVectors:
+    return TupleVectors(
+        np.concatenate([part.kinds for part in parts], axis=1)[:, where],
+        np.concatenate([part.starts for part in parts], axis=1)[:, where],
+        np.concatenate([part.lengths for part in parts], axis=1)[:, where],
+    )

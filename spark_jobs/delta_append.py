@@ -1,0 +1,184 @@
+"""Append Arrow batches to a Delta table without a JVM, in memory that grows neither with the rows nor with their width.
+
+Arrow writes the Parquet files, ``deltalake`` commits them: its own writer gathers 8,192 rows per core before it writes
+any, which is gigabytes where a row has a megabyte. Files of an append that failed are removed; one that a crash leaves
+behind is not part of the table, and VACUUM removes it.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-file
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import fs
+
+from spark_jobs.errors import LakeError
+from spark_jobs.lake_files import table_filesystem
+
+WRITABLE = "check lake.path, its permissions and the storage's credentials"
+# of a row group, before it is packed; three of them are in memory: one fills up, one is packed, one is written
+_GROUP_BYTES = 16 << 20
+_GROUP_ROWS = 128 << 10
+_FILE_BYTES = 32 << 20
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``statistics``: the columns whose least and greatest value are told; ``unique``: those that do not repeat."""
+
+    schema: pa.Schema
+    statistics: tuple[str, ...]
+    unique: tuple[str, ...]
+
+
+def append(
+    table: DeltaTable, path: str, batches: Iterable[pa.RecordBatch], layout: Layout, commit: CommitProperties
+) -> None:
+    """One commit on the version that ``table`` is at. ``batches`` are taken one by one, and at least one has rows.
+
+    Raises LakeError when files cannot be written, what ``batches`` raises, and what ``deltalake`` raises at the commit,
+    CommitFailedError among them.
+    """
+    files = _Files(table_filesystem(path), path, layout)
+    try:
+        # one group is packed while the next is gathered
+        with ThreadPoolExecutor(max_workers=1) as packer:
+            packed: Future[None] | None = None
+            for group in _groups(batches):
+                if packed is not None:
+                    packed.result()
+                packed = packer.submit(files.write, pa.Table.from_batches(group, layout.schema))
+            if packed is not None:
+                packed.result()
+        files.close()
+        table.create_write_transaction(files.actions, "append", layout.schema, commit_properties=commit)
+    except BaseException:
+        files.remove()
+        raise
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
+    waiting: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        size += batch.nbytes
+        rows += batch.num_rows
+        if size >= _GROUP_BYTES or rows >= _GROUP_ROWS:
+            yield waiting
+            waiting, size, rows = [], 0, 0
+    if waiting:
+        yield waiting
+
+
+@dataclass
+class _Statistics:
+    """Of one file, as Delta writes them."""
+
+    rows: int = 0
+    nulls: Counter[str] = field(default_factory=Counter)
+    least: dict[str, Any] = field(default_factory=dict)
+    greatest: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, group: pa.Table, columns: Iterable[str]) -> None:
+        self.rows += group.num_rows
+        for name in columns:
+            column = group.column(name)
+            self.nulls[name] += column.null_count
+            if column.null_count < len(column):
+                found = pc.min_max(column).as_py()
+                self.least[name] = min(self.least.get(name, found["min"]), found["min"])
+                self.greatest[name] = max(self.greatest.get(name, found["max"]), found["max"])
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": self.least,
+                "maxValues": self.greatest,
+                "nullCount": dict(self.nulls),
+            }
+        )
+
+
+class _Files:
+    """Row groups into files of about ``_FILE_BYTES``; ``actions`` are those of the files that are closed."""
+
+    def __init__(self, filesystem: fs.FileSystem, path: str, layout: Layout) -> None:
+        self.actions: list[AddAction | RemoveAction] = []
+        self._filesystem, self._path, self._layout = filesystem, path, layout
+        self._name = ""
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._statistics = _Statistics()
+
+    def write(self, group: pa.Table) -> None:
+        """One row group. Raises LakeError."""
+        try:
+            if self._writer is None:
+                self._open()
+            assert self._writer is not None
+            assert self._sink is not None
+            self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            self._statistics.add(group, self._layout.statistics)
+            if self._sink.tell() >= _FILE_BYTES:
+                self._finish()
+        except (OSError, pa.ArrowException) as error:
+            raise self._failed(error) from None
+
+    def close(self) -> None:
+        """End the last file. Raises LakeError."""
+        try:
+            self._finish()
+        except (OSError, pa.ArrowException) as error:
+            raise self._failed(error) from None
+
+    def remove(self) -> None:
+        """What was written is not wanted."""
+        for name in {self._name, *(action.path for action in self.actions)} - {""}:
+            with suppress(OSError):  # it is no part of the table either way
+                self._filesystem.delete_file(name)
+
+    def _open(self) -> None:
+        self._name = f"part-{len(self.actions):05}-{uuid4()}-c000.zstd.parquet"
+        self._statistics = _Statistics()
+        self._sink = self._filesystem.open_output_stream(self._name)
+        dictionaries = [name for name in self._layout.schema.names if name not in self._layout.unique]
+        # level 1 packs row images nearly as well as higher ones
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            self._layout.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=dictionaries,
+            write_statistics=list(self._layout.statistics),
+        )
+
+    def _finish(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        now = int(time.time() * _MILLISECONDS)
+        self.actions.append(AddAction(self._name, size, {}, now, True, self._statistics.to_json()))
+        self._writer = self._sink = None
+
+    def _failed(self, error: Exception) -> LakeError:
+        return LakeError(f"{self._path} cannot be written: {' '.join(str(error).split())}", hint=WRITABLE)

@@ -1,0 +1,95 @@
+"""Where the messages table lies, and how far it is: read from its transaction log without Spark.
+
+The name cannot be that of a source table, which has a schema's folder around it. A *schema* called ``_messages`` would
+have its tables in this table's folder, where a VACUUM takes them for litter; the two exclude each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
+from spark_jobs.delta_append import WRITABLE
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.table_state import stream_id
+from spark_jobs.qualified_name import QualifiedName
+
+# as cuts list it: no source table has an empty schema
+MESSAGES_NAME = QualifiedName("", "_messages")
+_FOLDER = "_messages"
+_TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": "window,commit_lsn_number,ordinal,commit_time,prefix"}
+
+
+@dataclass(frozen=True)
+class MessagesState:
+    """The table holds the messages up to the end of window ``ordinal``; ``version`` is Delta's."""
+
+    ordinal: int
+    version: int
+
+
+def has_messages_table(pipeline: Pipeline) -> bool:
+    """Whether the pipeline keeps one."""
+    return bool(pipeline.source.messages)
+
+
+def messages_state(pipeline: Pipeline, identity: SlotIdentity) -> MessagesState | None:
+    """Where the table stands, None before it is made. Raises LakeError: unreadable, or not of this slot."""
+    path = pipeline.lake.messages
+    table = _opened(path)
+    if table is None:
+        return None
+    ordinal = table.transaction_version(app_id(identity))
+    if ordinal is None:
+        raise LakeError(
+            f"{path} holds a Delta table that this slot's messages did not go to",
+            hint="move it away, or choose another lake.path",
+        )
+    return MessagesState(ordinal, table.version())
+
+
+def app_id(identity: SlotIdentity) -> str:
+    """Of the table's application transactions; their version is a window's ordinal."""
+    return f"{stream_id(identity.system_identifier, identity.slot)}messages"
+
+
+def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
+    """Raises LakeError when a followed table's folder would lie in this table's."""
+    inside = next((name for name in followed if name.nspname == _FOLDER), None)
+    if inside is not None:
+        raise LakeError(
+            f"{inside} lies in the folder of the messages table",
+            hint="set source.messages to false, or follow the schema _messages into a lake of its own",
+        )
+
+
+def created(pipeline: Pipeline, identity: SlotIdentity, first: WindowMarker) -> MessagesState:
+    """The empty table, from the first window that the change log has."""
+    path, ordinal = pipeline.lake.messages, max(first.ordinal - 1, 0)
+    try:
+        DeltaTable.create(
+            path,
+            MESSAGES_SCHEMA,
+            configuration=_TABLE_CONFIGURATION,
+            name=_FOLDER,
+            description="pg_logical_emit_message, in commit order",
+            commit_properties=CommitProperties(app_transactions=[Transaction(app_id(identity), ordinal)]),
+        )
+    except (DeltaError, OSError) as error:
+        raise LakeError(f"{path} cannot be made: {' '.join(str(error).split())}", hint=WRITABLE) from None
+    return MessagesState(ordinal, 0)
+
+
+def _opened(path: str) -> DeltaTable | None:
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise LakeError(f"{path} cannot be read: {' '.join(str(error).split())}") from None

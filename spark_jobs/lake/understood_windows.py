@@ -1,0 +1,44 @@
+"""Up to where a table's windows hold nothing but what this version understands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_jobs.change_log.window_marker import UnknownMessage, WindowMarker
+from spark_jobs.errors import DecodeError
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+
+def unknown_messages(marker: WindowMarker, name: QualifiedName, relid: int | None) -> tuple[UnknownMessage, ...]:
+    """Those of the window that may be about the table, by its OID or its name."""
+    relids = {
+        counts.relid for counts in marker.relations if (counts.nspname, counts.relname) == (name.nspname, name.relname)
+    }
+    relids |= {relid} if relid is not None else set()
+    return tuple(message for message in marker.unknown if not message.relids or relids & set(message.relids))
+
+
+def understood_windows(
+    markers: Sequence[WindowMarker], state: TableState
+) -> tuple[Sequence[WindowMarker], DecodeError | None]:
+    """The windows before the first that holds a message of unknown type about the table, and the error that names it.
+
+    What the table's snapshot shows needs no understanding.
+    """
+    for place, marker in enumerate(markers):
+        for message in unknown_messages(marker, state.name, state.relid):
+            if message.commit_lsn >= state.snapshot_lsn:
+                return markers[:place], _not_understood(marker, message, state.name)
+    return markers, None
+
+
+def _not_understood(marker: WindowMarker, message: UnknownMessage, name: QualifiedName) -> DecodeError:
+    return DecodeError(
+        f"{name} stops before window {marker.ordinal} {marker.window} of slot {marker.identity.slot}: at commit LSN"
+        f" {Lsn(message.commit_lsn)}, ordinal {message.ordinal}, it holds a message of type {message.kind!r}, which"
+        " this version does not know",
+        hint="it is kept in the change log: use a newer version of postgres-cdc, or re-snapshot this table:"
+        f" postgres-cdc snapshot '{name}'",
+    )

@@ -1,0 +1,238 @@
+"""Messages of any protocol → whole committed transactions in commit order: the readable specification, in memory.
+
+``spark_jobs.change_log`` does the same with columns, and spools what is large. Both give one normal form, that of
+protocol 1: whatever ``proto_version``, ``streaming`` and ``two_phase`` a window was read with, its transactions are
+the same. https://www.postgresql.org/docs/current/protocol-logical-replication.html
+
+What makes it more than concatenating blocks:
+
+- **An aborted subtransaction (A) takes its changes with it, but not its Relation and Type messages.** pgoutput keeps
+  book of what it has announced by top-level transaction (``maybe_send_schema``) and does not announce a relation again
+  because the subtransaction that used it first was rolled back. The same holds for a prepared transaction that is
+  rolled back (b to P is no stream: what it announced counts for the whole connection), and for one that is committed
+  later, after other transactions used what it announced. Therefore a change is tied to the Relation message in force
+  where the change *arrived*, and Relation and Type messages are given out anew: right before the first change that
+  needs another one than was given out last.
+- **A streamed transaction announces its relations for itself**, and for the connection only once it is committed.
+- **A Message (M) in a stream has the xid of the top-level transaction**, whichever subtransaction emitted it
+  (``pgoutput_message``), and no A takes it back. Where a subtransaction was aborted after such a Message, nobody can
+  tell whether it counts: AmbiguousMessageError, and the window has to be read without streaming.
+- **The Origin of a streamed transaction is lost or has no LSN**: it is known to the server from the commit record,
+  and pgoutput names it in the first block only (with LSN 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from spark_jobs.logicalrep.errors import (
+    AmbiguousMessageError,
+    MessageOrderError,
+    MissingTransactionError,
+)
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.messages import (
+    Begin,
+    BeginPrepare,
+    Commit,
+    CommitPrepared,
+    DataMessage,
+    LogicalMessage,
+    Message,
+    Origin,
+    Prepare,
+    RollbackPrepared,
+    StreamAbort,
+    StreamCommit,
+    Streamed,
+    StreamPrepare,
+    StreamStart,
+    StreamStop,
+)
+from spark_jobs.logicalrep.pending_transaction import Announcement, PendingChange, PendingTransaction
+from spark_jobs.logicalrep.pgoutput import read_message, read_streamed_message, without_stream_xid
+from spark_jobs.logicalrep.transaction import LooseMessage, PlacedMessage, ReadOptions, Transaction
+
+
+@dataclass(slots=True)
+class _Assembly:
+    options: ReadOptions
+    announced: dict[int, Announcement] = field(default_factory=dict)  # by the connection
+    given_out: dict[int, Announcement] = field(default_factory=dict)
+    opened: tuple[Begin | BeginPrepare, PendingTransaction] | None = None
+    block: PendingTransaction | None = None
+    streams: dict[int, PendingTransaction] = field(default_factory=dict)
+    prepared: dict[str, PendingTransaction] = field(default_factory=dict)
+    last_commit: int = 0
+
+    def take(self, data: bytes) -> Transaction | LooseMessage | None:
+        protocol = self.options.proto_version
+        if self.block is not None:
+            self._in_block(self.block, data, read_streamed_message(data, proto_version=protocol))
+            return None
+        message = read_message(data, proto_version=protocol)
+        if self.opened is not None:
+            return self._in_transaction(*self.opened, data, message)
+        return self._between(data, message)
+
+    def finish(self) -> None:
+        """Streams and prepared transactions without an end are dropped: they come again, whole, in a later window."""
+        if self.opened is not None:
+            raise MessageOrderError(f"transaction {self.opened[1].xid} has no end")
+        if self.block is not None:
+            raise MessageOrderError(f"a stream block of transaction {self.block.xid} has no end")
+
+    def _in_block(self, stream: PendingTransaction, data: bytes, message: Streamed | Message) -> None:
+        if isinstance(message, Streamed):
+            stream.add(message.xid, without_stream_xid(data), message.message)
+        elif isinstance(message, Origin):
+            stream.origin = message
+        elif isinstance(message, StreamStop):
+            stream.types.clear()
+            self.block = None
+        else:
+            _out_of_place(message, f"inside a stream block of transaction {stream.xid}")
+
+    def _in_transaction(
+        self, begin: Begin | BeginPrepare, pending: PendingTransaction, data: bytes, message: Message
+    ) -> Transaction | None:
+        match begin, message:
+            case _, Origin():
+                pending.origin = message
+            case Begin(), Commit():
+                if message.commit_lsn != begin.final_lsn:
+                    raise MessageOrderError(f"Begin says {begin.final_lsn}, Commit {message.commit_lsn}")
+                self.opened = None
+                return self._committed(pending, message)
+            case BeginPrepare(), Prepare():
+                if (message.xid, message.gid) != (begin.xid, begin.gid):
+                    raise MessageOrderError(f"Prepare of transaction {message.xid} ends transaction {begin.xid}")
+                self.opened = None
+                self._keep_prepared(pending, message)
+            case _ if isinstance(message, DataMessage):
+                pending.add(pending.xid, data, message)
+            case _:
+                _out_of_place(message, f"inside transaction {pending.xid}")
+        return None
+
+    def _between(self, data: bytes, message: Message) -> Transaction | LooseMessage | None:
+        match message:
+            case Begin(xid=xid):
+                self.opened = message, PendingTransaction(xid, self.announced)
+            case LogicalMessage(transactional=False):
+                return LooseMessage(data, message)
+            case StreamStart() | StreamAbort() | StreamCommit() | StreamPrepare():
+                return self._stream(message)
+            case BeginPrepare() | CommitPrepared() | RollbackPrepared():
+                return self._two_phase(message)
+            case _:
+                _out_of_place(message, "outside any transaction")
+        return None
+
+    def _stream(self, message: StreamStart | StreamAbort | StreamCommit | StreamPrepare) -> Transaction | None:
+        if self.options.streaming == "off":
+            _out_of_place(message, "although streaming is off")
+        known = self.streams.get(message.xid)
+        match message:
+            case StreamStart(xid, first_segment):
+                if first_segment == (known is not None):
+                    what = "a second first" if first_segment else "a later"
+                    raise MessageOrderError(f"{what} stream block of transaction {xid}")
+                self.block = self.streams.setdefault(xid, PendingTransaction(xid, {}))
+            case StreamAbort(xid, subxid):
+                if subxid == xid:
+                    self.streams.pop(xid, None)
+                elif known is not None:
+                    known.abort(subxid)
+            case StreamCommit(xid):
+                stream = self._ended(message)
+                self.announced.update(stream.announced)
+                return self._committed(stream, message)
+            case StreamPrepare():
+                self._keep_prepared(self._ended(message), message)
+        return None
+
+    def _ended(self, message: StreamCommit | StreamPrepare) -> PendingTransaction:
+        if message.xid not in self.streams:
+            raise MissingTransactionError(f"{type(message).__name__} of transaction {message.xid}, which has no blocks")
+        return self.streams.pop(message.xid)
+
+    def _two_phase(self, message: BeginPrepare | CommitPrepared | RollbackPrepared) -> Transaction | None:
+        if not self.options.two_phase:
+            _out_of_place(message, "although two_phase is off")
+        match message:
+            case BeginPrepare(xid=xid):
+                self.opened = message, PendingTransaction(xid, self.announced)
+            case CommitPrepared(xid=xid, gid=gid):
+                pending = self.prepared.pop(gid, None)
+                if pending is None or pending.xid != xid:
+                    raise MissingTransactionError(
+                        f"transaction {xid} was prepared before the window that commits it at {message.commit_lsn}"
+                    )
+                return self._committed(pending, message)
+            case RollbackPrepared(gid=gid):
+                self.prepared.pop(gid, None)  # prepared before the window: it was never shown
+        return None
+
+    def _keep_prepared(self, pending: PendingTransaction, message: Prepare | StreamPrepare) -> None:
+        if message.gid in self.prepared:
+            raise MessageOrderError(f"transactions {self.prepared[message.gid].xid} and {pending.xid} have one gid")
+        pending.gid = message.gid
+        pending.types.clear()
+        self.prepared[message.gid] = pending
+
+    def _committed(
+        self, pending: PendingTransaction, end: Commit | StreamCommit | CommitPrepared
+    ) -> Transaction | None:
+        """None where nothing is left of it: what 14 sends as Begin and Commit, and 15 not at all."""
+        if end.commit_lsn <= self.last_commit:
+            raise MessageOrderError(f"a commit at {end.commit_lsn} comes after one at {Lsn(self.last_commit)}")
+        if pending.ambiguous is not None:
+            raise AmbiguousMessageError(
+                f"commit LSN {end.commit_lsn}: a streamed Message of transaction {pending.xid} may be of its aborted"
+                f" subtransaction {pending.ambiguous}, the protocol does not tell; read the window without streaming"
+            )
+        self.last_commit = end.commit_lsn
+        if not pending.changes:
+            return None
+        origin = pending.origin
+        return Transaction(
+            end.commit_lsn,
+            end.end_lsn,
+            end.commit_ts,
+            pending.xid,
+            origin.name if origin else None,
+            origin.origin_lsn if origin else None,
+            pending.gid,
+            tuple(self._placed(pending.changes)),
+        )
+
+    def _placed(self, changes: Iterable[PendingChange]) -> Iterator[PlacedMessage]:
+        for ordinal, change in enumerate(changes):
+            for relid, announcement in change.announced:
+                if self.given_out.get(relid) != announcement:
+                    self.given_out[relid] = announcement
+                    for data, message in announcement.messages():
+                        yield PlacedMessage(ordinal, data, message)
+            yield PlacedMessage(ordinal, change.data, change.message)
+
+
+def assemble(messages: Iterable[bytes], options: ReadOptions) -> Iterator[Transaction | LooseMessage]:
+    """One window's messages, in the order the server sent them, to what was committed in it.
+
+    Transactions come in commit order, loose messages between them where they were emitted. Dropped: aborted
+    subtransactions, streams and prepared transactions without an end. Raises LogicalRepError, AssemblyError for an
+    order that no server sends.
+    """
+    assembly = _Assembly(options)
+    for data in messages:
+        found = assembly.take(data)
+        if found is not None:
+            yield found
+    assembly.finish()
+
+
+def _out_of_place(message: Message, where: str) -> NoReturn:
+    raise MessageOrderError(f"{type(message).__name__} {where}")

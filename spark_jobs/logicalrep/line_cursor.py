@@ -1,0 +1,165 @@
+"""A position in one line of ``test_decoding``: words, quoted names and literals, checked and moved over."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from spark_jobs.logicalrep.errors import FieldError, TrailingBytesError, TruncatedMessageError
+from spark_jobs.logicalrep.test_decoding_lines import TableName
+
+_UNSIGNED = re.compile(rb"0|[1-9][0-9]*")
+# what quote_identifier leaves bare (ruleutils.c): ASCII letters in lower case, digits, underscores
+_BARE_NAME = re.compile(rb"[a-z_][a-z0-9_]*")
+# format_type: bare words and quoted names, with a schema; one [] for an array
+_TYPE_NAME = re.compile(rb'(?:"(?:[^"]|"")+"|[^"\[\]])+(?:\[\])?')
+_TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?")
+_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+
+class LineCursor:
+    """Reads a line's parts in order; ``finish`` proves that all of it was read."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def at(self) -> int:
+        """Bytes read so far."""
+        return self._at
+
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._data)
+
+    def accept(self, word: str) -> bool:
+        """Move over ``word`` if it stands here."""
+        found = self._data.startswith(word.encode(), self._at)
+        self._at += len(word) if found else 0
+        return found
+
+    def expect(self, word: str) -> None:
+        """Move over ``word``. Raises TruncatedMessageError where the line ends in it, else FieldError."""
+        if self.accept(word):
+            return
+        rest = self._data[self._at : self._at + len(word)]
+        if word.encode().startswith(rest):
+            raise TruncatedMessageError(f"{word!r} wanted at byte {self._at}, the line ends there")
+        raise FieldError(f"{word!r} wanted at byte {self._at}")
+
+    def unsigned(self, field: str) -> int:
+        return int(self._match(_UNSIGNED, field)[0])
+
+    def uint32(self, field: str) -> int:
+        number = self.unsigned(field)
+        if number >= 1 << 32:
+            raise FieldError(f"{field}: more than 32 bits")
+        return number
+
+    def name(self, field: str) -> str:
+        """One identifier as ``quote_identifier`` writes it."""
+        if self._data.startswith(b'"', self._at):
+            return self._text(self._quoted(b'"', field), field)
+        return self._match(_BARE_NAME, field)[0].decode("ascii")
+
+    def table_name(self) -> TableName:
+        nspname = self.name("schema name")
+        self.expect(".")
+        return nspname, self.name("table name")
+
+    def type_name(self) -> str:
+        """As ``format_type`` writes it, quotes kept."""
+        return self._text(self._match(_TYPE_NAME, "type name")[0], "type name")
+
+    @property
+    def at_literal(self) -> bool:
+        return self._data.startswith(b"'", self._at)
+
+    def literal(self, field: str) -> bytes:
+        """A value in quotes: only the quote is doubled, a backslash is raw."""
+        return self._quoted(b"'", field)
+
+    def escaped_literal(self, field: str) -> str:
+        """As ``quote_literal`` writes it: where there is a backslash, it begins with E, and backslashes are doubled."""
+        escaped = self.accept("E")
+        data = self._quoted(b"'", field)
+        return self._text(data.replace(b"\\\\", b"\\") if escaped else data, field)
+
+    def word(self, field: str) -> bytes:
+        """Up to the next space or the end; at least one byte."""
+        end = self._data.find(b" ", self._at)
+        taken = self._data[self._at : end if end >= 0 else len(self._data)]
+        if not taken:
+            raise TruncatedMessageError(f"{field}: nothing at byte {self._at}")
+        self._at += len(taken)
+        return taken
+
+    def time(self, field: str) -> int:
+        """``timestamptz_to_str``: ISO with the session's offset; wire microseconds."""
+        match = self._match(_TIME, field)
+        year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
+        micros = int((match[7] or b"0").ljust(6, b"0"))
+        hours, minutes, seconds = (int(match[group] or 0) for group in (9, 10, 11))
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds) * (1 if match[8] == b"+" else -1)
+        try:
+            local = datetime(year, month, day, hour, minute, second, micros, tzinfo=timezone.utc)
+        except ValueError:
+            raise FieldError(f"{field}: not a time") from None
+        return (local - _EPOCH - offset) // timedelta(microseconds=1)
+
+    def until_counted(self, before: str, after: str, field: str) -> tuple[bytes, bytes]:
+        """The text before ``{before}{n}{after}``, and the ``n`` bytes behind it, which must end the line.
+
+        The text may hold such words itself: the first place where the count fits counts.
+        """
+        marker = re.compile(re.escape(before.encode()) + rb"(0|[1-9][0-9]*)" + re.escape(after.encode()))
+        for match in marker.finditer(self._data, self._at):
+            if len(match[1]) < 20 and len(self._data) - match.end() == int(match[1]):
+                text, self._at = self._data[self._at : match.start()], len(self._data)
+                return text, self._data[match.end() :]
+        raise TruncatedMessageError(f"{field}: its count fits no rest of the line")
+
+    def until_last(self, before: str, field: str) -> tuple[bytes, int]:
+        """The text before ``{before}{n}``, which must end the line."""
+        match = re.compile(re.escape(before.encode()) + rb"(0|[1-9][0-9]{0,18})\Z").search(self._data, self._at)
+        if match is None:
+            raise TruncatedMessageError(f"{field}: no count ends the line")
+        text, self._at = self._data[self._at : match.start()], len(self._data)
+        return text, int(match[1])
+
+    def finish(self) -> None:
+        """Raises TrailingBytesError unless the whole line was read."""
+        left = len(self._data) - self._at
+        if left:
+            raise TrailingBytesError(f"{left} bytes are left after the last field, at byte {self._at}")
+
+    def _quoted(self, quote: bytes, field: str) -> bytes:
+        self.expect(quote.decode())
+        begin = at = self._at
+        while True:
+            end = self._data.find(quote, at)
+            if end < 0:
+                raise TruncatedMessageError(f"{field}: no closing quote after byte {begin}")
+            if not self._data.startswith(quote, end + 1):
+                break
+            at = end + 2
+        self._at = end + 1
+        return self._data[begin:end].replace(quote * 2, quote)
+
+    def _match(self, pattern: re.Pattern[bytes], field: str) -> re.Match[bytes]:
+        match = pattern.match(self._data, self._at)
+        if match is None:
+            kind = TruncatedMessageError if self.at_end else FieldError
+            raise kind(f"{field}: not what is wanted at byte {self._at}")
+        self._at = match.end()
+        return match
+
+    @staticmethod
+    def _text(data: bytes, field: str) -> str:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise FieldError(f"{field}: not UTF-8 (the session's client_encoding must be UTF8)") from None

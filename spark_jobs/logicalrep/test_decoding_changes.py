@@ -1,0 +1,151 @@
+"""A row line of ``test_decoding`` and the Relation it is of → the change that pgoutput would have sent for it.
+
+The Relation message is made from the catalogue when the line is captured. A line is at least as old as that, so a
+column of the relation that a line lacks was added or renamed since: refused. A column that only the line has is a
+generated one, or was dropped since: left out, as pgoutput leaves it out.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.logicalrep.errors import RelationMismatchError, UnknownMessageError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.messages import (
+    UNCHANGED_TOAST,
+    Change,
+    ColumnValue,
+    Delete,
+    Insert,
+    LogicalMessage,
+    TupleData,
+    Update,
+)
+from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.logicalrep.test_decoding import read_line
+from spark_jobs.logicalrep.test_decoding_lines import Form, MessageLine, NamedValue, Row, RowLine, TruncateLine
+
+# the types that print_literal does not print in quotes: OID → name; all others, domains of these included, are quoted
+NUMBER_TYPES = {
+    20: "bigint",
+    21: "smallint",
+    23: "integer",
+    26: "oid",
+    700: "real",
+    701: "double precision",
+    1700: "numeric",
+}
+BIT_TYPES = {1560: "bit", 1562: "bit varying"}
+BOOLEAN_TYPES = {16: "boolean"}
+_NAMES = {**NUMBER_TYPES, **BIT_TYPES, **BOOLEAN_TYPES}
+_UNQUOTED_NAMES = frozenset(_NAMES.values())
+IDENTITY_FULL = "f"
+
+
+class ColumnsChangedError(RelationMismatchError):
+    """The line has other columns than the catalogue had when it was captured."""
+
+
+def read_row(data: bytes, relation: Relation) -> Change:
+    """Read a row line as the Insert, Update or Delete of ``relation``.
+
+    Raises LogicalRepError: ColumnsChangedError when the line's columns are not the relation's, RelationMismatchError
+    when the line is no row change or holds no row.
+    """
+    line = read_line(data)
+    if not isinstance(line, RowLine):
+        raise RelationMismatchError(f"{type(line).__name__} is no row change")
+    return row_change(line, relation)
+
+
+def row_change(line: RowLine, relation: Relation) -> Change:
+    """The same, of a line that was read already."""
+    if not line.has_tuple_data:
+        raise RelationMismatchError("the line has no row: the table had no replica identity when it was written")
+    old = None if line.old is None else _old(line.old, relation)
+    if line.kind == "D":
+        return Delete(relation.relid, *_key_or_tuple(old, relation))
+    new = _new(line.new or (), relation)
+    if line.kind == "I":
+        return Insert(relation.relid, new)
+    if old is not None and relation.relreplident == IDENTITY_FULL:
+        _require_kept_values(old, new)
+    return Update(relation.relid, *_key_or_tuple(old, relation), new)
+
+
+def read_truncate(data: bytes) -> TruncateLine:
+    """Raises LogicalRepError; RelationMismatchError when the line is no TRUNCATE."""
+    line = read_line(data)
+    if not isinstance(line, TruncateLine):
+        raise RelationMismatchError(f"{type(line).__name__} is no TRUNCATE")
+    return line
+
+
+def read_logical_message(data: bytes, lsn: Lsn) -> LogicalMessage:
+    """A message line; ``lsn`` is what stands beside it. Raises LogicalRepError."""
+    line = read_line(data)
+    if not isinstance(line, MessageLine):
+        raise UnknownMessageError(f"{type(line).__name__} is no logical message")
+    return LogicalMessage(line.transactional, lsn, line.prefix, line.content)
+
+
+def _key_or_tuple(old: TupleData | None, relation: Relation) -> tuple[TupleData | None, TupleData | None]:
+    return (None, old) if relation.relreplident == IDENTITY_FULL else (old, None)
+
+
+def _new(row: Row, relation: Relation) -> TupleData:
+    values = _by_name(row, relation)
+    missing = [column.name for column in relation.columns if column.name not in values]
+    if missing:
+        raise ColumnsChangedError(f"{len(missing)} of the relation's {len(relation.columns)} columns are not there")
+    return tuple(_value(values[column.name]) for column in relation.columns)
+
+
+def _old(row: Row, relation: Relation) -> TupleData:
+    """Nulls are left out of old rows. Under an identity that is not FULL only the key counts, and is never null."""
+    values = _by_name(row, relation)
+    full = relation.relreplident == IDENTITY_FULL
+    if not full and not all(column.name in values for column in relation.columns if column.key):
+        raise ColumnsChangedError("the old row lacks a column of the replica identity")
+    return tuple(
+        _value(values[column.name]) if (full or column.key) and column.name in values else None
+        for column in relation.columns
+    )
+
+
+def _by_name(row: Row, relation: Relation) -> dict[str, NamedValue]:
+    """The row's columns that the relation has, each once, printed as its type is; a partition has its own order."""
+    columns = {column.name: column for column in relation.columns}
+    known = [value for value in row if value.name in columns]
+    for value in known:
+        _require_form(value, columns[value.name])
+    found = {value.name: value for value in known}
+    if len(found) != len(known):
+        raise RelationMismatchError("a column stands there twice")
+    return found
+
+
+def _require_form(value: NamedValue, column: RelationColumn) -> None:
+    name = _NAMES.get(column.atttypid)
+    if value.type_name != name if name else value.type_name in _UNQUOTED_NAMES:
+        raise ColumnsChangedError(f"column {column.name} has another type than type {column.atttypid}")
+    if value.form not in (Form.NULL, Form.UNCHANGED_TOAST, _form(column.atttypid)):
+        raise RelationMismatchError(f"column {column.name} is not printed as its type is")
+
+
+def _form(atttypid: int) -> Form:
+    if atttypid in NUMBER_TYPES:
+        return Form.NUMBER
+    if atttypid in BIT_TYPES:
+        return Form.BITS
+    return Form.BOOLEAN if atttypid in BOOLEAN_TYPES else Form.QUOTED
+
+
+def _value(value: NamedValue) -> ColumnValue:
+    if value.form is Form.NULL:
+        return None
+    return UNCHANGED_TOAST if value.form is Form.UNCHANGED_TOAST else value.text
+
+
+def _require_kept_values(old: TupleData, new: TupleData) -> None:
+    """Under FULL the old row holds every value; one that is not there, yet unchanged, was not null: FULL came later."""
+    if any(after is UNCHANGED_TOAST and before is None for before, after in zip(old, new, strict=True)):
+        raise RelationMismatchError("the old row lacks an unchanged value: the replica identity was not FULL yet")

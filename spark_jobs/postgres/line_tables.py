@@ -1,0 +1,51 @@
+"""The followed tables and their partitions by name, from the catalogue: ``test_decoding`` knows no publication.
+
+Partitions stand for the topmost followed table above them, as ``publish_via_partition_root`` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_jobs.change_log.line_tables import LineTable, LineTables, relation_message
+from spark_jobs.logicalrep.test_decoding_lines import TableName
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import QualifiedName
+
+# roots with the most partitions first: a followed partition of a followed table stands for that table too
+_PARTITIONS = """
+SELECT root.oid::bigint, jsonb_agg(jsonb_build_array(n.nspname, c.relname))
+FROM unnest(%s::oid[]) root(oid), pg_catalog.pg_partition_tree(root.oid::regclass) t
+JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE t.relid <> root.oid GROUP BY root.oid ORDER BY count(*) DESC
+"""
+_EXISTS = """
+SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""
+
+
+def line_tables(connection: Connection, names: Sequence[QualifiedName]) -> LineTables:
+    """As the catalogue has them now; a table that it has no more keeps its name, and a number of its own."""
+    facts = relation_facts(connection, names=names)
+    by_relid = {fact.relid: LineTable(fact.relid, _pair(fact.name), relation_message(fact)) for fact in facts}
+    by_name = {table.name: table for table in by_relid.values()}
+    for number, name in enumerate(names, start=1):
+        by_name.setdefault(_pair(name), LineTable(-number, _pair(name), b""))
+    with source_errors("the catalogue could not be read"):
+        found = connection.execute(_PARTITIONS, [list(by_relid)]).fetchall()
+    standing: dict[TableName, LineTable] = {}
+    for relid, partitions in found:
+        for nspname, relname in partitions:
+            standing.setdefault((nspname, relname), by_relid[relid])
+
+    def is_gone(name: TableName) -> bool:
+        with source_errors("the catalogue could not be read"):
+            return not connection.execute(_EXISTS, list(name)).fetchall()
+
+    return LineTables(by_name | standing, tuple(relid for relid, _ in found), is_gone)
+
+
+def _pair(name: QualifiedName) -> TableName:
+    return name.nspname, name.relname

@@ -1,0 +1,40 @@
+"""The options that the output plugin ``test_decoding`` is started with.
+
+https://www.postgresql.org/docs/current/test-decoding.html
+"""
+
+from __future__ import annotations
+
+from spark_jobs.configuration import Source
+from spark_jobs.errors import ConfigurationError
+
+PLUGIN = "test_decoding"
+
+
+def test_decoding_options(source: Source) -> tuple[tuple[str, str], ...]:
+    """The (name, value) pairs for this source. Raises ConfigurationError for what this plugin cannot do.
+
+    Transactions without changes are shown where messages are wanted: the plugin does not count a message as a change,
+    and prints one that comes before the first change outside its transaction (until PostgreSQL 17).
+    ``two_phase`` needs no option: read through a copy of the slot, a prepared transaction comes at COMMIT PREPARED.
+    """
+    refused = {
+        f"streaming: {source.streaming}": source.streaming != "off",
+        "binary: true": source.binary,
+    }
+    for option, is_asked in refused.items():
+        if is_asked:
+            raise ConfigurationError(
+                f"source.{option} is not for plugin: test_decoding, which never sends streamed changes and has no"
+                " binary values",
+                hint="leave it out, or use plugin: pgoutput",
+            )
+    options = [
+        ("include-xids", "1"),
+        ("include-timestamp", "1"),
+        ("skip-empty-xacts", "0" if source.messages else "1"),
+        ("include-rewrites", "0"),
+    ]
+    if source.origin == "none":
+        options.append(("only-local", "1"))
+    return tuple(options)

@@ -1,0 +1,148 @@
+"""What a decoder made of a recording, in the words of ``ExpectedChange``, and the comparison of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeVar
+
+from spark_jobs.decode.binary.value_text import value_text
+from spark_jobs.decode.binary.wire_type import Family, WireType, wire_type
+from spark_jobs.logicalrep.messages import BinaryValue, Change, ColumnValue, Delete, Insert, TupleData, Unchanged
+from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.qualified_name import QualifiedName
+from tests.golden.golden_file import ExpectedChange, Recording
+from tests.golden.scenario import Scenario
+
+_Change = TypeVar("_Change", "Observed", ExpectedChange)
+# published as their root; test_decoding knows leaves only
+_LEAVES = ("root_a", "root_b", "root_c", "root_c1")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One change, with the number of its transaction among those that have changes, in the order they came."""
+
+    transaction: int | None
+    kind: str
+    origin: str | None = None
+    table: QualifiedName | None = None
+    relation: Relation | None = None
+    change: Change | None = None
+    prefix: str | None = None
+    content: str | None = None
+
+
+def expected_of(recording: Recording, changes: Sequence[ExpectedChange]) -> list[ExpectedChange]:
+    """Those that this recording's options let through."""
+    pgoutput = recording.plugin == "pgoutput"
+    kinds = Scenario.of(recording.theme).publishes if pgoutput else frozenset("IUDT")
+    if not pgoutput or recording.option("messages") == "true":
+        kinds |= {"M"}
+    local = recording.option("origin") == "none" or recording.option("only-local") == "1"
+    return [each for each in changes if each.kind in kinds and not (local and each.origin)]
+
+
+def assert_agrees(recording: Recording, observed: Sequence[Observed], changes: Sequence[ExpectedChange]) -> None:
+    """Same changes, same order, same transactions; raises AssertionError with the first that differ."""
+    expected = list(_in_table_order(expected_of(recording, changes)))
+    found = list(_in_table_order(observed))
+    assert [_head(each, recording) for each in found] == [_head(each, recording) for each in expected]
+    assert _grouping(found) == _grouping(expected)
+    for saw, change in zip(found, expected, strict=True):
+        if saw.change is not None:
+            assert saw.relation is not None
+            assert _agrees(saw.change, saw.relation, change), (saw, change)
+
+
+def _head(each: Observed | ExpectedChange, recording: Recording) -> tuple[object, ...]:
+    pgoutput = recording.plugin == "pgoutput"
+    table = QualifiedName.parse(each.table) if isinstance(each.table, str) else each.table
+    if pgoutput and table is not None and table.relname in _LEAVES:
+        table = QualifiedName("public", "root")
+    # test_decoding tells no origin
+    return each.kind, each.origin if pgoutput else None, table, each.prefix, each.content
+
+
+def _grouping(changes: Iterable[Observed | ExpectedChange]) -> list[int]:
+    """How many changes stand together in one transaction; a message outside any stands alone."""
+    return [len(list(group)) for _, group in groupby(changes, key=lambda each: each.transaction)]
+
+
+def _in_table_order(changes: Sequence[_Change]) -> Iterable[_Change]:
+    """The tables of one TRUNCATE have no order."""
+    for (_, kind), group in groupby(changes, key=lambda each: (each.transaction, each.kind)):
+        together = list(group)
+        yield from sorted(together, key=lambda each: str(each.table)) if kind == "T" else together
+
+
+def _agrees(change: Change, relation: Relation, expected: ExpectedChange) -> bool:
+    """New values, or the mark of an unchanged value where it is one; old values of the identity where they are due."""
+    names = [column.name for column in relation.columns]
+    old, new = expected.old or {}, expected.new or {}
+    if not isinstance(change, Delete) and not all(
+        old.get(name) == new[name] if isinstance(value, Unchanged) else _text(value) == new[name]
+        for name, value in zip(names, change.new, strict=True)
+    ):
+        return False
+    if isinstance(change, Insert):
+        return expected.old is None
+    return _old_agrees(change.old_key, change.old_tuple, names, expected)
+
+
+def _old_agrees(
+    old_key: TupleData | None, old_tuple: TupleData | None, names: list[str], expected: ExpectedChange
+) -> bool:
+    identity, old = expected.identity or (), expected.old or {}
+    full = expected.relation is not None and expected.relation.relreplident == "f"
+    sent = old_tuple if full else old_key
+    if (old_key if full else old_tuple) is not None:
+        return False
+    if sent is None:  # the key is as it was
+        return expected.new is not None and all(old[name] == expected.new[name] for name in identity)
+    wanted = [old[name] if name in identity else None for name in names]
+    return [_text(value) for value in sent] == wanted
+
+
+def _text(value: ColumnValue) -> str | None:
+    if value is None:
+        return None
+    assert isinstance(value, bytes), f"{type(value).__name__} where text is due"
+    return value.decode()
+
+
+def as_text(observed: Observed) -> Observed:
+    """The same change with the text of its binary values."""
+    relation, change = observed.relation, observed.change
+    if relation is None or change is None:
+        return observed
+    if isinstance(change, Insert):
+        return replace(observed, change=replace(change, new=_in_text(change.new, relation)))
+    if isinstance(change, Delete):
+        return replace(observed, change=replace(change, old_key=_in_text(change.old_key or (), relation)))
+    assert change.old_key is change.old_tuple is None, "the theme has no such change"
+    return replace(observed, change=replace(change, new=_in_text(change.new, relation)))
+
+
+def _in_text(row: TupleData, relation: Relation) -> TupleData:
+    return tuple(
+        _text_of(value.data, column.atttypid, column.name) if isinstance(value, BinaryValue) else value
+        for value, column in zip(row, relation.columns, strict=True)
+    )
+
+
+def _text_of(data: bytes, typid: int, column: str) -> bytes:
+    known = wire_type(typid) if typid < _FIRST_USER_OID else _OWN_TYPES[column]
+    return value_text(data, known).encode()
+
+
+_FIRST_USER_OID = 16384
+_INT, _TEXT = wire_type(23), wire_type(25)
+# of theme types_binary: the catalogue's facts of its own types, by column
+_OWN_TYPES = {
+    "e": WireType(_FIRST_USER_OID, "mood", Family.TEXT),
+    "d": _INT,
+    "co": WireType(_FIRST_USER_OID, "pair", Family.RECORD, parts=(_INT, _TEXT)),
+    "h": WireType(_FIRST_USER_OID, "hstore", Family.HSTORE),
+}

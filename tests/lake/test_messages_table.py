@@ -1,0 +1,218 @@
+"""The messages table: every message of the change log once, in order, without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pydantic import SecretStr
+
+from spark_jobs.change_log.log import ChangeLog, marker_row
+from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source
+from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
+from spark_jobs.lake.messages_state import MessagesState, messages_state
+from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.logicalrep.messages import LogicalMessage
+from spark_jobs.qualified_name import QualifiedName
+from tests.change_log.test_window_marker import IDENTITY
+from tests.wire import write_message
+
+FOLLOWED = (QualifiedName("public", "orders"),)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    made = Pipeline("shop", Source(SecretStr("dbname=shop"), "sl", "shop", messages=True), Lake(str(tmp_path / "lake")))
+    log = ChangeLog(made.lake.change_log)
+    log.create()
+    land(made, 0, [])
+    return made
+
+
+def message(number: int, prefix: str = "outbox") -> bytes:
+    return write_message(LogicalMessage(True, Lsn(number), prefix, f"content {number}".encode()))
+
+
+def land(pipeline: Pipeline, ordinal: int, messages: Sequence[bytes], changes: int = 0) -> WindowMarker:
+    """One window of one transaction: these messages, and inserts that are none."""
+    place = {"window": ordinal, "commit_lsn": 100 * ordinal, "xid": 700 + ordinal}
+    rows = [{**place, "ordinal": n, "kind": "M", "data": data} for n, data in enumerate(messages)]
+    rows += [{**place, "ordinal": n, "kind": "I", "relid": 1, "data": b"I"} for n in range(changes)]
+    marker = WindowMarker(
+        ordinal,
+        Window(Lsn(100 * ordinal), Lsn(100 * ordinal + 100)),
+        IDENTITY,
+        logical_messages=len(messages),
+    )
+    batches = [pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)] if rows else []
+    assert ChangeLog(pipeline.lake.change_log).land(IDENTITY, ordinal, [*batches, marker_row(marker)])
+    return marker
+
+
+def applied(pipeline: Pipeline, *, reached: int | None = None, upto: int = 1 << 30) -> MessagesApplied:
+    markers = [marker for marker in ChangeLog(pipeline.lake.change_log).markers() if marker.ordinal <= upto]
+    return apply_messages(pipeline, FOLLOWED, IDENTITY, markers, reached)
+
+
+def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    table = DeltaTable(pipeline.lake.messages).to_pyarrow_table()
+    assert table.schema.names == MESSAGES_SCHEMA.names
+    found: list[dict[str, Any]] = table.sort_by(
+        [("commit_lsn_number", "ascending"), ("ordinal", "ascending")]
+    ).to_pylist()
+    return found
+
+
+def contents(pipeline: Pipeline) -> list[str]:
+    return [row["content"].decode() for row in rows(pipeline)]
+
+
+def test_messages_are_written_once(pipeline: Pipeline) -> None:
+    land(pipeline, 1, [message(1), message(2)], changes=3)
+    land(pipeline, 2, [message(3)])
+    first = applied(pipeline)
+    assert (first.outcome, first.first, first.last, first.rows_written, first.delta_version) == ("applied", 1, 2, 3, 1)
+    assert contents(pipeline) == ["content 1", "content 2", "content 3"]
+    assert [(row["window"], row["ordinal"], row["commit_lsn"], row["xid"]) for row in rows(pipeline)] == [
+        (1, 0, "0/64", 701),
+        (1, 1, "0/64", 701),
+        (2, 0, "0/C8", 702),
+    ]
+    again = applied(pipeline)
+    assert (again.outcome, again.rows_written, again.delta_version) == ("already applied", 0, None)
+    land(pipeline, 3, [message(4)])
+    assert applied(pipeline).rows_written == 1
+    assert contents(pipeline) == [f"content {n}" for n in (1, 2, 3, 4)]
+
+
+def test_windows_without_messages_write_nothing(pipeline: Pipeline) -> None:
+    land(pipeline, 1, [], changes=2)
+    empty = applied(pipeline)
+    assert (empty.outcome, empty.delta_version) == ("nothing to apply", None)
+    assert rows(pipeline) == []  # the table is there to be queried
+    assert messages_state(pipeline, IDENTITY) == MessagesState(0, 0)
+    land(pipeline, 2, [message(1)])
+    land(pipeline, 3, [], changes=2)
+    assert applied(pipeline).state == MessagesState(3, 1)
+    land(pipeline, 4, [])
+    assert applied(pipeline).delta_version is None
+    assert DeltaTable(pipeline.lake.messages).version() == 1
+
+
+def test_a_cut_spares_the_windows_that_left_no_commit(pipeline: Pipeline) -> None:
+    for ordinal in (1, 2, 3):
+        land(pipeline, ordinal, [])
+    land(pipeline, 4, [message(1)])
+    assert applied(pipeline, reached=3).first == 4
+    assert contents(pipeline) == ["content 1"]
+
+
+def test_a_range_is_applied_as_far_as_asked(pipeline: Pipeline) -> None:
+    for ordinal in (1, 2, 3):
+        land(pipeline, ordinal, [message(ordinal)])
+    assert applied(pipeline, upto=2).last == 2
+    assert contents(pipeline) == ["content 1", "content 2"]
+    assert applied(pipeline).rows_written == 1
+    assert contents(pipeline) == ["content 1", "content 2", "content 3"]
+
+
+def test_a_damaged_message_stops_the_table_after_the_windows_before_it(pipeline: Pipeline) -> None:
+    land(pipeline, 1, [message(1)])
+    land(pipeline, 2, [message(2), message(3)[:-1], message(4)])
+    land(pipeline, 3, [message(5)])
+    for outcome in (applied(pipeline), applied(pipeline)):
+        assert outcome.outcome == "stopped"
+        assert str(outcome.error).startswith(
+            "window 2, commit LSN 0/C8, ordinal 1: a logical message is not understood"
+        )
+        assert contents(pipeline) == ["content 1"]
+    assert messages_state(pipeline, IDENTITY) == MessagesState(1, 1)
+
+
+def test_prefixes_choose_from_the_next_window_on(pipeline: Pipeline) -> None:
+    land(pipeline, 1, [message(1, "outbox"), message(2, "audit.x"), message(3, "other")])
+    chosen = with_messages(pipeline, MessagePrefixes(("outbox", "audit.*")))
+    assert applied(chosen).rows_written == 2
+    land(pipeline, 2, [message(4, "other")])
+    none = applied(chosen)
+    assert (none.outcome, none.delta_version, contents(pipeline)) == (
+        "nothing to apply",
+        None,
+        ["content 1", "content 2"],
+    )
+    assert applied(chosen, reached=2).outcome == "already applied"
+    land(pipeline, 3, [message(5, "other")])
+    assert applied(with_messages(pipeline, True), reached=2).rows_written == 1
+    assert contents(pipeline) == ["content 1", "content 2", "content 5"]
+
+
+def with_messages(pipeline: Pipeline, messages: bool | MessagePrefixes) -> Pipeline:
+    return replace(pipeline, source=replace(pipeline.source, messages=messages))
+
+
+def test_a_missing_window_is_a_gap(pipeline: Pipeline) -> None:
+    land(pipeline, 1, [message(1)])
+    applied(pipeline)
+    land(pipeline, 2, [message(2)])
+    third = land(pipeline, 3, [message(3)])
+    outcome = apply_messages(pipeline, FOLLOWED, IDENTITY, [third])
+    assert "brought to window 1, and the next one landed is 3" in str(outcome.error)
+    assert contents(pipeline) == ["content 1"]
+
+
+def test_another_writer_in_between_is_told(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(pipeline, 1, [message(1)])
+    read = ChangeLog.logical_messages
+
+    def overtaken(self: ChangeLog, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        monkeypatch.setattr(ChangeLog, "logical_messages", read)
+        assert applied(pipeline).outcome == "applied"
+        yield from read(self, ordinals, columns)
+
+    monkeypatch.setattr(ChangeLog, "logical_messages", overtaken)
+    outcome = applied(pipeline)
+    assert "another process writes this table" in str(outcome.error)
+    assert contents(pipeline) == ["content 1"]
+
+
+def test_a_table_of_another_is_left_alone(pipeline: Pipeline) -> None:
+    write_deltalake(pipeline.lake.messages, pa.table({"a": [1]}))
+    land(pipeline, 1, [message(1)])
+    outcome = applied(pipeline)
+    assert "this slot's messages did not go to" in str(outcome.error)
+    assert DeltaTable(pipeline.lake.messages).to_pyarrow_table().to_pylist() == [{"a": 1}]
+
+
+def test_a_schema_of_that_name_excludes_it(pipeline: Pipeline) -> None:
+    marker = land(pipeline, 1, [message(1)])
+    outcome = apply_messages(pipeline, (QualifiedName("_messages", "t"),), IDENTITY, [marker])
+    assert str(outcome.error).startswith("_messages.t lies in the folder of the messages table")
+    assert not Path(pipeline.lake.messages).exists()
+    table = apply_messages(pipeline, (QualifiedName("public", "_messages"),), IDENTITY, [marker])
+    assert table.error is None
+
+
+def test_a_window_of_many_messages_takes_seconds(pipeline: Pipeline) -> None:
+    place = {"window": 1, "commit_lsn": 100, "xid": 1, "kind": "M"}
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 100_000, 10_000):
+            logged = [{**place, "ordinal": n, "data": message(n)} for n in range(start, start + 10_000)]
+            yield pa.RecordBatch.from_pylist(logged, schema=CHANGE_LOG_SCHEMA)
+        yield marker_row(WindowMarker(1, Window(Lsn(100), Lsn(200)), IDENTITY, logical_messages=100_000))
+
+    assert ChangeLog(pipeline.lake.change_log).land(IDENTITY, 1, batches())
+    started = time.monotonic()
+    assert applied(pipeline).rows_written == 100_000
+    assert time.monotonic() - started < 10
+    written = contents(pipeline)
+    assert (len(written), written[0], written[-1]) == (100_000, "content 0", "content 99999")

@@ -1,0 +1,185 @@
+"""The workload's WAL cut at random LSNs: in every mode the windows, one after the other, are the uncut reading.
+
+And every mode gives what protocol 1 gives. 288 cuts: 12 in each of the 24 modes that servers 15 and 18 have; the other
+servers with ``make matrix``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from pydantic import SecretStr
+
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.change_log.assembly import Assembly
+from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.change_log.transaction_spool import TransactionSpool
+from spark_jobs.change_log.transactions import WindowRows
+from spark_jobs.configuration import Source
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.bulk_read import bulk_connection
+from spark_jobs.postgres.connection import connected, conninfo
+from spark_jobs.postgres.line_tables import line_tables
+from spark_jobs.postgres.plugin_options import Options, plugin_options
+from spark_jobs.postgres.publication import ensure_publication
+from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
+from spark_jobs.qualified_name import QualifiedName
+from tests.fixtures.server_binaries import VERSIONS
+from tests.fixtures.servers import Database, fresh_database
+from tests.matrix.cells import Cell, cells
+from tests.matrix.workload import SCHEMA, TABLES, workload
+
+pytestmark = pytest.mark.postgres
+
+NAMES = tuple(map(QualifiedName.parse, TABLES))
+TESTED = VERSIONS if os.environ.get("MATRIX") == "full" else (15, 18)
+CUTS = 12
+SEED = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """What of a change must not depend on where the window was cut."""
+
+    commit_lsn: int
+    ordinal: int
+    kind: str
+    relid: int | None
+    xid: int | None
+    origin: str | None
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A database after the workload; ``whole`` is the WAL of it, which slots of both plugins still hold."""
+
+    database: Database
+    version: int
+    whole: Window
+
+    def slot(self, plugin: str) -> str:
+        return f"{self.database.name}_{plugin}"
+
+    def rows(self, cell: Cell, window: Window, messages: bool) -> list[Row]:
+        """One window's changes in total order, read with this cell's options."""
+        slot = self.slot(cell.plugin)
+        source = cell.of(Source(SecretStr(self.database.dsn), slot, self.database.name, messages=messages))
+        return self._rows(source, window, plugin_options(source, self.version * 10_000))
+
+    def kinds(self, cell: Cell) -> set[str]:
+        """The message types that pgoutput sends for the whole."""
+        source = cell.of(Source(SecretStr(self.database.dsn), self.slot(cell.plugin), self.database.name))
+        options = plugin_options(source, self.version * 10_000)
+        with (
+            bulk_connection(conninfo(source.dsn)) as bulk,
+            read_window(bulk, source.slot, self.whole, options) as batches,
+        ):
+            return {chr(data[0]) for batch in batches for data in batch.column("data").to_pylist()}
+
+    def _rows(self, source: Source, window: Window, options: Options) -> list[Row]:
+        lines = source.plugin == "test_decoding"
+        with (
+            connected(source.dsn) as control,
+            bulk_connection(conninfo(source.dsn)) as bulk,
+            TransactionSpool(**({"schema": LINE_SPOOL_SCHEMA} if lines else {})) as spool,
+            read_window(bulk, source.slot, window, options, output="text" if lines else "binary") as batches,
+        ):
+            if lines:
+                found = LineWindowRows(1, window, lambda: line_tables(control, NAMES), spool, True).rows(batches)
+            else:
+                found = WindowRows(1, window).rows(Assembly(1, window, spool).batches(batches))
+            return _changes(found)
+
+
+def _changes(batches: Iterator[pa.RecordBatch]) -> list[Row]:
+    wanted = list(Row.__dataclass_fields__)
+    rows = [Row(**row) for batch in batches for row in batch.select(wanted).to_pylist() if row["kind"] in "IUDTM"]
+    return sorted(rows, key=lambda row: (row.commit_lsn, row.ordinal, row.relid or 0))
+
+
+@pytest.fixture(scope="module")
+def worked_on(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Worked]]:
+    """The workload of a server version, done once, whatever order the tests come in."""
+    with ExitStack() as stack:
+        yield cache(lambda version: stack.enter_context(_worked(request.getfixturevalue(f"postgres_{version}"))))
+
+
+@pytest.fixture
+def worked(worked_on: Callable[[int], Worked], version: int) -> Worked:
+    return worked_on(version)
+
+
+@contextmanager
+def _worked(server: PostgresServer) -> Iterator[Worked]:
+    with fresh_database(server) as database:
+        name = database.name
+        database.execute(*SCHEMA, f"ALTER DATABASE {name} SET logical_decoding_work_mem = '64kB'")
+        with connected(SecretStr(database.dsn)) as control:
+            ensure_publication(control, name, NAMES)
+            for plugin in ("pgoutput", "test_decoding"):
+                lo = create_slot(control, f"{name}_{plugin}", plugin=plugin)
+            with workload(database, SEED) as work:
+                work.run(220)
+                assert {
+                    "prepare",
+                    "commit prepared",
+                    "rollback to",
+                    "message",
+                    "loose message",
+                    "truncate",
+                    "origin",
+                } <= set(work.done)
+                yield Worked(database, server.version, Window(lo, flushed_lsn(control)))
+
+
+@cache
+def uncut(worked: Worked, cell: Cell, messages: bool) -> list[Row]:
+    return worked.rows(cell, worked.whole, messages)
+
+
+def with_messages(cell: Cell) -> bool:
+    """A streamed message may be of a subtransaction that was rolled back: capture then reads without streaming."""
+    return cell.streaming == "off"
+
+
+def in_every_mode(kept: Callable[[Cell], bool] = lambda _: True) -> pytest.MarkDecorator:
+    modes = [(version, cell) for version in TESTED for cell in cells(version) if kept(cell)]
+    ids = [f"{version}-{cell.name}" for version, cell in modes]
+    return pytest.mark.parametrize(("version", "cell"), modes, ids=ids)
+
+
+@in_every_mode()
+def test_cut_windows_are_the_whole(worked: Worked, cell: Cell) -> None:
+    rng = random.Random(f"{worked.version} {cell.name}")  # noqa: S311
+    lo, hi = worked.whole.lo, worked.whole.hi
+    bounds = sorted({lo, hi, *(Lsn(rng.randrange(lo + 1, hi)) for _ in range(CUTS))})
+    cut = [row for a, b in pairwise(bounds) for row in worked.rows(cell, Window(a, b), with_messages(cell))]
+    assert len(cut) > 5_000
+    assert cut == uncut(worked, cell, with_messages(cell))
+
+
+@in_every_mode()
+def test_every_mode_gives_what_protocol_1_gives(worked: Worked, cell: Cell) -> None:
+    """Byte for byte; in binary all but the data, and of test_decoding's lines what both plugins tell."""
+    messages = with_messages(cell)
+    assert uncut(worked, cell, messages) == uncut(worked, cell.same_log_as, messages)
+    places = [(row.xid, row.ordinal, row.kind, row.relid) for row in uncut(worked, cell, messages)]
+    assert places == [(row.xid, row.ordinal, row.kind, row.relid) for row in uncut(worked, Cell(), messages)]
+
+
+@in_every_mode(lambda cell: cell.plugin == "pgoutput")
+def test_the_workload_shows_what_the_mode_is_about(worked: Worked, cell: Cell) -> None:
+    kinds = worked.kinds(cell)
+    assert set("BCIUDTRO") <= kinds
+    assert (set("SEcA") <= kinds) == (cell.streaming != "off")
+    assert (set("bPKr") <= kinds) == cell.two_phase
+    assert ("p" in kinds) == (cell.two_phase and cell.streaming != "off")

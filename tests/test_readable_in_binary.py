@@ -1,0 +1,49 @@
+"""``binary: true`` is refused before the first window where a value could not be read, and told by the doctor."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.doctor.checks import Check
+from spark_jobs.doctor.table_checks import publication_and_table_checks
+from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.privileges import role_privileges
+from spark_jobs.sync import prepare
+from tests.fixtures.pipelines import MakePipeline
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+PLAIN = "CREATE TABLE plain (id int PRIMARY KEY, tags text[], acl aclitem)"
+ODD = "CREATE TABLE odd (id int PRIMARY KEY, kind regclass, kinds regtype[])"
+
+
+def told(pipeline: Pipeline) -> list[Check]:
+    with connected(SecretStr(pipeline.source.dsn.get_secret_value())) as connection:
+        return list(publication_and_table_checks(connection, pipeline, role_privileges(connection)))
+
+
+def test_a_table_of_regclass_is_refused_and_nothing_is_made(database: Database, make_pipeline: MakePipeline) -> None:
+    database.execute(PLAIN, ODD)
+    pipeline = make_pipeline("public.plain", "public.odd", binary=True)
+    with pytest.raises(PreconditionError) as refused:
+        prepare(pipeline)
+    assert str(refused.value) == (
+        "table public.odd has columns that cannot be read in binary: kind (regclass), kinds (regtype[]): set"
+        " source.binary: false, or take the table out of tables:"
+    )
+    assert database.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = current_database()") == []
+    faults = [check for check in told(pipeline) if "binary" in str(check)]
+    assert ["kind (regclass)" in str(check) or "kinds (regtype[])" in str(check) for check in faults] == [True, True]
+    assert not [check for check in told(make_pipeline("public.plain", "public.odd")) if "binary" in str(check)]
+
+
+def test_turning_binary_on_later_asks_of_every_table(database: Database, make_pipeline: MakePipeline) -> None:
+    database.execute(PLAIN, ODD)
+    prepare(make_pipeline("public.plain", "public.odd"))
+    with pytest.raises(PreconditionError, match="kind"):
+        prepare(make_pipeline("public.plain", "public.odd", binary=True))
+    assert prepare(make_pipeline("public.plain", binary=True)).tables
