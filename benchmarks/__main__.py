@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -19,7 +20,8 @@ from rich.table import Table
 
 from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.floor import measure_floor
-from benchmarks.following import measure_following
+from benchmarks.following import check_equal, measure_following
+from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement
 from benchmarks.variants import measure_variants
 from benchmarks.workload import MIXED, Size, make_table
@@ -31,6 +33,7 @@ from spark_jobs.spark.session import spark_session
 from tests.fixtures.server_binaries import server_binaries
 
 _DSN_VARIABLE = "POSTGRES_CDC_BENCH_DSN"
+_STREAMING_DSN_VARIABLE = "POSTGRES_CDC_BENCH_STREAMING_DSN"
 
 
 def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
@@ -45,10 +48,13 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
         server = stack.enter_context(running_postgres(data, binaries=binaries))
         os.environ[_DSN_VARIABLE] = server.dsn()
 
-        def configuration_of(name: str, tables: tuple[QualifiedName, ...]) -> Path:
+        os.environ[_STREAMING_DSN_VARIABLE] = f"{server.dsn()} options='-c logical_decoding_work_mem=1MB'"
+
+        def configuration_of(name: str, tables: tuple[QualifiedName, ...], *, streamed: bool = False) -> Path:
+            dsn = _STREAMING_DSN_VARIABLE if streamed else _DSN_VARIABLE
             attributes = {
                 "name": name,
-                "source": {"dsn": "{{ env." + _DSN_VARIABLE + " }}"},
+                "source": {"dsn": "{{ env." + dsn + " }}", "streaming": "on" if streamed else "off"},
                 "lake": {"path": str(folder / "lake" / name)},
                 "tables": [str(table) for table in tables],
                 "spark": {"jars": jars},
@@ -59,10 +65,15 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
 
         # before this process grows: a child's peak memory begins at what its parent held
         yield from measure_capture_memory(server, configuration_of, size)
+        streaming = partial(configuration_of, streamed=True)
+        yield from measure_large_transactions(server, streaming, size)
         yield from measure_variants(server, folder / "variants", size)
         make_table(server, MIXED, size.rows)
         spark = spark_session(SparkOptions(jars=jars))
         stack.callback(spark.stop)
+        for transaction in transactions(size):
+            pipeline = load_pipeline(configuration_of(transaction.table.relname, (transaction.table,)))
+            check_equal(spark, pipeline, transaction.table)
         # small syncs first: what follows is measured in a session that has done its work before
         yield from measure_floor(server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark)
         yield from measure_following(server, load_pipeline(configuration_of("mixed", (MIXED,))), spark, size)

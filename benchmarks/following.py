@@ -19,6 +19,7 @@ from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.lake.landed_changes import LandedChanges, landed_changes
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.net_change.on_driver import net_change
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import capture, prepare, snapshot
 
 if TYPE_CHECKING:
@@ -36,11 +37,16 @@ def measure_following(
         yield from _snapshot(server, pipeline, spark, size)
         make_changes(server, size)
         yield from _changes(server, pipeline, spark, size)
-        (same,) = compare(spark, pipeline, (MIXED,))
-        if not same.equal:
-            raise AssertionError(f"source and lake differ: {same}")
+        check_equal(spark, pipeline, MIXED)
     for process, peak_bytes in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
         yield Measurement(f"peak memory of {process}", mebibytes=peak_bytes / (1 << 20))
+
+
+def check_equal(spark: SparkSession, pipeline: Pipeline, table: QualifiedName) -> None:
+    """Raise AssertionError when source and lake differ in a row or a value."""
+    (same,) = compare(spark, pipeline, (table,))
+    if not same.equal or not same.lake_rows:
+        raise AssertionError(f"source and lake differ: {same}")
 
 
 def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -61,29 +61,27 @@ class PeakMemory:
     jvm: int = 0
     workers: int = 0
 
-    def sample(self) -> None:
+    def sample(self, driver: psutil.Process) -> None:
         """Look at the processes as they are now; one that ends meanwhile counts nothing."""
-        me = psutil.Process()
         jvm = workers = 0
-        for child in me.children(recursive=True):
-            try:
-                name, resident = child.name(), child.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-            jvm += resident if name == "java" else 0
-            workers += resident if name.startswith("python") else 0
-        self.driver = max(self.driver, me.memory_info().rss)
+        with suppress(psutil.NoSuchProcess):
+            self.driver = max(self.driver, driver.memory_info().rss)
+            for child in driver.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    name, resident = child.name(), child.memory_info().rss
+                    jvm += resident if name == "java" else 0
+                    workers += resident if name.startswith("python") else 0
         self.jvm, self.workers = max(self.jvm, jvm), max(self.workers, workers)
 
 
 @contextmanager
-def peak_memory() -> Iterator[PeakMemory]:
-    """Samples ten times a second for as long as the block lasts."""
-    peak, stop = PeakMemory(), threading.Event()
+def peak_memory(pid: int | None = None) -> Iterator[PeakMemory]:
+    """Samples this process and those below it, or those of ``pid``, ten times a second while the block lasts."""
+    peak, stop, driver = PeakMemory(), threading.Event(), psutil.Process(pid)
 
     def watch() -> None:
         while not stop.wait(_SAMPLE_SECONDS):
-            peak.sample()
+            peak.sample(driver)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ from spark_jobs.qualified_name import QualifiedName
 MIXED = QualifiedName("public", "mixed")
 _COLUMNS = """(id bigint PRIMARY KEY, n integer, amount numeric(12,2), ratio double precision, note text, paid boolean,
   placed timestamptz)"""
-_ROW = """g, (g % 1000)::int, (g % 100000) * 1.01, g / 7.0, 'note ' || md5(g::text), g % 3 = 0,
+ROW = """g, (g % 1000)::int, (g % 100000) * 1.01, g / 7.0, 'note ' || md5(g::text), g % 3 = 0,
   timestamptz '2024-01-01' + g * interval '1 second'"""
 
 
@@ -34,7 +34,7 @@ class Size:
 def make_table(server: PostgresServer, table: QualifiedName, rows: int) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {table} {_COLUMNS}")
-        connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1, {rows}) g")
+        connection.execute(f"INSERT INTO {table} SELECT {ROW} FROM generate_series(1, {rows}) g")
         connection.execute(f"ANALYZE {table}")
 
 
@@ -61,11 +61,11 @@ def make_changes(server: PostgresServer, size: Size, table: QualifiedName = MIXE
 
 def one_transaction(server: PostgresServer, table: QualifiedName, rows: int) -> None:
     with psycopg.connect(server.dsn()) as connection:
-        connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1, {rows}) g")
+        connection.execute(f"INSERT INTO {table} SELECT {ROW} FROM generate_series(1, {rows}) g")
 
 
 def _insert(connection: psycopg.Connection[tuple[object, ...]], table: QualifiedName, top: int, count: int) -> None:
-    connection.execute(f"INSERT INTO {table} SELECT {_ROW} FROM generate_series({top + 1}, {top + count}) g")
+    connection.execute(f"INSERT INTO {table} SELECT {ROW} FROM generate_series({top + 1}, {top + count}) g")
 
 
 def _on_random_rows(

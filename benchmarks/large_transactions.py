@@ -1,0 +1,98 @@
+"""Peak memory of ``postgres-cdc sync`` for one transaction of many or of wide rows, streamed: it must not grow with it.
+
+Two million rows in a thousand subtransactions, as many rolled back after each; two hundred rows of a megabyte; and a
+tenth of each, to compare with.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.measurement import Measurement, peak_memory, timed
+from benchmarks.workload import ROW, Size, make_table
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.qualified_name import QualifiedName
+
+_SUBTRANSACTIONS = 1_000
+_MIB = 1 << 20
+_MEGABYTE = "SELECT string_agg(md5(random()::text), '') AS v FROM generate_series(1, 32 * 1024)"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """``insert`` takes the first and the last id of a step."""
+
+    table: QualifiedName
+    insert: str
+    rows: int
+    steps: int
+
+
+def transactions(size: Size) -> tuple[Transaction, ...]:
+    """The small one of each kind comes before the large one."""
+    found = []
+    for rows in (2 * size.unit, 20 * size.unit):
+        table = QualifiedName("public", f"rows_{rows}")
+        insert = f"INSERT INTO {table} SELECT {ROW} FROM generate_series({{}}, {{}}) g"
+        found.append(Transaction(table, insert, rows, min(_SUBTRANSACTIONS, rows)))
+    for rows in (max(2, size.unit // 5_000), max(20, size.unit // 500)):
+        table = QualifiedName("public", f"megabytes_{rows}")
+        insert = f"INSERT INTO {table} SELECT g, v FROM megabyte, generate_series({{}}, {{}}) g"
+        found.append(Transaction(table, insert, rows, rows))
+    return tuple(found)
+
+
+def measure_large_transactions(
+    server: PostgresServer, configuration_of: Callable[[str, tuple[QualifiedName, ...]], Path], size: Size
+) -> Iterator[Measurement]:
+    """``configuration_of`` writes the file of a pipeline that streams. Whoever has a Spark session compares the tables
+    of ``transactions`` afterwards."""
+    with psycopg.connect(server.dsn()) as connection:
+        connection.execute(f"CREATE TABLE megabyte AS {_MEGABYTE}")
+    for each in transactions(size):
+        if each.table.relname.startswith("rows"):
+            make_table(server, each.table, 0)
+        else:
+            _make_wide_table(server, each.table)
+        configuration = configuration_of(each.table.relname, (each.table,))
+        _sync(configuration)
+        _run(server, each)
+        with subprocess.Popen(_command(configuration), stdout=subprocess.DEVNULL) as process:
+            with peak_memory(process.pid) as peak:
+                _, seconds = timed(process.wait)
+            if process.returncode:
+                raise AssertionError(f"sync of {each.table} ended with {process.returncode}")
+        what = f"sync of one transaction, {each.table.relname}"
+        for name, held in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
+            yield Measurement(f"{what}: {name}", seconds, each.rows, mebibytes=held / _MIB)
+
+
+def _make_wide_table(server: PostgresServer, table: QualifiedName) -> None:
+    with psycopg.connect(server.dsn()) as connection:
+        connection.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, v text)")
+        connection.execute(f"ALTER TABLE {table} ALTER v SET STORAGE EXTERNAL")  # not to measure its compression
+
+
+def _run(server: PostgresServer, transaction: Transaction) -> None:
+    step = transaction.rows // transaction.steps
+    with psycopg.connect(server.dsn()) as connection:
+        for lo in range(1, transaction.rows + 1, step):
+            connection.execute("SAVEPOINT kept")
+            connection.execute(transaction.insert.format(lo, lo + step - 1))
+            connection.execute("SAVEPOINT dropped")
+            connection.execute(transaction.insert.format(-lo, -lo))
+            connection.execute("ROLLBACK TO dropped")
+
+
+def _sync(configuration: Path) -> None:
+    subprocess.run(_command(configuration), check=True, stdout=subprocess.DEVNULL)
+
+
+def _command(configuration: Path) -> list[str]:
+    return [sys.executable, "-m", "cdc_assets.cli", "sync", "--config", str(configuration)]
