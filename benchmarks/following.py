@@ -35,9 +35,11 @@ def measure_following(
     """All stages in order, on one table; ends with the row-by-row comparison, so that fast and wrong cannot be."""
     with peak_memory() as peak:
         yield from _snapshot(server, pipeline, spark, size)
-        make_changes(server, size)
-        yield from _changes(server, pipeline, spark, size)
-        check_equal(spark, pipeline, MIXED)
+        # the first large MERGE of a session also pays for the JVM's warming; the target is for the second
+        for times, target in (("first of its size", None), ("again", 0.08)):
+            make_changes(server, size)
+            yield from _changes(server, pipeline, spark, size, times, target)
+            check_equal(spark, pipeline, MIXED)
     for process, peak_bytes in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
         yield Measurement(f"peak memory of {process}", mebibytes=peak_bytes / (1 << 20))
 
@@ -61,9 +63,11 @@ def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, s
         yield Measurement(f"snapshot into Delta, {times}", seconds, size.rows, limit / seconds, at_least=target)
 
 
-def _changes(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
+def _changes(
+    server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size, times: str, target: float | None
+) -> Iterator[Measurement]:
     limit = median_of(_REPEATS, lambda: _peek(server, pipeline))
-    yield Measurement("the server's decoding (limit)", limit, size.changes, 1.0)
+    yield Measurement(f"the server's decoding (limit), {times}", limit, size.changes, 1.0)
     _, captured = timed(lambda: capture(pipeline))
     yield Measurement("capture and land", captured, size.changes, limit / captured, at_least=0.4)
     log = ChangeLog(pipeline.lake.change_log)
@@ -81,7 +85,7 @@ def _changes(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, si
         raise error
     yield Measurement("net change and apply", applied, size.changes, limit / applied)
     total = captured + applied
-    yield Measurement("end to end", total, size.changes, limit / total, at_least=0.08)
+    yield Measurement(f"end to end, {times}", total, size.changes, limit / total, at_least=target)
 
 
 def _copy_out(server: PostgresServer) -> None:

@@ -47,7 +47,7 @@ def make_changes(server: PostgresServer, size: Size, table: QualifiedName = MIXE
     update = f"UPDATE {table} SET n = n + 1, amount = amount + 1, paid = NOT paid"
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute("SELECT setseed(0.5)")
-        top = size.rows
+        top = connection.execute(f"SELECT max(id) FROM {table}").fetchall()[0][0]
         for change in ["insert"] * 30 + [update] * 40 + [f"DELETE FROM {table}"] * 10 + ["insert"] * 10:
             connection.execute("BEGIN")
             if change == "insert":

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.decode.table_shape import LakeColumn, TableShape
-from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.decode.snapshot_values import SnapshotColumn
+from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, LakeError, PreconditionError
 from spark_jobs.lake.delta_table import replace_table, rows_written
 from spark_jobs.lake.merge_sql import named_columns
@@ -21,7 +22,7 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
-from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query
+from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
 from spark_jobs.postgres.snapshot_read import read_range
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -31,9 +32,9 @@ from spark_jobs.spark.errors import spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RANGE_BYTES = 32 << 20  # each task costs 0.3 s of a core and writes a file: half as large took 1.2 times as long
+_RANGE_BYTES = 64 << 20  # each task costs 0.3 s of a core and writes a file: a quarter of it took 1.3 times as long
 _TASKS = 16  # for a table of up to 16 ranges one task each; then tasks grow
-_RANGES_PER_TASK = 8  # 256 MB of heap: what a retry reads again
+_RANGES_PER_TASK = 4  # 256 MB of heap: what a retry reads again
 _TABLES_AT_ONCE = 2
 
 
@@ -53,6 +54,7 @@ class TableSnapshot:
 class _Plan:
     """How one table is read: per task the queries that it runs one after the other."""
 
+    columns: tuple[SnapshotColumn, ...]
     shape: TableShape
     tasks: tuple[tuple[str, ...], ...]
 
@@ -107,10 +109,11 @@ def _plan(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRa
     if facts is None:
         raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
     shape = TableShape.of(facts)
-    columns = [column.name for column in shape.columns]
-    queries = [range_query(facts, part, columns) for part in ranges]
+    by_name = {column.attname: column for column in facts.columns}
+    columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
+    queries = [range_query(facts, part, [column.name for column in columns]) for part in ranges]
     step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
-    return _Plan(shape, tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step)))
+    return _Plan(columns, shape, tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step)))
 
 
 def _snapshot_table(
@@ -142,7 +145,7 @@ def _range_reader(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
     which no plan, log or web page shows."""
-    tasks, columns, table = plan.tasks, plan.shape.columns, str(plan.shape.name)
+    tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
 
     def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -155,12 +158,10 @@ def _range_reader(
 
 
 def _typed(
-    rows: pa.RecordBatch, columns: tuple[LakeColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
+    rows: pa.RecordBatch, columns: tuple[SnapshotColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
 ) -> pa.RecordBatch:
     arrays = [
-        cast_text(
-            rows.column(i), column.lake_type, name=column.name, table=table, on_unrepresentable=on_unrepresentable
-        )
+        column.values(rows.column(i), table=table, on_unrepresentable=on_unrepresentable)
         for i, column in enumerate(columns)
     ]
     return pa.RecordBatch.from_arrays(arrays, [f"v{i}" for i in range(len(columns))])

@@ -10,15 +10,17 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 
 from psycopg import pq, sql
 from pydantic import SecretStr
 
+from spark_jobs.decode.snapshot_values import SEND_FUNCTIONS, Form, SnapshotColumn
 from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connect_failure, connected, conninfo, source_errors
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.relation_facts import ColumnFacts, RelationFacts
 
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192
@@ -63,7 +65,7 @@ def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connec
 
 
 def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BYTES) -> tuple[CtidRange, ...]:
-    """Cut a table, or each leaf of a partitioned one, into ranges of about ``range_bytes`` of heap.
+    """Cut a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap.
 
     Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows.
     """
@@ -80,26 +82,17 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
         name = QualifiedName(nspname, relname)
         if relkind != "r":
             raise PreconditionError(f"{name} is a foreign table: it has no snapshot of its own", hint="leave it out")
-        step = max(1, range_bytes // _BLOCK_BYTES)
-        starts = list(range(0, max(1, size // _BLOCK_BYTES), step))
+        blocks = max(1, size // _BLOCK_BYTES)
+        step = ceil(blocks / ceil(size / range_bytes)) if size else blocks
+        starts = list(range(0, blocks, step))
         ranges += [CtidRange(name, first, last) for first, last in zip(starts, [*starts[1:], None], strict=True)]
     return tuple(ranges)
 
 
 def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[str]) -> str:
-    """A SELECT of one range, each column rendered by its own type's output function, NULL staying NULL.
-
-    That is what pgoutput sends (``OidOutputFunctionCall``); a cast to text would differ for bool, char(n) and others.
-    """
+    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL."""
     by_name = {column.attname: column for column in facts.columns}
-    rendered = [
-        sql.SQL("pg_catalog.textin({}({})) AS {}").format(
-            sql.SQL(by_name[name].typoutput),
-            sql.Identifier(name),
-            sql.Identifier(name),
-        )
-        for name in columns
-    ]
+    rendered = [_expression(by_name[name]) for name in columns]
     bounds = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))]
     if ctid_range.last is not None:
         bounds.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({ctid_range.last},0)")))
@@ -109,6 +102,22 @@ def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[s
         sql.SQL(" AND ").join(bounds),
     )
     return statement.as_string(None)
+
+
+def snapshot_column(column: ColumnFacts) -> SnapshotColumn:
+    """How this column is read."""
+    return SnapshotColumn(column.attname, column.base_typid, column.base_typmod)
+
+
+def _expression(column: ColumnFacts) -> sql.Composable:
+    name, form = sql.Identifier(column.attname), snapshot_column(column).form
+    if form is Form.NATIVE:
+        return name
+    if form is Form.BINARY:
+        function = sql.Identifier(SEND_FUNCTIONS[column.base_typid])
+        return sql.SQL("pg_catalog.{}({}) AS {}").format(function, name, name)
+    # what pgoutput sends (OidOutputFunctionCall); a cast to text would differ for char(n) and others
+    return sql.SQL("pg_catalog.textin({}({})) AS {}").format(sql.SQL(column.typoutput), name, name)
 
 
 @contextmanager
