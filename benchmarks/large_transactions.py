@@ -68,7 +68,7 @@ def measure_large_transactions(
                 _, seconds = timed(process.wait)
             if process.returncode:
                 raise AssertionError(f"sync of {each.table} ended with {process.returncode}")
-        what = f"sync of one transaction, {each.table.relname}"
+        what = f"one transaction, {each.table.relname}"
         for name, held in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
             yield Measurement(f"{what}: {name}", seconds, each.rows, mebibytes=held / _MIB)
 
