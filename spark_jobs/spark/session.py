@@ -40,6 +40,11 @@ _RUNTIME_CONF = {
     "spark.sql.ansi.enabled": "true",  # a cast that fails raises; it never becomes null
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is still INT96
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # 4.2.0 hangs with it (SPARK-58241)
+    # row groups and pages are held whole by writers and readers, and by default neither ends before it has 100 rows:
+    # 200 rows of a megabyte ended in an OutOfMemoryError, with 2 GiB of heap
+    "parquet.block.size": str(32 << 20),
+    "parquet.block.size.row.check.min": "4",
+    "parquet.page.size.row.check.min": "4",
     "spark.databricks.delta.autoCompact.minNumFiles": "8",  # see table_commit: asked for now and then only
     "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),  # MERGE reads whole files: 1 GB ones are slow
 }
