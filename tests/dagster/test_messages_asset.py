@@ -67,7 +67,8 @@ def test_messages_are_materialised_with_the_tables(
     shop.assert_equal()
     assert messages(shop) == ["one", "two"]
     assert shop.green("_messages") == shop.green("public", "orders") == set(shop.partition_keys())
-    told = shop.metadata("_messages")
+    # a range may have an older window without messages, of the WAL that the first run wrote; its last carries the run's
+    told = shop.metadata("_messages", partition=shop.partition_keys()[-1])
     assert (told["messages"], told["rows_written"], told["outcome"]) == (2, 2, "applied")
 
     # the messages alone, of a range that is done: marked again, written once
