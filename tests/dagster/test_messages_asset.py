@@ -56,11 +56,12 @@ def test_messages_are_materialised_with_the_tables(
     shop = under_dagster(database, tmp_path / "lake", instance, spark, source=source)
     for request in shop.tick().run_requests or []:
         assert shop.run(request).success
+    # the loose one first: the server flushes it with the next commit only
     database.execute(
+        EMIT.format(transactional=False, content="one"),
         "BEGIN; INSERT INTO orders VALUES (900, 'new', 1); "
-        + EMIT.format(transactional=True, content="one")
+        + EMIT.format(transactional=True, content="two")
         + "; COMMIT",
-        EMIT.format(transactional=False, content="two"),
     )
     [request] = shop.tick().run_requests or []
     assert shop.run(request).success
