@@ -1,8 +1,8 @@
 """Append Arrow batches to a Delta table without a JVM, in memory that grows neither with the rows nor with their width.
 
 Arrow writes the Parquet files, ``deltalake`` commits them: its own writer gathers 8,192 rows per core before it writes
-any, which is gigabytes where a row has a megabyte. Files of an append that failed are removed; one that a crash leaves
-behind is not part of the table, and VACUUM removes it.
+any, which is gigabytes where a row has a megabyte. Files of an append that fails before its commit are removed; one
+that a crash or a refused commit leaves behind is not part of the table, and VACUUM removes it.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-file
 """
 
@@ -65,10 +65,11 @@ def append(
             if packed is not None:
                 packed.result()
         files.close()
-        table.create_write_transaction(files.actions, "append", layout.schema, commit_properties=commit)
     except BaseException:
         files.remove()
         raise
+    # an error may come after the commit is made, from a checkpoint or a lost answer: its files must stay
+    table.create_write_transaction(files.actions, "append", layout.schema, commit_properties=commit)
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
 from spark_jobs.change_log.relation_versions import RelationSeen
@@ -89,6 +91,24 @@ def test_error_of_the_producer_comes_out_and_nothing_lands(log: ChangeLog) -> No
         log.land(IDENTITY, 1, failing())
     assert log.checkpoint() == marker(0)
     assert log.land(IDENTITY, 1, window(1))
+
+
+def test_an_error_after_the_commit_takes_no_file_away(log: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that cannot be written, or an answer that is lost: the window is landed all the same."""
+    log.land(IDENTITY, 0, window(0))
+    commit = DeltaTable.create_write_transaction
+
+    def answer_lost(*arguments: Any, **named: Any) -> None:
+        commit(*arguments, **named)
+        raise DeltaError("the answer is lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", answer_lost)
+        with pytest.raises(LakeError, match="the answer is lost"):
+            log.land(IDENTITY, 1, window(1))
+    assert log.checkpoint() == marker(1)
+    assert log.read([16384], 1, 1).num_rows > 0
+    assert not log.land(IDENTITY, 1, window(1))
 
 
 def test_concurrent_writer_of_the_same_slot_is_a_typed_error(log: ChangeLog) -> None:
