@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.tuple_vectors import ABSENT, DamagedError, MessageBytes, TupleVectors, require, walk
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
@@ -82,12 +83,15 @@ def decode_changes(
         new=TupleVectors.absent(columns, len(begins)),
         old=TupleVectors.absent(columns, int(has_old.sum())),
     )
-    for low in range(0, len(begins), _CHUNK):
+
+    def walk_chunk(low: int) -> None:
         chunk = slice(low, min(low + _CHUNK, len(begins)))
         try:
             _walk_chunk(message, begins[chunk], ends[chunk], changes, low)
         except DamagedError:
             raise _precise_error(data, begins, ends, chunk, relation, locate) from None
+
+    in_threads(walk_chunk, range(0, len(begins), _CHUNK))
     return changes
 
 

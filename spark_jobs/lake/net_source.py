@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.lake.landed_changes import LandedChanges
 from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
@@ -72,8 +73,17 @@ def _frame(rows: pa.Table, shape: TableShape, lake: Lake) -> Iterator[Frame]:
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
         return
     with staging_folder(lake) as folder:
-        filesystem, path = lake_filesystem(folder)
-        pq.write_table(
-            rows, f"{path}/net.parquet", filesystem=filesystem, compression="snappy", row_group_size=_ROW_GROUP_ROWS
-        )
+        _stage(rows, folder)
         yield lambda spark: spark.read.schema(schema).parquet(folder)
+
+
+def _stage(rows: pa.Table, folder: str) -> None:
+    """A file for each core."""
+    filesystem, path = lake_filesystem(folder)
+    step = -(-rows.num_rows // pa.cpu_count())
+
+    def write(first: int) -> None:
+        piece, file = rows.slice(first, step), f"{path}/net-{first}.parquet"
+        pq.write_table(piece, file, filesystem=filesystem, compression="snappy", row_group_size=_ROW_GROUP_ROWS)
+
+    in_threads(write, range(0, rows.num_rows, step))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.net_change.actions import Actions, Spans
@@ -35,78 +36,87 @@ def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepre
     by_position = np.argsort(last[wanted])
     rows, existed = last[wanted][by_position], existed[wanted][by_position]
     is_put = actions.is_put[rows]
-    columns = {"op": pa.array(np.where(is_put, UPSERT, DELETE).astype(np.int8))}
-    builder = _Columns(actions, rows, is_put, on_unrepresentable, columns)
-    for index in range(len(actions.ordered.shape.columns)):
-        builder.add(index)
-    builder.add_origins()
-    if truncated and builder.kept.any():
-        at = actions.ordered.position(int(actions.slots[rows[np.argmax(builder.kept)]]))
+    outcome = _Outcome(actions, rows, is_put, on_unrepresentable)
+    columns = in_threads(outcome.column, range(len(actions.ordered.shape.columns)))
+    kept = np.zeros(len(rows), dtype=bool)
+    # all columns a row keeps come from one row: their chains end at the same action
+    roots = rows
+    named = {"op": pa.array(np.where(is_put, UPSERT, DELETE).astype(np.int8))}
+    for index, column in enumerate(columns):
+        named[f"v{index}"] = column.values
+        if column.kept is not None:
+            named[f"u{index}"] = pa.array(column.kept)
+            kept, roots = kept | column.kept, np.where(column.kept, column.roots, roots)
+    if truncated and kept.any():
+        at = actions.ordered.position(int(actions.slots[rows[np.argmax(kept)]]))
         raise DecodeError(f"a value of {actions.ordered.shape.name} at {at} hangs on a row that was truncated")
-    return NetRows(pa.table(builder.columns), is_put & ~existed)
+    return NetRows(pa.table(named | outcome.origins(kept, roots)), is_put & ~existed)
 
 
-class _Columns:
-    """Builds the outcome's columns one by one; remembers whose values stay in the table."""
+@dataclass(frozen=True)
+class _Column:
+    """One column of the outcome. ``kept``: where the table's own value stays, of the row whose key the action
+    ``roots`` started from; None where every value is known."""
+
+    values: pa.ChunkedArray
+    kept: np.ndarray | None
+    roots: np.ndarray
+
+
+class _Outcome:
+    """``rows``: the actions that the outcome's rows are, ``is_put``: of them. Columns hang on nothing but that."""
 
     def __init__(
-        self,
-        actions: Actions,
-        rows: np.ndarray,
-        is_put: np.ndarray,
-        on_unrepresentable: OnUnrepresentable,
-        columns: dict[str, pa.Array | pa.ChunkedArray],
+        self, actions: Actions, rows: np.ndarray, is_put: np.ndarray, on_unrepresentable: OnUnrepresentable
     ) -> None:
-        self.columns = columns
-        self.kept = np.zeros(len(rows), dtype=bool)
-        self._roots = rows
         self._actions = actions
         self._shape: TableShape = actions.ordered.shape
         self._rows = rows
         self._is_put = is_put
         self._puts = np.flatnonzero(is_put)
         self._policy = on_unrepresentable
-        self._carry: Carry | None = None
+        self._unchanged = {
+            index
+            for index, column in enumerate(self._shape.columns)
+            if not column.key and has_unchanged(actions, index)
+        }
+        self._carry = Carry.of(actions) if self._unchanged else None
 
-    def add(self, index: int) -> None:
+    def column(self, index: int) -> _Column:
         if self._shape.columns[index].key:
-            self.columns[f"v{index}"] = self._key(index, self._rows, ~self._is_put)
-            return
-        carried = self._values(index)
+            return _Column(self._key(index, self._rows, ~self._is_put), None, self._rows)
+        carried = self._carried(index)
         everywhere = len(self._puts) == len(self._rows)
         spans = carried.spans if everywhere else _spread(carried.spans, self._puts, len(self._rows))
-        self.columns[f"v{index}"] = self._cast(index, spans, self._policy)
-        if carried.kept is not None:
-            kept = np.zeros(len(self._rows), dtype=bool)
-            kept[self._puts] = carried.kept
-            self.columns[f"u{index}"] = pa.array(kept)
-            roots = self._rows.copy()
-            roots[self._puts] = carried.roots
-            # all columns a row keeps come from one row: their chains end at the same action
-            self._roots = np.where(kept, roots, self._roots)
-            self.kept |= kept
+        values = self._cast(index, spans, self._policy)
+        if carried.kept is None:
+            return _Column(values, None, self._rows)
+        kept = np.zeros(len(self._rows), dtype=bool)
+        kept[self._puts] = carried.kept
+        roots = self._rows.copy()
+        roots[self._puts] = carried.roots
+        return _Column(values, kept, roots)
 
-    def add_origins(self) -> None:
+    def origins(self, kept: np.ndarray, roots: np.ndarray) -> dict[str, pa.ChunkedArray]:
         """f{i}: where a row with kept values moved, the key under which the table holds them."""
         actions = self._actions
-        moved = self.kept & (actions.start_codes[self._roots] != actions.codes[self._rows])
+        moved = kept & (actions.start_codes[roots] != actions.codes[self._rows])
         if not moved.any():
-            return
-        roots = self._roots[moved]
-        places = np.full(len(self._rows), len(roots), dtype=np.int64)
-        places[moved] = np.arange(len(roots))
+            return {}
+        left = roots[moved]
+        places = np.full(len(self._rows), len(left), dtype=np.int64)
+        places[moved] = np.arange(len(left))
+        columns = {}
         for index in self._shape.key_indices:
-            values = self._key(index, roots, actions.moved[roots]).combine_chunks()
+            values = self._key(index, left, actions.moved[left]).combine_chunks()
             nothing = pa.nulls(1, values.type)
-            spread = pa.concat_arrays([values, nothing]).take(pa.array(places))
-            self.columns[f"f{index}"] = spread
+            columns[f"f{index}"] = pa.concat_arrays([values, nothing]).take(pa.array(places))
+        return columns
 
-    def _values(self, index: int) -> Carried:
+    def _carried(self, index: int) -> Carried:
         puts = self._rows[self._puts]
-        if not has_unchanged(self._actions, index):
+        if self._carry is None or index not in self._unchanged:
             return Carried(known_spans(self._actions, index, puts), None, puts)
-        if self._carry is None:
-            self._carry = Carry.of(self._actions)
         return self._carry.column(index, puts)
 
     def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> pa.ChunkedArray:
