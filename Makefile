@@ -8,6 +8,8 @@ INSTALLED := $(VENV)/.installed
 JARS_READY := $(JARS)/.complete
 SERVERS_READY := .cache/servers/.complete
 ARGS ?=
+# tests that need a server, Spark or a browser, or take long
+LIVE := postgres or spark or browser or slow
 
 DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
@@ -21,8 +23,10 @@ help:  ## what can be made
 demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minutes
 	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo $(ARGS)
 
+# `make check test` runs no test twice
+REST := $(if $(filter check,$(MAKECMDGOALS)),-m "$(LIVE)")
 test: $(JARS_READY) $(SERVERS_READY)  ## every test, on real servers
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(REST) $(ARGS)
 
 matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
 	@MATRIX=full $(BIN)/python -m pytest tests/matrix $(ARGS)
@@ -39,12 +43,12 @@ fuzz: $(INSTALLED)  ## coverage-guided fuzzing of the decoders for SECONDS=600; 
 	@$(BIN)/python -m tests.fuzz .cache/fuzz/corpus -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 \
 		-artifact_prefix=.cache/fuzz/ -print_final_stats=1 $(ARGS)
 
-check: $(INSTALLED)  ## format, lint, types, import arrows, pure tests: seconds
+check: $(INSTALLED)  ## format, lint, types, import arrows, the quick tests
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q -m "not postgres and not spark and not browser" $(ARGS)
+	@$(BIN)/python -m pytest -q -m "not ($(LIVE))" $(ARGS)
 
 bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import dagster as dg
 from dagster.components.component.component import ComponentTypeSpec
+from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from cdc_assets.blueprint import Blueprint
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dg.scaffold_with(PostgresCdcScaffolder)
-class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable):
+class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.Resolvable):
     """Follow one logical replication slot of a PostgreSQL database into Delta tables, window by window.
 
     The fields are the configuration file's; in Python the same names, with mappings or models as values:
@@ -56,7 +57,7 @@ class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable)
     tables: Annotated[
         Sequence[TableSettings] | None,
         dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),
-    ] = Field(default=None, description="names, or mappings; absent: every table of the publication (command only)")
+    ] = Field(default=None, description="names, or mappings; absent: every table of the publication")
     spark: SparkSettings = Field(default_factory=SparkSettings)
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
@@ -91,9 +92,31 @@ class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable)
 
         yield from apply_windows(context, run)
 
+    @property
+    def defs_state_config(self) -> DefsStateConfig:
+        """Where the names of the tables are kept when ``tables`` is absent. Override to keep them elsewhere."""
+        return DefsStateConfig.from_args(
+            DefsStateConfigArgs.local_filesystem(), default_key=f"{type(self).__name__}[{self.name}]"
+        )
+
+    def write_state_to_path(self, state_path: Path) -> None:
+        from cdc_assets.discovered_tables import discover_tables
+
+        discover_tables(self.pipeline, state_path)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         self._folder = Path(context.path)
-        return self.definitions()
+        return super().build_defs(context) if self.tables is None else self.definitions()
+
+    def build_defs_from_state(
+        self,
+        context: dg.ComponentLoadContext,  # noqa: ARG002 - Dagster's signature
+        state_path: Path | None,
+    ) -> dg.Definitions:
+        from cdc_assets.discovered_tables import discovered_tables
+
+        tables = [TableSettings.model_validate(name) for name in discovered_tables(self.name, state_path)]
+        return self.model_copy(update={"tables": tables}).definitions()
 
     def definitions(self) -> dg.Definitions:
         """Everything that Dagster shows of this pipeline; for use without YAML.
@@ -123,8 +146,8 @@ class PostgresCdcComponent(dg.Component, PipelineModel, dg.Model, dg.Resolvable)
         if self.tables is None:
             raise ConfigurationError(
                 f"pipeline {self.name}: tables is missing",
-                hint="list the tables: Dagster shows one asset each, and does not ask the database when it loads;"
-                " the command alone can follow every table of the publication",
+                hint="list the tables: there is one asset each, and nothing is asked of the source here; loaded from a"
+                " defs folder, or run by the command, it follows every table of the publication",
             )
         return Blueprint(
             pipeline=self.pipeline,

@@ -74,7 +74,7 @@ class ChangeLog:
                 self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=_TABLE_CONFIGURATION, name="change_log"
             )
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the change log {self.path} cannot be made: {_one_line(error)}", hint=WRITABLE) from None
+            raise LakeError(f"the change log {self.path} cannot be made: {error}", hint=WRITABLE) from None
 
     def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
         """Commit one window's rows, its marker among them; False when this ordinal is landed already, rows untaken.
@@ -101,9 +101,7 @@ class ChangeLog:
                 hint="stop it, or wait until it is done; nothing is lost",
             ) from error
         except DeltaError as error:
-            raise LakeError(
-                f"the change log {self.path} cannot be written: {_one_line(error)}", hint=WRITABLE
-            ) from None
+            raise LakeError(f"the change log {self.path} cannot be written: {error}", hint=WRITABLE) from None
         return True
 
     def read(
@@ -154,7 +152,7 @@ class ChangeLog:
             )
             yield from (batch for batch in batches if batch.num_rows)
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
+            raise LakeError(f"the change log {self.path} cannot be read: {error}") from None
 
     def _table(self) -> DeltaTable | None:
         try:
@@ -162,7 +160,7 @@ class ChangeLog:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
+            raise LakeError(f"the change log {self.path} cannot be read: {error}") from None
 
     def _markers(self, table: DeltaTable, condition: pc.Expression) -> tuple[WindowMarker, ...]:
         condition &= (pc.field("ordinal") == _NO_ORDINAL) & (pc.field("kind") == RowKind.WINDOW.value)
@@ -175,7 +173,7 @@ class ChangeLog:
             dataset = table.to_pyarrow_dataset(filesystem=table_filesystem(self.path))
             return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise LakeError(f"the change log {self.path} cannot be read: {_one_line(error)}") from None
+            raise LakeError(f"the change log {self.path} cannot be read: {error}") from None
 
 
 def marker_row(marker: WindowMarker) -> pa.RecordBatch:
@@ -216,7 +214,3 @@ def _last_ordinal(table: DeltaTable) -> int | None:
         return None
     last = pc.max(actions.column("max.window")).as_py()
     return None if last is None else int(last)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -6,9 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from cdc_assets import cli
+from cdc_assets.cli.commands import SUMMARIES, postgres_cdc
 from tests.cli.command import DSN_VARIABLE, Command, configured
+
+pytestmark = pytest.mark.slow  # each starts a process
 
 _UNREACHABLE = "host=127.0.0.1 port=1 dbname=nowhere user=nobody password=hunter2"
 
@@ -64,8 +69,20 @@ def test_unreachable_server_never_shows_the_password(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
-def test_help_loads_neither_spark_nor_dagster() -> None:
+def test_help_loads_no_engine() -> None:
     program = "import sys; from cdc_assets.cli import run; run(['--help']); print([m for m in sys.modules if m in"
-    program += " ('pyspark', 'dagster')])"
+    program += " ('pyspark', 'dagster', 'deltalake', 'psycopg', 'pyarrow')])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_tells_every_command() -> None:
+    context = click.Context(postgres_cdc)
+    said = " ".join(postgres_cdc.get_help(context).split())
+    for name, summary in SUMMARIES.items():
+        command = postgres_cdc.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert f"{name} {summary}" in said
+    modules = {file.stem for file in Path(cli.__file__).parent.glob("*.py") if "@click.command(" in file.read_text()}
+    assert modules == set(SUMMARIES)

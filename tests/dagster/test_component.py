@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import os
 import subprocess
@@ -19,8 +20,10 @@ from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration import load_pipeline
+from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
 from spark_jobs.errors import ConfigurationError
+from tests.fixtures.servers import fresh_database
 
 DSN = "host=db.example user=cdc password=hunter2 dbname=shopdb"
 BODY: Mapping[str, Any] = {
@@ -217,7 +220,7 @@ def chain(error: BaseException | None) -> Iterator[str]:
         ({"windows": {"max_bytes": "256MB"}}, "expected a size such as 256MiB"),
         ({"tables": ["public..orders"]}, "not a table name: 'public..orders'"),
         ({"tables": ["public.orders", "orders"]}, "names public.orders twice"),
-        ({"tables": None}, "list the tables"),
+        ({"tables": None}, "run `dg utils refresh-defs-state`, or list the tables"),
     ],
 )
 def test_wrong_attributes(attributes: dict[str, Any], said: str) -> None:
@@ -281,6 +284,7 @@ def dg_command(project: Path, *arguments: str, **environment: str) -> subprocess
     )
 
 
+@pytest.mark.slow
 def test_scaffolded_file_loads(project: Path) -> None:
     made = dg_command(project, "scaffold", "defs", "cdc_assets.PostgresCdcComponent", "web_shop")
     assert made.returncode == 0, made.stdout + made.stderr
@@ -295,6 +299,7 @@ def test_scaffolded_file_loads(project: Path) -> None:
     assert '"web_shop/public/orders"' in listed.stdout
 
 
+@pytest.mark.slow
 def test_dg_points_at_file_and_line(project: Path) -> None:
     folder = project / "mine" / "defs" / "shop"
     folder.mkdir()
@@ -304,3 +309,55 @@ def test_dg_points_at_file_and_line(project: Path) -> None:
     assert checked.returncode != 0
     assert "defs.yaml:4 - cdc_assets.PostgresCdcComponent attributes.source" in checked.stdout
     assert "slott" in checked.stdout
+
+
+_LOADED_AS_IN_PRODUCTION = """
+from mine.definitions import defs
+print(sorted(spec.key.to_user_string() for spec in defs().resolve_all_asset_specs()))
+"""
+
+
+@pytest.mark.postgres
+def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgres_18: PostgresServer) -> None:
+    folder = project / "mine" / "defs" / "shop"
+    folder.mkdir()
+    contents = body()
+    del contents["attributes"]["tables"]
+    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+    with fresh_database(postgres_18) as database:
+        database.execute(
+            "CREATE TABLE orders (id int PRIMARY KEY)",
+            'CREATE TABLE "Order Items" (id int PRIMARY KEY)',
+            "CREATE TABLE unpublished (id int PRIMARY KEY)",
+            'CREATE PUBLICATION shop FOR TABLE orders, "Order Items"',
+        )
+        refreshed = dg_command(project, "utils", "refresh-defs-state", SHOP_DSN=database.dsn)
+        assert refreshed.returncode == 0, refreshed.stdout + refreshed.stderr
+        name = database.name
+    # the database is gone: a load does not ask it
+    loaded = subprocess.run(
+        [sys.executable, "-c", _LOADED_AS_IN_PRODUCTION],
+        cwd=project,
+        env={**os.environ, "SHOP_DSN": database.dsn, "DAGSTER_HOME": str(project)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    followed = [f"shop/{kind}public/{table}" for kind in ("", "snapshot/") for table in ("orders", "Order_Items")]
+    sources = [f"postgres/{name}/public/{table}" for table in ("orders", "Order_Items")]
+    assert ast.literal_eval(loaded.stdout) == sorted(["shop/change_log", *followed, *sources])
+
+
+@pytest.mark.postgres
+def test_a_publication_that_is_not_there_is_told_by_dg(project: Path, postgres_18: PostgresServer) -> None:
+    folder = project / "mine" / "defs" / "shop"
+    folder.mkdir()
+    contents = body()
+    del contents["attributes"]["tables"]
+    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+    with fresh_database(postgres_18) as database:
+        refreshed = dg_command(project, "utils", "refresh-defs-state", SHOP_DSN=database.dsn)
+    said = " ".join((refreshed.stdout + refreshed.stderr).split())
+    assert refreshed.returncode != 0
+    assert "there is no publication shop, and the configuration names no tables" in said

@@ -92,6 +92,7 @@ def outcome(wires: list[bytes], width: int) -> list[Change] | LogicalRepError:
         return error
 
 
+@pytest.mark.slow
 def test_every_cut_and_every_flipped_byte() -> None:
     wire = write_message(Update(RELID, (b"1", None), None, (b"22", UNCHANGED_TOAST)))
     fine = write_message(Insert(RELID, (b"1", None)))

@@ -12,6 +12,8 @@ from tests.damage import damages, recorded
 from tests.decode.test_columnar import RELID, decode, outcome
 from tests.golden.scenario import themes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("theme", themes())
 def test_damage_is_refused_by_both_or_read_alike(theme: str) -> None:

@@ -88,6 +88,7 @@ MOVED = (
 )
 
 
+@pytest.mark.slow
 def test_every_cut_and_every_flipped_byte() -> None:
     for wire in (FINE, MOVED):
         variants = [wire[:size] for size in range(len(wire))] + [wire + b" ", wire + b"'"]
