@@ -273,6 +273,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def write_defs(project: Path, contents: dict[str, Any]) -> None:
+    folder = project / "mine" / "defs" / "shop"
+    folder.mkdir()
+    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+
+
 def dg_command(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(Path(sys.executable).with_name("dg")), *arguments],
@@ -301,10 +307,7 @@ def test_scaffolded_file_loads(project: Path) -> None:
 
 @pytest.mark.slow
 def test_dg_points_at_file_and_line(project: Path) -> None:
-    folder = project / "mine" / "defs" / "shop"
-    folder.mkdir()
-    contents = body(source={"dsn": "host=x", "slott": "y"})
-    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+    write_defs(project, body(source={"dsn": "host=x", "slott": "y"}))
     checked = dg_command(project, "check", "yaml")
     assert checked.returncode != 0
     assert "defs.yaml:4 - cdc_assets.PostgresCdcComponent attributes.source" in checked.stdout
@@ -319,11 +322,7 @@ print(sorted(spec.key.to_user_string() for spec in defs().resolve_all_asset_spec
 
 @pytest.mark.postgres
 def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgres_18: PostgresServer) -> None:
-    folder = project / "mine" / "defs" / "shop"
-    folder.mkdir()
-    contents = body()
-    del contents["attributes"]["tables"]
-    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+    write_defs(project, body(tables=None))
     with fresh_database(postgres_18) as database:
         database.execute(
             "CREATE TABLE orders (id int PRIMARY KEY)",
@@ -351,11 +350,7 @@ def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgr
 
 @pytest.mark.postgres
 def test_a_publication_that_is_not_there_is_told_by_dg(project: Path, postgres_18: PostgresServer) -> None:
-    folder = project / "mine" / "defs" / "shop"
-    folder.mkdir()
-    contents = body()
-    del contents["attributes"]["tables"]
-    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
+    write_defs(project, body(tables=None))
     with fresh_database(postgres_18) as database:
         refreshed = dg_command(project, "utils", "refresh-defs-state", SHOP_DSN=database.dsn)
     said = " ".join((refreshed.stdout + refreshed.stderr).split())
