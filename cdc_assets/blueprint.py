@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -11,25 +11,42 @@ import dagster as dg
 from cdc_assets.external_assets import key_part, source_key
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# on every run of a pipeline's jobs: by it the sensor sees whether one is active, and how the last ones ended
-SLOT_TAG = "postgres_cdc/slot"
+# on every run of a pipeline's jobs: by it the sensor sees whether one is active, and how the last ones ended. Not the
+# slot: its name is unique in one cluster only, the pipeline's, which asset keys begin with, in all of Dagster
+PIPELINE_TAG = "postgres_cdc/pipeline"
 SLOT_HEALTH_CHECK = "slot_health"
 WATERMARK_CHECK = "watermark_is_last_window"
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """One component's definitions-to-be. ``table_specs`` are after translation; keys may be the user's own."""
+    """One component's definitions-to-be. ``table_specs`` are after translation; keys may be the user's own.
 
-    pipeline: Pipeline
+    Raises ConfigurationError for two tables whose snapshots would be one asset: that key is not the user's to choose.
+    """
+
+    pipeline: Pipeline = field(repr=False)  # its Spark settings may hold secrets
     database: str
     spark_resource: str
     table_specs: Mapping[QualifiedName, dg.AssetSpec]
+
+    def __post_init__(self) -> None:
+        tables: dict[dg.AssetKey, QualifiedName] = {}
+        for table in self.table_specs:
+            other = tables.setdefault(self.snapshot_key(table), table)
+            if other != table:
+                raise ConfigurationError(
+                    f"pipeline {self.name}: {other} and {table} have the asset key"
+                    f" {self.snapshot_key(table).to_user_string()} in common: in keys all but letters, digits and _"
+                    " becomes _",
+                    hint="rename one of the tables at the source, or follow only one of them",
+                )
 
     @property
     def name(self) -> str:
@@ -62,7 +79,7 @@ class Blueprint:
     @property
     def pool(self) -> str:
         """Everything that reads the slot or writes the tables, one run at a time."""
-        return f"postgres_cdc_{self.pipeline.source.slot}"
+        return f"postgres_cdc_{self.name}"
 
     def spark_of(self, context: dg.AssetExecutionContext) -> Callable[[], SparkSession]:
         """The session when it is wanted: a run that has nothing to write starts no JVM."""
@@ -71,7 +88,7 @@ class Blueprint:
 
     @property
     def run_tags(self) -> dict[str, str]:
-        return {SLOT_TAG: self.pipeline.source.slot}
+        return {PIPELINE_TAG: self.name}
 
     @property
     def sync_job(self) -> str:
