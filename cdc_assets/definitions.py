@@ -19,9 +19,9 @@ def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource:
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     resources = {}
     if bring_resource:
-        from cdc_assets.spark_resource import DeltaSparkResource
+        from cdc_assets.spark_resource import delta_spark_resource
 
-        resources[blueprint.spark_resource] = DeltaSparkResource.of(blueprint.pipeline.spark)
+        resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline.spark)
     return dg.Definitions(
         assets=[
             *(source_spec(blueprint.database, table) for table in blueprint.table_specs),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field
+from pydantic import PrivateAttr
 
 from spark_jobs.configuration import SparkOptions
 
@@ -16,10 +15,8 @@ class DeltaSparkResource(LazyPySparkResource):
     Any resource with a ``spark_session`` attribute may stand in its place: name its key in ``spark.resource``.
     """
 
-    spark_config: dict[str, Any] = Field(default_factory=dict, description="further Spark settings")
-    master: str | None = Field(default=None, description="a classic master")
-    remote: str | None = Field(default=None, description="a Spark Connect URL")
-    jars: str = Field(default="packages", description="packages, provided, or a folder of jar files")
+    # no field: Dagster stores and shows a resource's fields, and these hold keys of object stores and tokens
+    _options: SparkOptions = PrivateAttr()
 
     @classmethod
     def _is_dagster_maintained(cls) -> bool:
@@ -27,13 +24,21 @@ class DeltaSparkResource(LazyPySparkResource):
 
     @classmethod
     def of(cls, options: SparkOptions) -> DeltaSparkResource:
-        return cls(spark_config=dict(options.config), master=options.master, remote=options.remote, jars=options.jars)
+        resource = cls(spark_config={})
+        resource._options = options
+        return resource
 
     def _init_session(self) -> None:
         if self._spark_session is None:
             from spark_jobs.spark.session import spark_session
 
-            config = tuple((str(key), str(value)) for key, value in self.spark_config.items())
-            self._spark_session = spark_session(
-                SparkOptions(master=self.master, remote=self.remote, jars=self.jars, config=config)
-            )
+            self._spark_session = spark_session(self._options)
+
+
+def delta_spark_resource(options: SparkOptions) -> dg.ResourceDefinition:
+    """The definition, with the options in a closure: from fields Dagster would make the resource anew, without them."""
+
+    def delta_spark(_: dg.InitResourceContext) -> DeltaSparkResource:
+        return DeltaSparkResource.of(options)
+
+    return dg.ResourceDefinition(delta_spark, config_schema={}, description=DeltaSparkResource.__doc__)

@@ -14,9 +14,13 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._core.snap import JobSnap
 from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing.test_cases import TestTranslation
 from dagster.components.testing.utils import create_defs_folder_sandbox
+from dagster_pyspark import LazyPySparkResource
+from dagster_shared.serdes import serialize_value
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration import load_pipeline
@@ -198,6 +202,42 @@ def test_no_dsn_in_any_representation() -> None:
     component, defs = loaded(body())
     assert "hunter2" not in repr(component)
     assert not any("hunter2" in repr(spec) for spec in defs.resolve_all_asset_specs())
+
+
+SECRET = "s3-secret-literal"
+
+
+def test_spark_settings_are_not_in_what_dagster_stores_and_shows() -> None:
+    config = {"spark.hadoop.fs.s3a.secret.key": SECRET}
+    for spark in ({"config": config}, {"config": config, "remote": f"sc://spark:15002/;token={SECRET}"}):
+        component, defs = loaded(body(spark=spark))
+        assert SECRET in repr(component.pipeline.spark.config)
+        repository = defs.get_repository_def()
+        stored = [serialize_value(RepositorySnap.from_def(repository))]
+        stored += [serialize_value(JobSnap.from_job_def(job)) for job in repository.get_all_jobs()]
+        assert "shop_spark" in stored[0]
+        assert not any(SECRET in text for text in stored)
+        with dg.build_resources({"spark": (defs.resources or {})["shop_spark"]}) as resources:
+            assert isinstance(resources.spark, LazyPySparkResource)
+            assert SECRET not in repr(resources.spark)
+
+
+def test_pipelines_with_slots_of_one_name_have_nothing_in_common() -> None:
+    eu, us = (loaded(body(name=name, source={"dsn": DSN, "slot": "cdc"}))[1] for name in ("eu", "us"))
+    pools, tags = [], []
+    for name, defs in (("eu", eu), ("us", us)):
+        pools.append(defs.resolve_assets_def(dg.AssetKey([name, "change_log"])).op.pool)
+        tags.append(dict(defs.resolve_job_def(f"{name}_sync").tags))
+    assert pools == ["postgres_cdc_eu", "postgres_cdc_us"]
+    assert [tag["postgres_cdc/pipeline"] for tag in tags] == ["eu", "us"]
+
+
+def test_tables_with_one_snapshot_key_are_refused() -> None:
+    translated = {"name": 'public."a-b"', "translation": {"key": "lake/other"}}
+    with pytest.raises(Exception) as caught:  # noqa: PT011  Dagster wraps it in errors of its own
+        loaded(body(tables=["public.a_b", translated]))
+    said = 'pipeline shop: public.a_b and public."a-b" have the asset key shop/snapshot/public/a_b in common'
+    assert any(said in message for message in chain(caught.value))
 
 
 def chain(error: BaseException | None) -> Iterator[str]:
