@@ -12,6 +12,7 @@ from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failures
 from cdc_assets.partitions import add_partitions
 from cdc_assets.run_planning import plan_run, range_tags
+from cdc_assets.run_pool import ensure_pool_limit
 from cdc_assets.slot_observation import observe
 
 _EVERY_FIVE_MINUTES = "*/5 * * * *"
@@ -56,6 +57,7 @@ def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -
         description="Plan windows up to the WAL flushed now, and capture and apply them in one run.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        ensure_pool_limit(context, blueprint)
         with failures():
             observation = observe(blueprint.pipeline)
             if observation is None:

@@ -1,7 +1,7 @@
 """LSN windows as Dagster partitions: keys, their order, and which keys to add.
 
 Dynamic partition keys come back in the order they were added, and a range of keys is a slice of that order. So keys
-are only ever appended, in LSN order; the text order of the keys is the LSN order too.
+are appended in LSN order where nothing was deleted; the text order of the keys is the LSN order too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 # SQLite has a limit on variables per statement; Dagster adds keys in one
@@ -41,19 +42,28 @@ def _parsed(key: str) -> Window | None:
         return None
 
 
-def windows_to_add(known_end: Lsn, windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The windows that are not partitions yet, in LSN order, each starting where the one before it ends.
+def markers_in(window: Window, markers: Iterable[WindowMarker]) -> list[WindowMarker]:
+    """The landed windows that end in a partition. What the command has landed need not fit the keys; each is in one."""
+    return [marker for marker in markers if window.lo < marker.window.hi <= window.hi]
 
-    ``known_end`` is the end of the last partition, 0 before the first; what lies before it is cut off.
-    """
-    added = []
-    end = known_end
+
+def uncovered(windows: Iterable[Window], known: Iterable[Window], start: Lsn) -> tuple[Window, ...]:
+    """The parts of ``windows`` from ``start`` on that no known window covers, in LSN order, none of them twice."""
+    parts = []
+    cover = sorted(known)
+    end = start
     for window in sorted(windows):
-        lo = max(end, window.lo)
-        if window.hi > lo:
-            added.append(Window(lo, window.hi))
-            end = window.hi
-    return tuple(added)
+        lo = max(window.lo, end)
+        for other in cover:
+            if other.lo >= window.hi:
+                break
+            if other.lo > lo:
+                parts.append(Window(lo, other.lo))
+            lo = max(lo, other.hi)
+        if lo < window.hi:
+            parts.append(Window(lo, window.hi))
+        end = max(end, window.hi)
+    return tuple(parts)
 
 
 def add_partitions(

@@ -13,12 +13,13 @@ import dagster as dg
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.checks import health_evaluation, unreachable_evaluation
 from cdc_assets.partitions import ADD_BATCH
-from cdc_assets.run_planning import last_runs, plan_run, range_tags
+from cdc_assets.run_planning import last_runs, plan_run, range_tags, reason_to_wait
+from cdc_assets.run_pool import ensure_pool_limit
 from cdc_assets.slot_observation import Observation, observe
 from spark_jobs.errors import CdcError
 
 _INTERVAL_SECONDS = 30
-# a quiet database is observed less often: each observation is an event that stays
+# a quiet database, and one that is down, is told of less often: each event stays
 _QUIET_SECONDS = 600
 
 
@@ -32,13 +33,12 @@ def slot_lag_sensor(
         description="Observes the slot's lag, adds LSN windows as partitions and requests one run over them.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        ensure_pool_limit(context, blueprint)
         try:
             observation = observe(blueprint.pipeline)
             plan = plan_run(context.instance, blueprint, observation) if observation else None
         except CdcError as error:
-            # on the check, where alerts look; the tick says it too
-            return dg.SensorResult(asset_events=[unreachable_evaluation(blueprint, error)], skip_reason=str(error))
-        ensure_pool_limit(context, blueprint)
+            return _failed(blueprint, error, context.cursor)
         if observation is None or plan is None:
             return _first_snapshot(context, blueprint)
         events, cursor = _events(blueprint, observation, context.cursor)
@@ -58,38 +58,44 @@ def slot_lag_sensor(
     return sensor
 
 
-def ensure_pool_limit(context: dg.SensorEvaluationContext, blueprint: Blueprint) -> None:
-    """A pool without a limit of its own is unlimited the first time it is met: give it one, once."""
-    storage = context.instance.event_log_storage
-    if not storage.supports_global_concurrency_limits:
-        return
-    limits = {pool.name: pool for pool in storage.get_pool_limits()}
-    if blueprint.pool not in limits or limits[blueprint.pool].from_default:
-        storage.set_concurrency_slots(blueprint.pool, 1)
-    elif limits[blueprint.pool].limit != 1:
-        context.log.warning(f"pool {blueprint.pool} lets {limits[blueprint.pool].limit} runs in at once: set it to 1")
-
-
 def _first_snapshot(context: dg.SensorEvaluationContext, blueprint: Blueprint) -> dg.SensorResult:
     """Nothing is there yet: the snapshot job makes publication, slot and tables."""
-    runs = last_runs(context.instance, blueprint)
-    if runs.active is not None:
-        return dg.SensorResult(skip_reason=f"run {runs.active} is making slot and snapshots")
-    if runs.failures:
-        return dg.SensorResult(skip_reason=f"the first snapshot failed: mend it, then run {blueprint.snapshot_job}")
+    reason = reason_to_wait(last_runs(context.instance, blueprint))
+    if reason:
+        return dg.SensorResult(skip_reason=f"slot and snapshots are to be made first: {reason}")
     return dg.SensorResult(run_requests=[dg.RunRequest(job_name=blueprint.snapshot_job)])
+
+
+def _failed(blueprint: Blueprint, error: CdcError, cursor: str | None) -> dg.SensorResult:
+    """On the check, where alerts look; the tick says it too."""
+    standing = type(error).__name__
+    if _told_of(standing, cursor):
+        return dg.SensorResult(skip_reason=str(error), cursor=cursor)
+    evaluation = unreachable_evaluation(blueprint, error)
+    return dg.SensorResult(skip_reason=str(error), asset_events=[evaluation], cursor=_cursor(standing))
 
 
 def _events(
     blueprint: Blueprint, observation: Observation, cursor: str | None
 ) -> tuple[list[dg.AssetObservation | dg.AssetCheckEvaluation], str]:
-    """Observation and check, unless nothing has moved since the last ones. The cursor: both LSNs and the time."""
-    standing = f"{observation.health.flushed_lsn}-{observation.landed_end}"
-    seen, _, at = (cursor or "").partition(" ")
-    if seen == standing and at and time.time() - float(at) < _QUIET_SECONDS:
+    """Observation and check, unless nothing has moved since the last ones."""
+    health = observation.health
+    standing = f"{health.flushed_lsn}-{observation.landed_end}-{health.wal_status}"
+    if _told_of(standing, cursor):
         return [], str(cursor)
     events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
         dg.AssetObservation(blueprint.change_log_key, metadata=observation.metadata()),
-        health_evaluation(blueprint, observation.health),
+        health_evaluation(blueprint, health),
     ]
-    return events, f"{standing} {time.time():.0f}"
+    return events, _cursor(standing)
+
+
+def _cursor(standing: str) -> str:
+    """What the last events told, and when: how the slot stood, or the kind of error. What differs is told at once."""
+    return f"{standing} {time.time():.0f}"
+
+
+def _told_of(standing: str, cursor: str | None) -> bool:
+    """Whether the last events told the same, not long ago."""
+    seen, _, at = (cursor or "").partition(" ")
+    return seen == standing and bool(at) and time.time() - float(at) < _QUIET_SECONDS

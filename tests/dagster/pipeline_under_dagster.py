@@ -25,7 +25,7 @@ class UnderDagster:
     defs: dg.Definitions
     instance: dg.DagsterInstance
     lake: Path
-    spark: SparkSession
+    spark: SparkSession | None
 
     @property
     def name(self) -> str:
@@ -67,6 +67,7 @@ class UnderDagster:
         return {name: value.value for name, value in records[0].asset_materialization.metadata.items()}
 
     def lake_rows(self, table: str) -> list[tuple[Any, ...]]:
+        assert self.spark is not None
         path = self.component.pipeline.lake.path + "/tables/" + table.replace(".", "/")
         return sorted(tuple(row) for row in self.spark.read.format("delta").load(path).collect())
 
@@ -76,7 +77,7 @@ class UnderDagster:
 
 
 def under_dagster(
-    database: Database, lake: Path, instance: dg.DagsterInstance, session: SparkSession, **attributes: Any
+    database: Database, lake: Path, instance: dg.DagsterInstance, session: SparkSession | None, **attributes: Any
 ) -> UnderDagster:
     """Two tables with a few rows, followed by a component of their own."""
     database.execute(

@@ -1,0 +1,111 @@
+"""Which range of partitions a run takes next, and which keys it needs: pure functions of keys and LSNs.
+
+Anyone can add and delete partitions in the UI, and those of an earlier lake may be left. So a key is used only when it
+follows on the log and ends within the server's WAL; others are left out, and what no key covers gets one. What is
+landed and had a key once needs none again: old partitions may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from cdc_assets.partitions import uncovered, well_formed
+from spark_jobs.logicalrep.lsn import Lsn, Window
+
+# each partition of a run is an event for each table
+_MOST_MARKED_PER_RUN = 500
+_LEFT_OUT_TOLD = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``keys`` in Dagster's order, ``landed_end`` of the change log, ``flushed`` WAL of the server.
+
+    ``taken``: the end of the last range that a run was asked for, 0 before the first.
+    """
+
+    keys: Sequence[str]
+    landed_end: Lsn
+    flushed: Lsn
+    taken: Lsn
+
+    @property
+    def done(self) -> Lsn:
+        """Up to here runs were asked for, and what they were asked for is landed."""
+        return min(self.taken, self.landed_end)
+
+    @cached_property
+    def known(self) -> list[Window]:
+        """The partitions that lie within the WAL, in LSN order."""
+        return sorted(window for window in well_formed(self.keys) if window.hi <= self.flushed)
+
+    @property
+    def keyed_end(self) -> Lsn:
+        """What is landed before here has, or has had, its keys."""
+        ends = (min(window.hi, self.landed_end) for window in self.known if window.lo <= self.landed_end)
+        return max(self.done, max(ends, default=Lsn(0)))
+
+    def left_out(self) -> str:
+        """One line about the keys that no run is asked for, empty when there are none."""
+        known = {window.key for window in self.known}
+        others = [key for key in self.keys if key not in known]
+        if not others:
+            return ""
+        more = ", …" if len(others) > _LEFT_OUT_TOLD else ""
+        told = ", ".join(map(repr, others[:_LEFT_OUT_TOLD])) + more
+        return f"{len(others)} partitions left out, no LSN windows or beyond the WAL at {self.flushed}: {told}"
+
+
+@dataclass(frozen=True)
+class RangePlan:
+    """The windows of the next run, in LSN order and neighbours in Dagster's order; ``new_keys`` are to be added."""
+
+    windows: tuple[Window, ...]
+    new_keys: tuple[str, ...]
+
+
+def plan_range(standing: Standing, windows: Iterable[Window], max_per_run: int, *, again: bool) -> RangePlan:
+    """The next range, empty when all is done. ``windows``: those landed since ``keyed_end``, and those planned.
+
+    ``again``: the last run failed, so the newest window is run again where nothing else is left.
+    """
+    known, keyed_end = standing.known, standing.keyed_end
+    new = uncovered(windows, [window for window in known if window.hi > keyed_end], keyed_end)
+    pending = _pending([*known, *new], standing)
+    if not pending and again:
+        landed = [window for window in known if window.hi <= standing.landed_end]
+        pending = sorted(landed, key=lambda window: window.hi)[-1:]
+    # landed windows only have to be marked, which is quick but not free
+    landed_already = sum(window.hi <= standing.landed_end for window in pending)
+    most = min(landed_already + max_per_run, _MOST_MARKED_PER_RUN)
+    added = [window.key for window in new]
+    taken = _neighbours(pending[:most], [*standing.keys, *added])
+    keys = {window.key for window in taken}
+    return RangePlan(tuple(taken), tuple(key for key in added if key in keys))
+
+
+def _pending(windows: Iterable[Window], standing: Standing) -> list[Window]:
+    """Those that no run was asked for, or that are not landed, each ending after the one before it, without a gap."""
+    pending = []
+    end = standing.done
+    for window in sorted(windows):
+        if window.lo > max(end, standing.landed_end):
+            break
+        if window.hi > end:
+            pending.append(window)
+            end = window.hi
+    return pending
+
+
+def _neighbours(windows: Sequence[Window], keys: Sequence[str]) -> list[Window]:
+    """The first windows whose keys follow on each other: Dagster's range is a slice of all keys as they were added."""
+    at = {key: place for place, key in enumerate(keys)}
+    first = at[windows[0].key] if windows else 0
+    together = []
+    for place, window in enumerate(windows, first):
+        if at[window.key] != place:
+            break
+        together.append(window)
+    return together

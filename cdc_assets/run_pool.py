@@ -1,0 +1,19 @@
+"""The pool of a pipeline: what reads its slot or writes its tables takes the one place in it."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+
+
+def ensure_pool_limit(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, blueprint: Blueprint) -> None:
+    """A pool without a limit of its own is unlimited the first time it is met: give it one, once."""
+    storage = context.instance.event_log_storage
+    if not storage.supports_global_concurrency_limits:
+        return
+    limits = {pool.name: pool for pool in storage.get_pool_limits()}
+    if blueprint.pool not in limits or limits[blueprint.pool].from_default:
+        storage.set_concurrency_slots(blueprint.pool, 1)
+    elif limits[blueprint.pool].limit != 1:
+        context.log.warning(f"pool {blueprint.pool} lets {limits[blueprint.pool].limit} runs in at once: set it to 1")

@@ -1,0 +1,141 @@
+"""What a tick asks for fits the log, whatever keys there are; and tick by tick everything is caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_assets.partitions import markers_in, uncovered
+from cdc_assets.range_planning import RangePlan, Standing, plan_range
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.configuration import WindowLimits
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.windows import fit_windows, plan_windows
+
+LIMITS = WindowLimits(max_bytes=100, max_per_run=3)
+BEYOND = "00FF000000000000-00FF000000000100"
+
+
+def window(lo: int, hi: int) -> Window:
+    return Window(Lsn(lo), Lsn(hi))
+
+
+def key(lo: int, hi: int) -> str:
+    return window(lo, hi).key
+
+
+def tick(keys: Sequence[str], landed_end: int, flushed: int, taken: int = 0, *, again: bool = False) -> RangePlan:
+    standing = Standing(keys, Lsn(landed_end), Lsn(flushed), Lsn(taken))
+    planned = plan_windows(Lsn(landed_end), Lsn(landed_end), Lsn(flushed), LIMITS)
+    return plan_range(standing, planned, LIMITS.max_per_run, again=again)
+
+
+def asked(plan: RangePlan) -> list[tuple[int, int]]:
+    return [(int(each.lo), int(each.hi)) for each in plan.windows]
+
+
+def test_a_key_beyond_the_wal_is_left_out() -> None:
+    keys = [key(0, 100), BEYOND, "nonsense"]
+    plan = tick(keys, 100, 150, taken=100)
+    assert asked(plan) == [(100, 150)]
+    assert plan.new_keys == (key(100, 150),)
+    told = Standing(keys, Lsn(100), Lsn(150), Lsn(100)).left_out()
+    assert told == f"2 partitions left out, no LSN windows or beyond the WAL at 0/96: '{BEYOND}', 'nonsense'"
+    assert Standing(keys[:1], Lsn(100), Lsn(150), Lsn(100)).left_out() == ""
+
+
+def test_a_key_that_is_no_neighbour_is_not_in_the_range() -> None:
+    """Dagster's range is a slice: what lies between its ends runs too."""
+    assert asked(tick([key(0, 50), BEYOND, key(50, 80)], 0, 80)) == [(0, 50)]
+    assert asked(tick([key(0, 50), key(50, 80), BEYOND], 0, 80)) == [(0, 50), (50, 80)]
+    assert asked(tick([key(0, 50), "nonsense"], 0, 80)) == [(0, 50)]
+
+
+def test_a_partition_deleted_before_it_was_landed_is_added_again() -> None:
+    keys = [key(0, 50), key(80, 100)]
+    plan = tick(keys, 50, 100, taken=100)
+    assert (asked(plan), plan.new_keys) == ([(50, 80)], (key(50, 80),))
+    # added at the end of Dagster's order, so what follows on it is a range of its own
+    keys += plan.new_keys
+    assert asked(tick(keys, 80, 100, taken=80)) == [(80, 100)]
+
+
+def test_landed_partitions_may_be_deleted() -> None:
+    assert asked(tick([key(100, 150)], 150, 150, taken=150)) == []
+    assert asked(tick([], 150, 150, taken=150)) == []
+    assert asked(tick([], 150, 170, taken=150)) == [(150, 170)]
+    # and while the newest waits
+    standing = Standing([key(100, 200)], Lsn(150), Lsn(200), Lsn(200))
+    assert standing.keyed_end == 150
+
+
+def test_keys_of_an_earlier_lake_with_higher_lsns() -> None:
+    old = [key(1000, 1100), key(1100, 1200)]
+    plan = tick(old, 40, 60, taken=1200)
+    assert (asked(plan), plan.new_keys) == ([(40, 60)], (key(40, 60),))
+    # the new WAL reaches the old keys: they follow on the log, with what is between
+    assert asked(tick(old, 900, 1150, taken=1200)) == [(900, 1000)]
+    assert asked(tick(old, 1000, 1200, taken=1000)) == [(1000, 1100), (1100, 1200)]
+
+
+def test_the_newest_is_run_again_after_a_failure_only() -> None:
+    keys = [key(0, 50), key(50, 100)]
+    assert asked(tick(keys, 100, 100, taken=100, again=True)) == [(50, 100)]
+    assert asked(tick(keys, 100, 100, taken=100)) == []
+
+
+def test_windows_that_the_command_landed_are_marked_and_do_not_count() -> None:
+    keys = [key(i * 10, i * 10 + 10) for i in range(10)]
+    plan = tick(keys, 100, 1000, taken=20)
+    assert asked(plan)[0] == (20, 30)
+    assert sum(lo >= 100 for lo, _ in asked(plan)) == LIMITS.max_per_run
+
+
+@pytest.mark.parametrize(
+    ("windows", "known", "parts"),
+    [
+        ([window(0, 10)], [], [window(0, 10)]),
+        ([window(0, 10), window(5, 20)], [], [window(0, 10), window(10, 20)]),
+        ([window(0, 30)], [window(10, 20)], [window(0, 10), window(20, 30)]),
+        ([window(0, 30)], [window(0, 40)], []),
+        ([window(0, 10), window(10, 20)], [window(5, 15), window(12, 30)], [window(0, 5)]),
+    ],
+)
+def test_uncovered(windows: list[Window], known: list[Window], parts: list[Window]) -> None:
+    assert list(uncovered(windows, known, Lsn(0))) == parts
+
+
+def test_a_landed_window_counts_in_one_partition() -> None:
+    """The command may land what spans several keys, or several windows within one."""
+    identity = SlotIdentity(1, 1, "shop", "shop", "pgoutput", (), 180000)
+    landed = [window(0, 0), window(0, 25), window(25, 27), window(27, 40)]
+    markers = [WindowMarker(ordinal, each, identity) for ordinal, each in enumerate(landed)]
+    counted = {key(*each): [m.ordinal for m in markers_in(window(*each), markers)] for each in ((0, 20), (20, 40))}
+    assert counted == {key(0, 20): [], key(20, 40): [1, 2, 3]}
+
+
+WINDOWS = st.tuples(st.integers(0, 900), st.integers(1, 400)).map(lambda pair: key(pair[0], pair[0] + pair[1]))
+KEYS = st.lists(WINDOWS | st.sampled_from([BEYOND, "nonsense"]), unique=True, max_size=12)
+
+
+@given(keys=KEYS, landed_end=st.integers(0, 500), wal=st.integers(1, 800), taken=st.integers(0, 1200))
+def test_any_keys_are_caught_up_range_by_range(keys: list[str], landed_end: int, wal: int, taken: int) -> None:
+    flushed = landed_end + wal
+    for _ in range(40):
+        plan = tick(keys, landed_end, flushed, taken)
+        if not plan.windows:
+            break
+        keys += plan.new_keys
+        # as Dagster has it: everything between the first key and the last, in the order of adding
+        first, last = keys.index(plan.windows[0].key), keys.index(plan.windows[-1].key)
+        run = [Window.parse(each) for each in keys[first : last + 1]]
+        assert tuple(run) == plan.windows
+        # raises when one does not follow on the log, or ends beyond the WAL
+        fitted = fit_windows(run, Lsn(landed_end), Lsn(landed_end), Lsn(flushed))
+        landed_end = max([landed_end, *(int(each.hi) for each in fitted)])
+        taken = int(run[-1].hi)
+    assert landed_end == flushed
+    assert not tick(keys, landed_end, flushed, taken).windows
