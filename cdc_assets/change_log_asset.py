@@ -11,7 +11,7 @@ import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failures, logged_progress
-from cdc_assets.partitions import windows_of
+from cdc_assets.partitions import markers_in, windows_of
 from cdc_assets.slot_observation import markers_since
 from cdc_assets.window_events import catch_up_events
 from spark_jobs.change_counts import NO_CHANGES
@@ -64,15 +64,15 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
         markers = markers_since(pipeline, windows[0].lo)
     catch_up_events(context, blueprint.change_log_key, windows, report.landed_end)
     for window in windows:
-        inside = [m for m in markers if window.lo <= m.window.lo and m.window.hi <= window.hi]
-        context.add_asset_metadata(marker_metadata(inside), blueprint.change_log_key, window.key)
+        metadata = marker_metadata(markers_in(window, markers))
+        context.add_asset_metadata(metadata, blueprint.change_log_key, window.key)
     # of the whole run: windows are read together
     context.add_asset_metadata({"run_seconds": seconds}, blueprint.change_log_key, windows[-1].key)
     yield dg.MaterializeResult(asset_key=blueprint.change_log_key)
 
 
 def marker_metadata(markers: list[WindowMarker]) -> Mapping[str, int]:
-    """What the log holds of a partition's windows; numbers, so that the UI plots them."""
+    """What the log holds of the windows that end in a partition; numbers, so that the UI plots them."""
     changes = sum((relation.changes for marker in markers for relation in marker.relations), start=NO_CHANGES)
     return {
         "wal_bytes": sum(marker.window.size for marker in markers),

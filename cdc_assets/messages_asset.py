@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
+from cdc_assets.partitions import markers_in
 from cdc_assets.window_events import catch_up_events
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Window
@@ -50,8 +51,8 @@ def messages_events(
     """The run's windows are done. ``messages`` counts those of all prefixes, window by window, for the UI's plots."""
     catch_up_events(context, key, windows, windows[-1].hi)
     for window in windows:
-        inside = (m for m in markers if window.lo <= m.window.lo and m.window.hi <= window.hi)
-        context.add_asset_metadata({"messages": sum(m.logical_messages for m in inside)}, key, window.key)
+        messages = sum(marker.logical_messages for marker in markers_in(window, markers))
+        context.add_asset_metadata({"messages": messages}, key, window.key)
     of_the_run: dict[str, object] = {"outcome": applied.outcome, "rows_written": applied.rows_written}
     if applied.delta_version is not None:
         of_the_run["delta_version"] = applied.delta_version

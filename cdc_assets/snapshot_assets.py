@@ -43,16 +43,17 @@ def _take(
     with failures():
         prepare(pipeline)
         taken = snapshot(spark, pipeline, names, run_id=context.run.run_id, progress=progress)
-        keys = source_keys_of(pipeline, names)
+    keys = source_keys_of(pipeline, names, context.log.warning)
     stopped = []
     for table in taken:
         if table.error is not None:
             stopped.append(table.error)
             continue
+        version = None if table.state is None else table.state.version
         metadata = {
             "snapshot_lsn": str(table.lsn),
             "rows": table.rows,
-            **table_metadata(spark(), blueprint, table.name, keys.get(table.name, ())),
+            **table_metadata(spark(), blueprint, table.name, keys.get(table.name), version),
         }
         yield dg.MaterializeResult(
             asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))

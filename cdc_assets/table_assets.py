@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
-from cdc_assets.blueprint import Blueprint
-from cdc_assets.checks import watermark, watermark_result, watermark_spec
+from cdc_assets.blueprint import WATERMARK_CHECK, Blueprint
+from cdc_assets.checks import watermark, watermark_checks, watermark_result, watermark_spec
 from cdc_assets.failures import failure_of, failures, logged_progress
 from cdc_assets.messages_asset import messages_events, messages_specs
 from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import markers_since
-from cdc_assets.table_metadata import known_table_metadata, source_keys_of, table_metadata, window_metadata
+from cdc_assets.table_metadata import (
+    known_table_metadata,
+    source_keys_of,
+    table_metadata,
+    table_version,
+    window_metadata,
+)
 from cdc_assets.window_events import catch_up_events
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError, GapError
@@ -79,6 +85,9 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
         required_resource_keys={blueprint.spark_resource},
     )
     def tables(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        if not context.selected_asset_keys:  # checks alone, which need no partition
+            yield from watermark_checks(context, blueprint)
+            return
         selected = {
             table: spec.key for table, spec in blueprint.table_specs.items() if spec.key in context.selected_asset_keys
         }
@@ -115,7 +124,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
             progress=progress,
         )
         seconds = time.monotonic() - started
-        keys = source_keys_of(pipeline, tuple(run.tables))
+    keys = source_keys_of(pipeline, tuple(run.tables), context.log.warning)
     stopped = list(failed.values())
     if run.messages is not None and report.messages is not None:
         if report.messages.error is not None:
@@ -126,17 +135,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         if outcome.error is not None:
             stopped.append(outcome.error)
             continue
-        key = run.tables[outcome.name]
-        catch_up_events(context, key, run.windows, upto)
-        # Dagster stores the events of a range in no order: what holds for the table now is on each of them
-        table = _table_metadata(context, run, outcome, keys)
-        for window in run.windows:
-            changes = window_metadata(markers, window, outcome.name)
-            context.add_asset_metadata({**changes, **table}, key, window.key)
-        context.add_asset_metadata(_run_metadata(outcome, seconds), key, run.windows[-1].key)
-        with failures():
-            check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
-        yield dg.MaterializeResult(asset_key=key, check_results=[check])
+        yield _table_events(context, run, markers, outcome, keys.get(outcome.name), seconds)
     if stopped:
         raise failure_of(stopped)
 
@@ -169,15 +168,30 @@ def _missing_snapshots(
     return {table.name: table.error for table in taken if table.error is not None}
 
 
-def _table_metadata(
-    context: dg.AssetExecutionContext, run: TableRun, outcome: TableApplied, keys: Mapping[QualifiedName, Sequence[str]]
-) -> Mapping[str, Any]:
-    """Of the table as it stands after the run's last window. A table that did not change is not opened."""
-    known = known_table_metadata(context.instance, run.tables[outcome.name])
-    if outcome.outcome != "applied" and known:
-        return known
-    spark = run.blueprint.spark_of(context)
-    return table_metadata(spark(), run.blueprint, outcome.name, keys.get(outcome.name, ()))
+def _table_events(
+    context: dg.AssetExecutionContext,
+    run: TableRun,
+    markers: Sequence[WindowMarker],
+    outcome: TableApplied,
+    source_key: Sequence[str] | None,
+    seconds: float,
+) -> dg.MaterializeResult[Any]:
+    """The run's windows are done for one table: the numbers of each, the table as it stands, and its check."""
+    pipeline, key, upto = run.blueprint.pipeline, run.tables[outcome.name], run.windows[-1].hi
+    catch_up_events(context, key, run.windows, upto)
+    with failures():
+        version = table_version(pipeline, outcome.name, markers[-1].identity)
+        check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
+    table = known_table_metadata(context.instance, key, version)
+    if not table:  # else it has not changed, and is not opened
+        spark = run.blueprint.spark_of(context)
+        table = table_metadata(spark(), run.blueprint, outcome.name, source_key, version)
+    for window in run.windows:
+        # Dagster stores the events of a range in no order: what holds for the table now is on each of them
+        context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
+    context.add_asset_metadata(_run_metadata(outcome, seconds), key, run.windows[-1].key)
+    wanted = dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys
+    return dg.MaterializeResult(asset_key=key, check_results=[check] if wanted else [])
 
 
 def _run_metadata(outcome: TableApplied, seconds: float) -> Mapping[str, Any]:

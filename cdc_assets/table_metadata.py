@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,67 +10,98 @@ import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.external_assets import source_key
+from cdc_assets.partitions import markers_in
 from spark_jobs.change_counts import NO_CHANGES
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# the Delta version that the numbers below were read at, or before
+_VERSION = "table_version"
+_OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage", _VERSION)
 
 
 def table_metadata(
-    spark: SparkSession, blueprint: Blueprint, table: QualifiedName, key: Sequence[str]
+    spark: SparkSession, blueprint: Blueprint, table: QualifiedName, key: Sequence[str] | None, version: int | None
 ) -> Mapping[str, Any]:
-    """Columns, key, row count and column lineage, read from the Delta table. ``key`` identifies a row."""
+    """Columns, row count and column lineage, read from the Delta table; ``version`` is the one seen before.
+
+    ``key`` identifies a row; columns are left out where it is not known.
+    """
     frame = spark.read.format("delta").load(blueprint.pipeline.lake.table(table))
-    columns = [
-        dg.TableColumn(
-            field.name,
-            field.dataType.simpleString(),
-            constraints=dg.TableColumnConstraints(
-                nullable=field.name not in key,
-                unique=list(key) == [field.name],
-                other=["key"] if field.name in key else [],
-            ),
-        )
-        for field in frame.schema
-    ]
     source = source_key(blueprint.database, table)
-    lineage = {column.name: [dg.TableColumnDep(source, column.name)] for column in columns}
+    lineage = {name: [dg.TableColumnDep(source, name)] for name in frame.columns}
     return {
         "dagster/row_count": frame.count(),  # answered from the table's log
-        "dagster/column_schema": dg.TableSchema(columns),
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
+        **({} if key is None else {"dagster/column_schema": _columns(frame, key)}),
+        **({} if version is None else {_VERSION: version}),
     }
 
 
-_OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage")
+def _columns(frame: DataFrame, key: Sequence[str]) -> dg.TableSchema:
+    return dg.TableSchema(
+        [
+            dg.TableColumn(
+                field.name,
+                field.dataType.simpleString(),
+                constraints=dg.TableColumnConstraints(
+                    nullable=field.name not in key,
+                    unique=list(key) == [field.name],
+                    other=["key"] if field.name in key else [],
+                ),
+            )
+            for field in frame.schema
+        ]
+    )
 
 
-def known_table_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str, Any]:
-    """What the last materialisation said of the table as a whole; empty before the first."""
+def known_table_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, version: int | None) -> Mapping[str, Any]:
+    """What the last materialisation said of the table as a whole; empty when the table has changed since."""
     event = instance.get_latest_materialization_event(asset)
     last = event.asset_materialization if event is not None else None
-    return {name: value for name, value in last.metadata.items() if name in _OF_THE_TABLE} if last is not None else {}
+    if last is None or version is None or _VERSION not in last.metadata or last.metadata[_VERSION].value != version:
+        return {}
+    return {name: value for name, value in last.metadata.items() if name in _OF_THE_TABLE}
 
 
-def source_keys_of(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Mapping[QualifiedName, Sequence[str]]:
-    """The columns that identify a row, as PostgreSQL's catalogue says now; only shown, never relied on."""
-    from spark_jobs.postgres.catalogue import facts_by_name
+def table_version(pipeline: Pipeline, table: QualifiedName, identity: SlotIdentity) -> int | None:
+    """The Delta table's version now, without Spark. Raises LakeError."""
+    from spark_jobs.lake.table_state import table_state
+
+    state = table_state(pipeline.lake, table, identity.system_identifier, identity.slot)
+    return None if state is None else state.version
+
+
+def source_keys_of(
+    pipeline: Pipeline, names: Sequence[QualifiedName], warn: Callable[[str], object]
+) -> Mapping[QualifiedName, Sequence[str]]:
+    """The columns that identify a row, as PostgreSQL's catalogue says now; empty where it cannot be asked.
+
+    Only shown, never relied on: asked after the commit, when a source that is away must not undo what was done.
+    """
+    from spark_jobs.postgres.catalogue import relation_facts
     from spark_jobs.postgres.connection import connected
 
-    with connected(pipeline.source.dsn) as connection:
-        return {facts.name: facts.key for facts in facts_by_name(connection, tuple(names))}
+    try:
+        with connected(pipeline.source.dsn) as connection:
+            return {facts.name: facts.key for facts in relation_facts(connection, names=tuple(names))}
+    except CdcError as error:
+        warn(f"the tables' keys are not shown: {error}")
+        return {}
 
 
 def window_metadata(markers: Sequence[WindowMarker], window: Window, table: QualifiedName) -> Mapping[str, int]:
-    """The changes of one table in one partition, as the change log counted them; numbers, so that the UI plots them."""
+    """One table's changes in the windows that end in a partition, as the change log counted them; the UI plots them."""
     counts = [
         relation.changes
-        for marker in markers
-        if window.lo <= marker.window.lo and marker.window.hi <= window.hi
+        for marker in markers_in(window, markers)
         for relation in marker.relations
         if QualifiedName(relation.nspname, relation.relname) == table
     ]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from cdc_assets.run_planning import range_tags
+from cdc_assets.slot_observation import observe
 from spark_jobs.capture import capture
 from spark_jobs.catch_up import apply
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -110,6 +112,37 @@ def test_checks_record_health_and_watermark(followed: UnderDagster) -> None:
     assert [event.passed for event in events] == [True]
 
 
+def test_watermarks_are_checked_alone_without_a_partition(followed: UnderDagster) -> None:
+    """As the UI does when a check is executed. What is landed and not applied yet is not marked, so all is well."""
+    change(followed, 1)
+    followed.run(requested(followed.tick()))
+    change(followed, 2)
+    landed = capture(followed.component.pipeline).landed
+    keys = {dg.AssetCheckKey(dg.AssetKey([followed.name, "public", "orders"]), "watermark_is_last_window")}
+    job = followed.defs.resolve_implicit_global_asset_job_def().get_subset(asset_check_selection=keys)
+    checked = job.execute_in_process(instance=followed.instance).get_asset_check_evaluations()
+    assert [(each.asset_check_key, each.passed) for each in checked] == [(key, True) for key in keys]
+    # marked by hand, not applied
+    lie = dg.AssetMaterialization([followed.name, "public", "orders"], partition=landed[-1].window.key)
+    followed.instance.report_runless_asset_event(lie)
+    [checked_again] = job.execute_in_process(instance=followed.instance).get_asset_check_evaluations()
+    assert not checked_again.passed
+    assert checked_again.metadata["changes_missing"].value == 3
+
+
+def test_row_counts_are_never_stale(followed: UnderDagster, spark: SparkSession) -> None:
+    """The command applies between two runs: the second has nothing to apply, and tells the table as it is."""
+    change(followed, 1)
+    followed.run(requested(followed.tick()))
+    assert followed.metadata("public", "items")["dagster/row_count"] == 100
+    followed.database.execute("INSERT INTO items VALUES (500, 1, 'more')")
+    capture(followed.component.pipeline)
+    apply(lambda: spark, followed.component.pipeline)
+    followed.run(requested(followed.tick()))
+    items = followed.metadata("public", "items", partition=followed.partition_keys()[-1])
+    assert (items["outcome"], items["dagster/row_count"]) == ("nothing to apply", 101)
+
+
 def test_many_windows_are_one_run_with_numbers_of_their_own(
     database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
@@ -147,10 +180,7 @@ def test_replayed_range_changes_nothing(followed: UnderDagster) -> None:
         followed.run(requested(followed.tick()))
     keys = followed.partition_keys()
     before = followed.metadata("public", "orders")
-    again = dg.RunRequest(
-        tags={"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
-    )
-    assert followed.run(again).success
+    assert followed.run(dg.RunRequest(tags=range_tags((keys[0], keys[-1])))).success
     followed.assert_equal()
     after = followed.metadata("public", "orders", partition=keys[-1])
     assert after["outcome"] in ("already applied", "nothing to apply")
@@ -181,20 +211,27 @@ def test_killed_run_is_made_good(followed: UnderDagster) -> None:
     capture(followed.component.pipeline)
     followed.instance.create_run_for_job(
         followed.defs.resolve_job_def(f"{followed.name}_sync"),
-        tags={**lost.tags, "postgres_cdc/slot": followed.name},
+        tags={**lost.tags, "postgres_cdc/pipeline": followed.name},
         status=dg.DagsterRunStatus.FAILURE,
     )
     change(followed, 2)
     waiting = followed.tick()
     assert not waiting.run_requests
     assert "the next try is in" in str(waiting.skip_reason)
-    start, end = followed.partition_keys()[-1], followed.partition_keys()[-1]
-    assert followed.run(
-        dg.RunRequest(tags={"dagster/asset_partition_range_start": start, "dagster/asset_partition_range_end": end})
-    ).success
+    key = typed_in_the_ui(followed)
+    assert followed.run(dg.RunRequest(tags=range_tags((key, key)))).success
     followed.assert_equal()
     assert len(followed.partition_keys()) == 2
     assert followed.green("public", "orders") == followed.green("change_log") == set(followed.partition_keys())
+
+
+def typed_in_the_ui(shop: UnderDagster) -> str:
+    """A partition up to the WAL that is flushed now, without waiting for the sensor."""
+    observation = observe(shop.component.pipeline)
+    assert observation is not None
+    key = Window(observation.landed_end, observation.health.flushed_lsn).key
+    shop.instance.add_dynamic_partitions(f"{shop.name}_lsn", [key])
+    return key
 
 
 def test_never_two_runs_at_a_time(followed: UnderDagster) -> None:
@@ -202,7 +239,7 @@ def test_never_two_runs_at_a_time(followed: UnderDagster) -> None:
     request = requested(followed.tick())
     run = followed.instance.create_run_for_job(
         followed.defs.resolve_job_def(f"{followed.name}_sync"),
-        tags={**request.tags, "postgres_cdc/slot": followed.name},
+        tags={**request.tags, "postgres_cdc/pipeline": followed.name},
         status=dg.DagsterRunStatus.STARTED,
     )
     change(followed, 2)
