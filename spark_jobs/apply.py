@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, GapError
+from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.delta_table import check_columns
 from spark_jobs.lake.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
 from spark_jobs.lake.net_source import NetSource, net_on_driver
@@ -26,6 +26,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.write_guard import WriteGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,18 +71,29 @@ def apply_tables(
     run_id: str = "",
     progress: Progress = silent,
     on_driver_bytes: int = ON_DRIVER_BYTES,
+    guard: WriteGuard | None = None,
 ) -> tuple[TableApplied, ...]:
     """Bring each table to the end of the last of ``markers``: landed windows in order, none missing, from the one
     after the lowest watermark on (older ones are passed over).
 
-    A table that cannot go on is reported as stopped, with its error; the others go on.
+    ``guard`` keeps other processes from a table while it is written. A table that cannot go on is reported as stopped,
+    with its error; the others go on.
     """
     if not markers:
         return ()
     done: dict[QualifiedName, TableApplied] = {}
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="apply") as pool:
         running = [
-            pool.submit(apply_table, spark, pipeline, state, markers, run_id=run_id, on_driver_bytes=on_driver_bytes)
+            pool.submit(
+                apply_table,
+                spark,
+                pipeline,
+                state,
+                markers,
+                run_id=run_id,
+                on_driver_bytes=on_driver_bytes,
+                guard=guard,
+            )
             for state in states
         ]
         for future in as_completed(running):
@@ -99,9 +111,37 @@ def apply_table(
     *,
     run_id: str = "",
     on_driver_bytes: int = ON_DRIVER_BYTES,
+    guard: WriteGuard | None = None,
 ) -> TableApplied:
     """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
     raised. A window that is not understood stops the table after those before it."""
+    try:
+        with guard.table(state.name) if guard else nullcontext():
+            state = _state_now(pipeline, state, markers[-1].identity)
+            return _apply_ahead(spark, pipeline, state, markers, run_id, on_driver_bytes)
+    except CdcError as error:
+        last = markers[-1]
+        ends = last.ordinal, last.ordinal, last.window.hi, last.window.hi
+        return TableApplied(state.name, *ends, "stopped", state=state, error=error)
+
+
+def _state_now(pipeline: Pipeline, before: TableState, identity: SlotIdentity) -> TableState:
+    """Another process may have written the table since ``before`` was read. Raises LakeError: it was made anew."""
+    now = table_state(pipeline.lake, before.name, identity.system_identifier, identity.slot)
+    if now is None or now.generation != before.generation:
+        raise LakeError(f"{before.name}: another process took a new snapshot of it meanwhile", hint="run it again")
+    # what the cut knew of windows without changes, and of the relid, holds on
+    return replace(now, ordinal=max(now.ordinal, before.ordinal), relid=before.relid or now.relid)
+
+
+def _apply_ahead(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    state: TableState,
+    markers: Sequence[WindowMarker],
+    run_id: str,
+    on_driver_bytes: int,
+) -> TableApplied:
     ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
     understood, error = understood_windows(ahead, state)
     if not understood:
@@ -230,6 +270,7 @@ def _provenance(
     return Provenance(
         system_identifier=markers[-1].identity.system_identifier,
         slot=markers[-1].identity.slot,
+        generation=state.generation,
         snapshot_lsn=state.snapshot_lsn,
         first=markers[0].ordinal,
         last=markers[-1].ordinal,

@@ -20,15 +20,16 @@ from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
 from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
 from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 from spark_jobs.change_log.transactions import WindowRows
-from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import FollowedSince, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
-from spark_jobs.followed_tables import configured_names
+from spark_jobs.followed_tables import configured_names, followed_since
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.line_tables import line_tables
+from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.plugin_options import without
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
@@ -37,7 +38,6 @@ from spark_jobs.postgres.slot import (
     flushed_lsn,
     missing_slot,
     read_window,
-    slot_lock,
     slot_status,
 )
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
@@ -208,14 +208,14 @@ def _land_through(
             relids = sorted({seen.relid for seen in assembled.relations})
             if relids:
                 yield facts_rows(ordinal, assembled.relations, relation_facts(session.control, relids=relids))
-            yield marker_row(_marker(identity, assembled))
+            yield marker_row(_marker(session, assembled))
 
         if not session.log.land(identity, ordinal, rows()):
             raise GapError(
                 f"window {ordinal} is landed already, by another process since this one looked",
                 hint="run it again: it goes on from there",
             )
-    return _marker(identity, assembled)
+    return _marker(session, assembled)
 
 
 def _window_rows(
@@ -230,18 +230,27 @@ def _window_rows(
     return LineWindowRows(ordinal, window, tables, spool, with_messages=bool(source.messages))
 
 
-def _marker(identity: SlotIdentity, assembled: WindowRows | LineWindowRows) -> WindowMarker:
+def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows) -> WindowMarker:
     return WindowMarker(
         ordinal=assembled.ordinal,
         window=assembled.window,
-        identity=identity,
+        identity=session.identity,
         relations=assembled.relation_counts(),
         transactions=assembled.transactions,
         messages=assembled.messages,
         bytes=assembled.bytes,
         logical_messages=assembled.logical_messages,
         unknown=assembled.unknown,
+        followed=_followed(session),
     )
+
+
+def _followed(session: CaptureSession) -> tuple[FollowedSince, ...]:
+    if session.identity.plugin != TEST_DECODING:
+        return ()
+    names = configured_names(session.pipeline) or ()
+    since = followed_since(session.checkpoint, names)
+    return tuple(FollowedSince(name.nspname, name.relname, since[name]) for name in names)
 
 
 def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:

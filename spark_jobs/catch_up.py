@@ -6,7 +6,7 @@ table without changes costs nothing: its Delta table is not opened, nothing is s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from spark_jobs.lake.understood_windows import unknown_messages
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.write_guard import write_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,7 @@ def apply(
     pipeline: Pipeline,
     names: Sequence[QualifiedName] | None = None,
     *,
+    excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
     messages: bool | None = None,
     run_id: str = "",
@@ -70,17 +72,18 @@ def apply(
 ) -> CatchUpReport:
     """Apply landed windows to ``names`` (all followed tables), each from its own watermark up to the log's end.
 
-    ``upto`` stops at the last window that ends at or before it. ``messages``: whether the messages table too, where
-    the pipeline keeps one; by default when ``names`` are all. ``spark`` is called only when there is something to
-    write. A table that fails is in the report with its error; the others are brought up to date.
+    ``excluding`` are tables that cannot go on: they are left alone, and are in no cut. ``upto`` stops at the last
+    window that ends at or before it. ``messages``: whether the messages table too, where the pipeline keeps one; by
+    default when ``names`` are all. ``spark`` is called only when there is something to write. A table that fails, or
+    that another process writes, is in the report with its error; the others are brought up to date.
     Raises LakeError when there is no change log.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
         raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
-    followed = all_followed_names(pipeline)
-    wanted = followed if names is None else tuple(names)
+    followed = [name for name in all_followed_names(pipeline) if name not in excluding]
+    wanted = followed if names is None else [name for name in names if name not in excluding]
     cut = latest_cut(pipeline.lake)
     done: dict[QualifiedName, TableApplied] = {}
     standings: list[_Standing] = []
@@ -92,7 +95,7 @@ def apply(
     with_messages = (names is None if messages is None else messages) and has_messages_table(pipeline)
     reached = _messages_reached(pipeline, checkpoint, cut) if with_messages else checkpoint.ordinal
     lowest = min([reached, *(standing.ordinal for standing in standings)])
-    ahead = tuple(marker for marker in log.markers(lowest) if upto is None or marker.window.hi <= upto)
+    ahead = _landed(log, lowest, upto)
     last = ahead[-1] if ahead else checkpoint
     # first: they need no Spark, so an outbox is served while Spark is down
     told = apply_messages(pipeline, followed, checkpoint.identity, ahead or (last,), reached) if with_messages else None
@@ -104,15 +107,28 @@ def apply(
                 states.append(known_state(state, cut))
             except CdcError as error:
                 done[standing.name] = _without_commit(standing.name, last, error)
-    if states:
-        applied = apply_tables(spark(), pipeline, states, ahead, run_id=run_id, progress=progress)
-        done |= {outcome.name: outcome for outcome in applied}
+    if ahead:
+        with write_guard(pipeline.source) as guard:
+            if states:
+                # a table that was snapshotted anew since the cut stands where its snapshot does
+                markers = _landed(log, min(lowest, *(state.ordinal for state in states)), upto)
+                applied = apply_tables(
+                    spark(), pipeline, states, markers, run_id=run_id, progress=progress, guard=guard
+                )
+                done |= {outcome.name: outcome for outcome in applied}
+            if set(wanted) >= set(followed):
+                ends = [(standing, done.get(standing.name)) for standing in standings]
+                shown = tuple(shown for standing, outcome in ends if (shown := _shown(standing, outcome, last)))
+                with guard.cuts():
+                    tables = (*shown, *_messages_shown(told))
+                    cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, tables, based_on=cut)
     for standing in standings:
         done.setdefault(standing.name, _without_commit(standing.name, last))
-    if ahead and set(wanted) >= set(followed):
-        shown = tuple(shown for standing in standings if (shown := _shown(standing, done[standing.name], last)))
-        cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, (*shown, *_messages_shown(told)))
     return CatchUpReport(tuple(done[name] for name in wanted), cut, told)
+
+
+def _landed(log: ChangeLog, after: int, upto: Lsn | None) -> tuple[WindowMarker, ...]:
+    return tuple(marker for marker in log.markers(after) if upto is None or marker.window.hi <= upto)
 
 
 def _messages_reached(pipeline: Pipeline, checkpoint: WindowMarker, cut: Cut | None) -> int:
@@ -166,12 +182,13 @@ def _without_commit(name: QualifiedName, last: WindowMarker, error: CdcError | N
     return TableApplied(name, *ends, "stopped" if error else "nothing to apply", error=error)
 
 
-def _shown(standing: _Standing, outcome: TableApplied, last: WindowMarker) -> TableCut | None:
+def _shown(standing: _Standing, outcome: TableApplied | None, last: WindowMarker) -> TableCut | None:
     """The table as it stands at the end of window ``last``; None when it does not show that LSN."""
-    state = outcome.state or standing.state
-    if outcome.error is not None or (state is not None and state.snapshot_lsn > last.window.hi):
+    state = (outcome.state if outcome else None) or standing.state
+    if outcome is not None and outcome.error is not None:
         return None
     if state is None:
-        return standing.cut
-    relid = state.relid or (standing.cut.relid if standing.cut else 0)
-    return TableCut(standing.name, relid, state.generation, state.version)
+        return standing.cut if standing.ordinal <= last.ordinal else None
+    relid = state.relid or (standing.cut.relid if standing.cut else None)
+    beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
+    return None if beyond or relid is None else TableCut(standing.name, relid, state.generation, state.version)

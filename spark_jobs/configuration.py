@@ -100,7 +100,10 @@ class SparkOptions:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One slot followed into one lake. ``tables`` is None for every table of the publication."""
+    """One slot followed into one lake. ``tables`` is None for every table of the publication.
+
+    ``tables_of_publication``: ``tables`` is what the publication held when it was asked, and not what it should hold.
+    """
 
     name: str
     source: Source
@@ -110,3 +113,9 @@ class Pipeline:
     on_unrepresentable: Literal["error", "null"] = "error"
     on_rewrite: Literal["resnapshot", "error"] = "resnapshot"
     spark: SparkOptions = field(default_factory=SparkOptions)
+    tables_of_publication: bool = False
+
+    @property
+    def alters_publication(self) -> bool:
+        """Whether a publication that is ours is kept in step with ``tables``."""
+        return self.tables is not None and not self.tables_of_publication

@@ -2,65 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spark_jobs.change_log.log import ChangeLog, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
+from spark_jobs.followed_tables import configured_names
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import server_identity
+from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.plugin_options import OF_THE_LOG, plugin_options
 from spark_jobs.postgres.privileges import require_slot_possible, slot_exists
 from spark_jobs.postgres.publication import ensure_publications
-from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_lock, slot_status
+from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_status
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
+from spark_jobs.qualified_name import QualifiedName
 
 
-def prepare_slot(pipeline: Pipeline) -> WindowMarker:
+def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = None) -> WindowMarker:
     """Make publication, slot and the log's first marker where missing; returns the log's last marker.
+
+    ``names`` are the tables that can be followed, by default those of the configuration; a publication that is ours
+    is made to hold these. None at all leave it as it is.
 
     In this order: a publication must exist before the WAL that is read with it. Safe to repeat after a crash between
     any two. Raises GapError when the log has windows but the slot is gone.
     """
     source = pipeline.source
     log = ChangeLog(pipeline.lake.change_log)
-    with connected(source.dsn) as control:
+    if names is None:
+        names = configured_names(pipeline)
+    with connected(source.dsn) as control, slot_lock(control, source.slot):
         identity = slot_identity(control, pipeline)
-        with slot_lock(control, source.slot):
-            checkpoint = log.checkpoint()
-            if checkpoint is not None:
-                check_identity(checkpoint.identity, identity)
-            tables = None if pipeline.tables is None else [table.name for table in pipeline.tables]
-            if checkpoint is None and not slot_exists(control, source.slot):
-                require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
-            if checkpoint is None:
-                log.create()  # first of all: a lake that cannot be written must leave the source untouched
-            if source.plugin != TEST_DECODING:
-                ensure_publications(control, source.publications, tables)
-            elif checkpoint is None:
-                facts_by_name(control, tables or ())
+        checkpoint = log.checkpoint()
+        if checkpoint is not None:
+            check_identity(checkpoint.identity, identity)
+        elif not slot_exists(control, source.slot):
+            require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
+        if checkpoint is None:
+            log.create()  # first of all: a lake that cannot be written must leave the source untouched
+        if source.plugin != TEST_DECODING and names != ():
+            ensure_publications(control, source.publications, names if pipeline.alters_publication else None)
+        slot = slot_status(control, source.slot)
+        if slot is None and checkpoint is not None:
+            raise GapError(
+                f"slot {source.slot} is gone, and the change log ends at {checkpoint.window.hi}:"
+                " the changes since cannot be had",
+                hint="start over with a new slot and a new lake path",
+            )
+        if slot is None:
+            create_slot(control, source.slot, plugin=source.plugin)
             slot = slot_status(control, source.slot)
-            if slot is None and checkpoint is not None:
-                raise GapError(
-                    f"slot {source.slot} is gone, and the change log ends at {checkpoint.window.hi}:"
-                    " the changes since cannot be had",
-                    hint="start over with a new slot and a new lake path",
-                )
-            if slot is None:
-                create_slot(control, source.slot, plugin=source.plugin)
-                slot = slot_status(control, source.slot)
-            if slot is None:
-                raise missing_slot(source.slot)
-            check_slot(slot, identity)
-            if checkpoint is not None:
-                return checkpoint
-            start = slot.confirmed_flush_lsn
-            marker = WindowMarker(0, Window(start, start), identity)
-            log.land(identity, 0, [marker_row(marker)])
-            return marker
+        if slot is None:
+            raise missing_slot(source.slot)
+        check_slot(slot, identity)
+        if checkpoint is not None:
+            return checkpoint
+        start = slot.confirmed_flush_lsn
+        marker = WindowMarker(0, Window(start, start), identity)
+        log.land(identity, 0, [marker_row(marker)])
+        return marker
 
 
 def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,16 +18,17 @@ from spark_jobs.lake.delta_table import replace_table, rows_written
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.net_write import net_schema
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.table_state import TableState, generation_of, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
-from spark_jobs.postgres.snapshot_read import read_range
+from spark_jobs.postgres.snapshot_read import RangeQuery, read_range
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.write_guard import WriteGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,7 @@ class _Plan:
 
     columns: tuple[SnapshotColumn, ...]
     shape: TableShape
-    tasks: tuple[tuple[str, ...], ...]
+    tasks: tuple[tuple[RangeQuery, ...], ...]
 
 
 def snapshot_tables(
@@ -66,19 +67,22 @@ def snapshot_tables(
     *,
     system_identifier: int,
     ordinal_at: Callable[[Lsn], int],
+    memberships: Mapping[QualifiedName, str],
+    guard: WriteGuard,
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
     """Replace the Delta tables of ``names``, or create them, all at one LSN; each begins a new generation.
 
     ``ordinal_at`` gives the ordinal of the last landed window that ends at or before an LSN: applying goes on with the
-    next one. A table that fails is reported with its error, and keeps what it held; the others are done.
+    next one. ``memberships`` say by what each table's changes come. ``guard`` keeps other processes from a table while
+    it is written. A table that fails is reported with its error, and keeps what it held; the others are done.
     Raises SourceError and its children when no snapshot can be exported.
     """
     if not names:
         return ()
     with exported_snapshot(pipeline.source.dsn) as (exported, connection):
-        provenance = _provenance(pipeline, system_identifier, exported.lsn, ordinal_at(exported.lsn), run_id)
+        ordinal = ordinal_at(exported.lsn)
         source = conninfo(pipeline.source.dsn)
         done: dict[QualifiedName, TableSnapshot] = {}
 
@@ -86,7 +90,21 @@ def snapshot_tables(
             try:
                 plan = _plan(name, facts, ranges)
                 read = _range_reader(source, exported.snapshot_name, plan, pipeline.on_unrepresentable)
-                return _snapshot_table(spark, pipeline, plan, read, replace(provenance, relid=plan.shape.relid))
+                generation = generation_of(exported.lsn, memberships.get(name, ""))
+                told = Provenance(
+                    system_identifier,
+                    pipeline.source.slot,
+                    generation,
+                    snapshot_lsn=exported.lsn,
+                    first=ordinal,
+                    last=ordinal,
+                    lo=exported.lsn,
+                    hi=exported.lsn,
+                    relid=plan.shape.relid,
+                    run_id=run_id,
+                )
+                with guard.table(name):
+                    return _snapshot_table(spark, pipeline, plan, read, told)
             except CdcError as error:
                 return TableSnapshot(name, exported.lsn, facts.relid if facts else 0, error=error)
 
@@ -99,10 +117,6 @@ def snapshot_tables(
                 done[table.name] = table
                 progress(Step("snapshot", f"{table.name}, {table.rows:,} rows", len(done), len(names), "tables"))
     return tuple(done[name] for name in names)
-
-
-def _provenance(pipeline: Pipeline, system_identifier: int, lsn: Lsn, ordinal: int, run_id: str) -> Provenance:
-    return Provenance(system_identifier, pipeline.source.slot, lsn, ordinal, ordinal, lsn, lsn, 0, run_id)
 
 
 def _plan(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...]) -> _Plan:

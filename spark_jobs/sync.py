@@ -15,11 +15,17 @@ from spark_jobs.catch_up import SparkProvider, apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, LakeError, SlotError
-from spark_jobs.followed_tables import followed_names, require_readable, usable_facts
+from spark_jobs.errors import CdcError, LakeError, PreconditionError, SlotError
+from spark_jobs.followed_tables import (
+    TableStopped,
+    current_memberships,
+    followed_names,
+    require_readable,
+    stopped_tables,
+)
 from spark_jobs.lake.cuts import Cut, forget
 from spark_jobs.lake.messages_table import MessagesApplied
-from spark_jobs.lake.table_state import table_state
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
@@ -27,17 +33,25 @@ from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.write_guard import write_guard
 
 __all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", "sync"]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """``tables`` are followed, those ``missing`` have no snapshot yet; ``checkpoint`` is the log's last marker."""
+    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
+
+    Those ``missing`` need a snapshot. Of these ``broken`` had one, and there is a break since: they were not published
+    for a time, or another table has their name. Those ``stopped`` cannot be followed as things are, and are not among
+    ``tables``.
+    """
 
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
+    broken: tuple[QualifiedName, ...] = ()
+    stopped: tuple[TableStopped, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,12 +71,14 @@ class SyncReport:
     lag_after: int
     seconds: float
     messages: MessagesApplied | None = None
+    stopped: tuple[TableStopped, ...] = ()
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
         """One per table that stopped."""
         found = {taken.name: taken.error for taken in self.snapshots if taken.error}
         found |= {applied.name: applied.error for applied in self.tables if applied.error}
+        found |= {table.name: table.error for table in self.stopped}
         told = self.messages.error if self.messages else None
         return (*found.values(), *([told] if told else []))
 
@@ -70,19 +86,31 @@ class SyncReport:
 def prepare(pipeline: Pipeline) -> Prepared:
     """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
 
-    Raises PreconditionError for a table that cannot be followed, and what ``prepare_slot`` raises.
+    A table that cannot be followed is told in ``stopped``, and does not hold back the others; before anything was
+    made, its error is raised. Raises what ``prepare_slot`` raises.
     """
     with connected(pipeline.source.dsn) as connection:
         names = followed_names(connection, pipeline)
         checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
-        missing = names if checkpoint is None else _without_snapshot(pipeline, names, checkpoint)
-        # a followed table that has lost its key stops alone, later; a new one must not enter the publication
-        usable_facts(connection, missing)
-        # the same holds for a column that came later; but no window is read in binary before every table can be
-        before = checkpoint is not None and ("binary", "true") in checkpoint.identity.options
-        require_readable(connection, pipeline.source, missing if before else names)
-    checkpoint = prepare_slot(pipeline)
-    return Prepared(checkpoint, names, _without_snapshot(pipeline, names, checkpoint))
+        states = {} if checkpoint is None else _states(pipeline, names, checkpoint)
+        stopped = stopped_tables(connection, pipeline, names, states)
+        if checkpoint is None:
+            for table in stopped:
+                raise table.error
+            if not names:
+                nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
+                raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
+        elif ("binary", "true") not in checkpoint.identity.options:
+            # no window is read in binary before every table can be
+            require_readable(connection, pipeline.source, names)
+        halted = {table.name for table in stopped}
+        tables = tuple(name for name in names if name not in halted)
+        membership_before = {name: state.membership if state else "" for name, state in states.items()}
+        checkpoint = prepare_slot(pipeline, tables)
+        now = current_memberships(connection, pipeline, tables, checkpoint)
+    broken = tuple(name for name in tables if (before := membership_before.get(name)) and before != now.get(name))
+    missing = tuple(name for name in tables if name not in states or name in broken)
+    return Prepared(checkpoint, tables, missing, broken, stopped)
 
 
 def snapshot(
@@ -95,7 +123,8 @@ def snapshot(
 ) -> tuple[TableSnapshot, ...]:
     """Take ``names`` (all followed tables) anew, at one LSN. A table that fails is reported, and keeps what it held.
 
-    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost.
+    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
+    PreconditionError for a table that is not there or has no key.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
@@ -103,23 +132,34 @@ def snapshot(
         raise SlotError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
     with connected(pipeline.source.dsn) as connection:
         wanted = followed_names(connection, pipeline) if names is None else tuple(names)
-        usable_facts(connection, wanted)
-    forget(pipeline.lake, wanted)
+        for table in stopped_tables(connection, pipeline, wanted, ()):
+            raise table.error
+        # before the snapshot: a break that comes in between shows, and costs another one
+        members = current_memberships(connection, pipeline, wanted, checkpoint)
 
     def ordinal_at(lsn: Lsn) -> int:
         # windows landed before the snapshot was exported end at or before it
         landed = log.markers(checkpoint.ordinal - 1)
         return max(marker.ordinal for marker in landed if marker.window.hi <= lsn)
 
-    return snapshot_tables(
-        spark(),
-        pipeline,
-        wanted,
-        system_identifier=checkpoint.identity.system_identifier,
-        ordinal_at=ordinal_at,
-        run_id=run_id,
-        progress=progress,
-    )
+    session = spark()
+    with write_guard(pipeline.source) as guard:
+        with guard.cuts():
+            forget(pipeline.lake, wanted)
+        taken = snapshot_tables(
+            session,
+            pipeline,
+            wanted,
+            system_identifier=checkpoint.identity.system_identifier,
+            ordinal_at=ordinal_at,
+            memberships=members,
+            guard=guard,
+            run_id=run_id,
+            progress=progress,
+        )
+        with guard.cuts():  # a run beside this one may have cut the tables as they were
+            forget(pipeline.lake, wanted)
+    return taken
 
 
 def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:
@@ -135,7 +175,6 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     if prepared.missing:
         snapshots = snapshot(spark, pipeline, prepared.missing, run_id=run_id, progress=progress)
     failed = {outcome.name for outcome in snapshots if outcome.error is not None}
-    names = tuple(name for name in prepared.tables if name not in failed)
     upto = _flushed(pipeline)
     landed: list[WindowMarker] = []
     tables: dict[QualifiedName, list[TableApplied]] = {}
@@ -143,7 +182,7 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         landed += captured.landed
-        report = apply(spark, pipeline, None if not failed else names, messages=True, run_id=run_id, progress=progress)
+        report = apply(spark, pipeline, excluding=failed, run_id=run_id, progress=progress)
         messages = report.messages and report.messages.after(messages)
         for outcome in report.tables:
             tables.setdefault(outcome.name, []).append(outcome)
@@ -152,22 +191,27 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     lag = _flushed(pipeline) - captured.landed_end
     outcomes = tuple(outcome for each in tables.values() for outcome in each)
     seconds = time.monotonic() - started
-    return SyncReport(snapshots, tuple(landed), outcomes, report.cut, before, max(0, lag), seconds, messages)
+    return SyncReport(
+        snapshots, tuple(landed), outcomes, report.cut, before, max(0, lag), seconds, messages, prepared.stopped
+    )
 
 
-def _without_snapshot(
+def _states(
     pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker
-) -> tuple[QualifiedName, ...]:
-    return tuple(name for name in names if not _has_snapshot(pipeline, name, checkpoint))
-
-
-def _has_snapshot(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker) -> bool:
+) -> dict[QualifiedName, TableState | None]:
+    """Of the tables that something lies in the lake of; None for what must not be replaced unasked: applying to it
+    stops that table alone, with the reason."""
     identity = checkpoint.identity
-    try:
-        return table_state(pipeline.lake, name, identity.system_identifier, identity.slot) is not None
-    except LakeError:
-        # something is there that must not be replaced unasked: applying to it stops this table alone, with the reason
-        return True
+    found: dict[QualifiedName, TableState | None] = {}
+    for name in names:
+        try:
+            state = table_state(pipeline.lake, name, identity.system_identifier, identity.slot)
+        except LakeError:
+            found[name] = None
+            continue
+        if state is not None:
+            found[name] = state
+    return found
 
 
 def _flushed(pipeline: Pipeline) -> Lsn:

@@ -116,8 +116,10 @@ def test_quiet_database_stays_quiet(database: Database, make_pipeline: MakePipel
     prepare_slot(pipeline)
     workload(database, rounds=1)
     assert len(capture(pipeline).landed) == 1
-    again = capture(pipeline)
-    assert (again.landed, again.caught_up) == ((), True)
+    # the server itself writes a little now and then, but never because of a capture: one of these finds nothing
+    again = [capture(pipeline) for _ in range(4)]
+    assert all(report.caught_up for report in again)
+    assert () in [report.landed for report in again]
 
 
 def test_killed_between_landing_and_advance(database: Database, make_pipeline: MakePipeline) -> None:

@@ -60,11 +60,21 @@ class UnknownMessage:
 
 
 @dataclass(frozen=True)
+class FollowedSince:
+    """A table whose lines of test_decoding the log keeps, without a break since the window ``since``."""
+
+    nspname: str
+    relname: str
+    since: int
+
+
+@dataclass(frozen=True)
 class WindowMarker:
     """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position.
 
     ``messages`` counts the plugin's messages as protocol 1 has them, Begin and Commit included; ``bytes`` is the sum
-    of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``.
+    of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed``: with test_decoding
+    only, where no publication says which tables' changes come.
     """
 
     ordinal: int
@@ -76,6 +86,7 @@ class WindowMarker:
     bytes: int = 0
     logical_messages: int = 0
     unknown: tuple[UnknownMessage, ...] = ()
+    followed: tuple[FollowedSince, ...] = ()
 
     @property
     def changes(self) -> int:
@@ -105,6 +116,7 @@ class WindowMarker:
             identity=SlotIdentity(**identity),
             relations=relations,
             unknown=unknown,
+            followed=tuple(FollowedSince(**table) for table in fields.pop("followed", ())),
             **fields,
         )
 

@@ -96,9 +96,20 @@ def known_state(state: TableState, cut: Cut | None) -> TableState:
     return replace(state, ordinal=max(state.ordinal, cut.ordinal), relid=known.relid)
 
 
-def write_cut(lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...]) -> Cut | None:
-    """Append a cut and return the latest one: the old one where nothing has changed, None where nothing is cut."""
+def write_cut(
+    lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], *, based_on: Cut | None = None
+) -> Cut | None:
+    """Append a cut and return the latest one: the old one where nothing has changed, or where it is of a later window
+    already; None where nothing is cut.
+
+    ``based_on``: the latest one when the work behind ``tables`` began. A table that was forgotten since is left out.
+    """
     latest = latest_cut(lake)
+    if latest is not None and latest.ordinal > ordinal:
+        return latest
+    if latest is not None and based_on is not None:
+        gone = {table.name for table in based_on.tables} - {table.name for table in latest.tables}
+        tables = tuple(table for table in tables if table.name not in gone)
     cut = Cut(latest.number + 1 if latest else 1, ordinal, lsn, tables)
     if not tables or (latest is not None and replace(cut, number=latest.number) == latest):
         return latest

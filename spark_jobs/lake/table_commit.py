@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
-from spark_jobs.lake.table_state import generation_of, txn_app_id
+from spark_jobs.lake.table_state import txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.session import isolated_session
 
@@ -28,6 +28,7 @@ class Provenance:
 
     system_identifier: int
     slot: str
+    generation: str
     snapshot_lsn: Lsn
     first: int
     last: int
@@ -36,10 +37,6 @@ class Provenance:
     relid: int
     run_id: str = ""
     changes: ChangeCounts = NO_CHANGES
-
-    @property
-    def generation(self) -> str:
-        return generation_of(self.snapshot_lsn)
 
     @property
     def txn_app_id(self) -> str:

@@ -35,8 +35,9 @@ _PREFIX = "pgcdc:"
 class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
-    ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``. ``relid`` is the
-    source table's OID, None when the commit that told it is no longer in the history.
+    ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind a
+    hyphen the ``membership`` that it was taken under. ``relid`` is the source table's OID, None when the commit that
+    told it is no longer in the history.
     """
 
     name: QualifiedName
@@ -46,14 +47,19 @@ class TableState:
     version: int
     relid: int | None = None
 
+    @property
+    def membership(self) -> str:
+        """See ``spark_jobs.postgres.membership``. Empty: not known."""
+        return self.generation.partition("-")[2]
+
 
 def stream_id(system_identifier: int, slot: str) -> str:
     """What the identifiers of one slot's tables begin with."""
     return f"{_PREFIX}{system_identifier}:{slot}:"
 
 
-def generation_of(snapshot_lsn: Lsn) -> str:
-    return snapshot_lsn.key
+def generation_of(snapshot_lsn: Lsn, membership: str = "") -> str:
+    return f"{snapshot_lsn.key}-{membership}" if membership else snapshot_lsn.key
 
 
 def txn_app_id(system_identifier: int, slot: str, generation: str) -> str:
@@ -76,7 +82,8 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
             ours = ours or app_id.startswith(_PREFIX)
             if app_id.startswith(stream):
                 generation = app_id.removeprefix(stream)
-                return TableState(name, generation, Lsn(int(generation, 16)), ordinal, log.version, relid)
+                snapshot_lsn = Lsn(int(generation.partition("-")[0], 16))
+                return TableState(name, generation, snapshot_lsn, ordinal, log.version, relid)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
     if not ours:

@@ -71,7 +71,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
 def ensure_publication(connection: Connection, name: str, tables: Sequence[QualifiedName] | None) -> Publication:
     """Make the publication for ``tables``, or bring ours in step with them, or check a user's own.
 
-    ``tables`` None: every table of a publication that must exist. Nothing is changed when an error is raised.
+    ``tables`` None: a publication that must exist, and is not altered. Nothing is changed when an error is raised.
     Raises PreconditionError: a table or the publication is missing, the role may not, operations are left out.
     """
     found = find_publication(connection, name)
@@ -165,24 +165,29 @@ def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName])
         )
 
 
-def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
-    missing = sorted(set(tables or ()) - set(found.tables))
-    if missing:
-        names = ", ".join(map(str, missing))
-        raise PreconditionError(
-            f"publication {found.name} does not publish {names}",
-            hint=f"ALTER PUBLICATION ... ADD TABLE {names}; partitioned: publish_via_partition_root = true",
+def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError | None:
+    """What is wrong with a publication that is not ours to alter, as far as one table goes."""
+    if table not in found.tables:
+        return PreconditionError(
+            f"publication {found.name} does not publish {table}",
+            hint=f"ALTER PUBLICATION ... ADD TABLE {table}; partitioned: publish_via_partition_root = true",
         )
+    if table in found.filtered_tables:
+        return PreconditionError(
+            f"publication {found.name} has a row filter or a column list on {table}",
+            hint="this version follows whole tables; use a publication without filters",
+        )
+    return None
+
+
+def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
+    for table in sorted(tables or ()):
+        if error := why_not_sent(found, table):
+            raise error
     if found.missing_operations:
         raise PreconditionError(
             f"publication {found.name} leaves out {', '.join(found.missing_operations)}: the lake would drift",
             hint="ALTER PUBLICATION ... SET (publish = 'insert, update, delete, truncate')",
-        )
-    filtered = sorted(set(found.filtered_tables) & set(found.tables if tables is None else tables))
-    if filtered:
-        raise PreconditionError(
-            f"publication {found.name} has a row filter or a column list on {', '.join(map(str, filtered))}",
-            hint="this version follows whole tables; use a publication without filters",
         )
     if not found.tables:
         raise PreconditionError(f"publication {found.name} has no table", hint="ALTER PUBLICATION ... ADD TABLE")

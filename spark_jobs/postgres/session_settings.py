@@ -23,6 +23,7 @@ PINNED_SETTINGS: tuple[tuple[str, str], ...] = (
     ("lock_timeout", "60s"),
     ("statement_timeout", "0"),  # reading a window takes as long as it takes
     ("idle_in_transaction_session_timeout", "0"),
+    ("idle_session_timeout", "0"),  # a session that holds a lock waits for Spark
 )
 APPLICATION_NAME = "postgres-cdc"
 # one SELECT: a statement of this form works with every driver and protocol

@@ -6,7 +6,6 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATI
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,24 +143,6 @@ def flushed_lsn(connection: Connection) -> Lsn:
     with source_errors():
         rows = connection.execute(_FLUSHED).fetchall()
     return Lsn.parse(rows[0][0])
-
-
-@contextmanager
-def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
-    """Hold the advisory lock of this slot: one reader at a time. Raises SlotError when another has it."""
-    key = int.from_bytes(hashlib.blake2b(f"postgres-cdc:{slot}".encode(), digest_size=8).digest(), "big", signed=True)
-    with source_errors():
-        locked = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchall()[0][0]
-    if not locked:
-        raise SlotError(
-            f"another process is capturing from slot {slot}",
-            hint="wait until it is done, or stop it; its session shows in pg_locks as an advisory lock",
-        )
-    try:
-        yield
-    finally:
-        if not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(%s)", [key])
 
 
 @contextmanager

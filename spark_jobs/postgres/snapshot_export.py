@@ -19,6 +19,7 @@ from spark_jobs.decode.snapshot_values import SEND_FUNCTIONS, Form, SnapshotColu
 from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connect_failure, connected, conninfo, source_errors
+from spark_jobs.postgres.snapshot_read import RangeQuery
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import ColumnFacts, RelationFacts
 
@@ -36,11 +37,13 @@ class ExportedSnapshot:
 
 @dataclass(frozen=True)
 class CtidRange:
-    """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end."""
+    """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end. ``filenode``: of the file
+    that holds the rows which the snapshot shows."""
 
     leaf: QualifiedName
     first: int
     last: int | None
+    filenode: int
 
 
 @contextmanager
@@ -70,7 +73,8 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
     Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows.
     """
     query = """
-        SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_relation_size(c.oid)
+        SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_relation_size(c.oid),
+               c.relfilenode::bigint
         FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -78,19 +82,23 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
     with source_errors("the table could not be cut into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
     ranges: list[CtidRange] = []
-    for nspname, relname, relkind, size in leaves:
+    for nspname, relname, relkind, size, filenode in leaves:
         name = QualifiedName(nspname, relname)
         if relkind != "r":
             raise PreconditionError(f"{name} is a foreign table: it has no snapshot of its own", hint="leave it out")
         blocks = max(1, size // _BLOCK_BYTES)
         step = ceil(blocks / ceil(size / range_bytes)) if size else blocks
         starts = list(range(0, blocks, step))
-        ranges += [CtidRange(name, first, last) for first, last in zip(starts, [*starts[1:], None], strict=True)]
+        ends = [*starts[1:], None]
+        ranges += [CtidRange(name, first, last, filenode) for first, last in zip(starts, ends, strict=True)]
     return tuple(ranges)
 
 
-def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[str]) -> str:
-    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL."""
+def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[str]) -> RangeQuery:
+    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL. And a check
+    that the rows were there: an ALTER TABLE that rewrites them leaves an old snapshot nothing to see.
+    https://www.postgresql.org/docs/current/mvcc-caveats.html
+    """
     by_name = {column.attname: column for column in facts.columns}
     rendered = [_expression(by_name[name]) for name in columns]
     bounds = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))]
@@ -101,7 +109,12 @@ def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[s
         sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname),
         sql.SQL(" AND ").join(bounds),
     )
-    return statement.as_string(None)
+    name = sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname).as_string(None)
+    # the range's own SELECT holds the lock that keeps the file until its transaction ends
+    check = sql.SQL("SELECT 1 / (pg_catalog.pg_relation_filenode({}::regclass) = {})::int").format(
+        sql.Literal(name), sql.Literal(ctid_range.filenode)
+    )
+    return RangeQuery(str(ctid_range.leaf), statement.as_string(None), check.as_string(None))
 
 
 def snapshot_column(column: ColumnFacts) -> SnapshotColumn:

@@ -14,8 +14,12 @@ _OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
 _DELTA = re.compile(r"\bDELTA_[A-Z0-9_.]+")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 _KEPT = re.compile(r"[^\n\]]+: a change keeps a value of a row that the table does not have")
-# Delta's optimistic commits: another writer was quicker. Safe to repeat, because of the transaction identifier
-_CONCURRENT = re.compile(r"Concurrent\w+Exception|MetadataChangedException|DELTA_CONCURRENT_\w+|DELTA_METADATA_CHANGED")
+# Delta's optimistic commits: another writer was quicker. Safe to repeat, because of the transaction identifier; but not
+# where that is what the other one has written too: it has applied windows that were taken for open here
+_CONCURRENT = re.compile(
+    r"Concurrent(?!Transaction)\w+Exception|MetadataChangedException|DELTA_CONCURRENT_(?!TRANSACTION)\w+"
+    r"|DELTA_METADATA_CHANGED"
+)
 
 
 def is_concurrent_commit(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from spark_jobs.errors import PreconditionError, SlotError, SourceUnreachableErr
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.snapshot_export import ctid_ranges, exported_snapshot, range_query
-from spark_jobs.postgres.snapshot_read import read_range
+from spark_jobs.postgres.snapshot_read import RangeQuery, read_range
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import pipeline_of
@@ -84,7 +84,7 @@ def test_snapshot_needs_replication_and_select(every_database: Database) -> None
 def test_wrong_password_of_a_bulk_read_does_not_show(database: Database) -> None:
     dsn = SecretStr(database.server.dsn(database.name, password="geheim"))
     with pytest.raises(SourceUnreachableError, match="password authentication failed") as caught:
-        list(read_range(conninfo(dsn), "none", "SELECT 1"))
+        list(read_range(conninfo(dsn), "none", RangeQuery("t", "SELECT 1", "SELECT 1")))
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -19,6 +19,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Followed:
             names or self.names,
             system_identifier=system_identifier,
             ordinal_at=ordinal_at,
+            memberships={},
+            guard=WriteGuard(self.pipeline.source.slot, None),
         )
 
     def sync(self) -> tuple[TableApplied, ...]:

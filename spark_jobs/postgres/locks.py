@@ -1,0 +1,83 @@
+"""Advisory locks in the source database: one process at a time reads a slot, writes a table, writes the cuts.
+
+They belong to a session and go with it, so a crash leaves none behind. Each role may take them.
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+
+from spark_jobs.errors import LakeError, SlotError
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import QualifiedName
+
+# others hold the slot's lock for moments (to prepare) or for long (to capture); the cuts' for moments only
+_WAIT_SECONDS = 10
+
+
+@contextmanager
+def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
+    """One reader of this slot at a time. Raises SlotError when another stays."""
+    key = _key(slot)
+    if not _locked_in_time(connection, key):
+        raise SlotError(
+            f"another process is capturing from slot {slot}",
+            hint="wait until it is done, or stop it; its session shows in pg_locks as an advisory lock",
+        )
+    with _unlocking(connection, key):
+        yield
+
+
+@contextmanager
+def table_lock(connection: Connection, slot: str, name: QualifiedName) -> Iterator[None]:
+    """One writer of this table's Delta table at a time. Raises LakeError when there is another."""
+    key = _key(f"{slot}:table:{name}")
+    with source_errors():
+        locked = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchall()[0][0]
+    if not locked:
+        raise LakeError(
+            f"{name} was left alone: another process is writing its Delta table",
+            hint="run it again when that is done; its session shows in pg_locks as an advisory lock",
+        )
+    with _unlocking(connection, key):
+        yield
+
+
+@contextmanager
+def cuts_lock(connection: Connection, slot: str) -> Iterator[None]:
+    """One writer of the cuts at a time; it is soon done. Raises LakeError when it is not."""
+    key = _key(f"{slot}:cuts")
+    if not _locked_in_time(connection, key):
+        raise LakeError("another process is writing the cuts", hint="run it again when that is done")
+    with _unlocking(connection, key):
+        yield
+
+
+def _key(what: str) -> int:
+    digest = hashlib.blake2b(f"postgres-cdc:{what}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _locked_in_time(connection: Connection, key: int) -> bool:
+    with source_errors(), connection.transaction():
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{_WAIT_SECONDS}s"])
+        try:
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_lock(%s)", [key])
+        except psycopg.errors.LockNotAvailable:
+            return False
+    return True
+
+
+@contextmanager
+def _unlocking(connection: Connection, key: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with suppress(psycopg.OperationalError):  # the session is gone, and the lock with it
+            connection.execute("SELECT pg_advisory_unlock(%s)", [key])
