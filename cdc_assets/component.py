@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +62,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     spark: SparkSettings = Field(default_factory=SparkSettings)
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    # ``tables`` is what the publication held, not what it should hold
+    _discovered: bool = PrivateAttr(default=False)
 
     @classmethod
     def get_spec(cls) -> ComponentTypeSpec:
@@ -116,7 +119,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.discovered_tables import discovered_tables
 
         tables = [TableSettings.model_validate(name) for name in discovered_tables(self.name, state_path)]
-        return self.model_copy(update={"tables": tables}).definitions()
+        found = self.model_copy(update={"tables": tables})
+        found._discovered = True
+        return found.definitions()
 
     def definitions(self) -> dg.Definitions:
         """Everything that Dagster shows of this pipeline; for use without YAML.
@@ -138,7 +143,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     @property
     def pipeline(self) -> Pipeline:
         """The engine's form of this configuration: what ``spark_jobs`` takes."""
-        return pipeline_of(self, self._folder)
+        return replace(pipeline_of(self, self._folder), tables_of_publication=self._discovered)
 
     def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
         from cdc_assets.external_assets import database_name

@@ -1,29 +1,18 @@
-"""Which tables a pipeline follows, and that each can be followed, before anything is made or changed."""
+"""Which tables a pipeline follows, and by what their changes come."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Pipeline, Source
-from spark_jobs.decode.binary.wire_type import unreadable_in_binary
-from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.membership import configured_memberships, memberships
-from spark_jobs.postgres.publication import find_publications, why_not_sent
+from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import RelationFacts
-
-
-@dataclass(frozen=True)
-class TableStopped:
-    """A table that is to be followed and cannot be, as things are."""
-
-    name: QualifiedName
-    error: CdcError
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
@@ -83,67 +72,3 @@ def current_memberships(
         return memberships(connection, pipeline.source.publications, names)
     relids = {facts.name: facts.relid for facts in relation_facts(connection, names=names)}
     return configured_memberships(relids, followed_since(checkpoint, names))
-
-
-def stopped_tables(
-    connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], known: Collection[QualifiedName]
-) -> tuple[TableStopped, ...]:
-    """Those of ``names`` that cannot be followed, each with the reason; the others can go on without them.
-
-    ``known`` have been followed until now. What is wrong with their key or their types shows when changes are applied;
-    the others are asked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
-    published table without a key.
-    """
-    found = {facts.name: facts for facts in relation_facts(connection, names=names)}
-    source = pipeline.source
-    publication = find_publications(connection, source.publications) if source.plugin == "pgoutput" else None
-    sent = memberships(connection, source.publications, names) if source.plugin == "pgoutput" else known
-    altered = pipeline.alters_publication and (publication is None or publication.ours)
-
-    def why_not(name: QualifiedName) -> PreconditionError | None:
-        if name not in found:
-            return PreconditionError(
-                f"there is no table {name} in database {connection.info.dbname}",
-                hint="correct tables: in the configuration",
-            )
-        if publication is not None and not altered and (error := why_not_sent(publication, name)):
-            return error
-        return why_unusable(found[name], source) if name not in known or name not in sent else None
-
-    return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
-
-
-def why_unusable(facts: RelationFacts, source: Source) -> PreconditionError | None:
-    """What keeps a table that is there from being followed."""
-    if not facts.key:
-        return PreconditionError(
-            f"table {facts.name} has no usable key",
-            hint=f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY USING INDEX a unique one",
-        )
-    generated = [column.attname for column in facts.columns if column.attgenerated and column.attname in facts.key]
-    if generated:
-        return PreconditionError(
-            f"table {facts.name} has a generated column in its key: {', '.join(generated)}",
-            hint=f"ALTER TABLE {facts.name} REPLICA IDENTITY USING INDEX one without generated columns",
-        )
-    return why_unreadable(facts, source)
-
-
-def why_unreadable(facts: RelationFacts, source: Source) -> PreconditionError | None:
-    """Values that ``source.binary`` brings in a form nobody here can read."""
-    unreadable = unreadable_in_binary(facts) if source.plugin == "pgoutput" and source.binary else ()
-    if not unreadable:
-        return None
-    columns = ", ".join(f"{column.attname} ({column.typname})" for column in unreadable)
-    return PreconditionError(
-        f"table {facts.name} has columns that cannot be read in binary: {columns}",
-        hint="set source.binary: false, or take the table out of tables:",
-    )
-
-
-def require_readable(connection: Connection, source: Source, names: tuple[QualifiedName, ...]) -> None:
-    """Raises PreconditionError for the first table that ``why_unreadable`` has something to say of. A table that is not
-    there is somebody else's error."""
-    for facts in relation_facts(connection, names=names):
-        if error := why_unreadable(facts, source):
-            raise error

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, SlotError, SourceError
-from spark_jobs.followed_tables import configured_names, followed_names
+from spark_jobs.followed_tables import configured_names, current_memberships, followed_names
 from spark_jobs.lake.cuts import Cut, known_state, latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
-from spark_jobs.lake.table_state import table_state
+from spark_jobs.lake.table_state import table_state, table_states
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.stopped_tables import broken_tables, stopped_tables
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
     Raises LakeError when the change log itself cannot be read.
     """
     landed = _landed(pipeline)
-    names, slot, source_error = _source(pipeline, landed)
+    names, slot, trouble, source_error = _source(pipeline, landed)
     flushed = slot.flushed_lsn if slot else None
     return PipelineStatus(
         pipeline=pipeline.name,
@@ -106,23 +108,37 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
         slot=slot,
         source_error=source_error,
         log=None if landed is None else _log_status(landed, flushed),
-        tables=tuple(_table_status(pipeline, name, landed, flushed) for name in names),
+        tables=tuple(_table_status(pipeline, name, landed, flushed, trouble.get(name)) for name in names),
         messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
     )
 
 
 def _source(
     pipeline: Pipeline, landed: _Landed | None
-) -> tuple[tuple[QualifiedName, ...], SlotHealth | None, CdcError | None]:
+) -> tuple[tuple[QualifiedName, ...], SlotHealth | None, Mapping[QualifiedName, CdcError], CdcError | None]:
+    """What is followed, how the slot is, what is wrong with single tables, and why the source could not be asked."""
     names = configured_names(pipeline) or ()
+    trouble: Mapping[QualifiedName, CdcError] = {}
     try:
         with connected(pipeline.source.dsn) as connection:
             names = names or followed_names(connection, pipeline)
             if landed is None and not slot_exists(connection, pipeline.source.slot):
-                return names, None, None  # nothing was begun yet: that is no fault
-            return names, slot_health(connection, pipeline.source.slot), None
+                return names, None, trouble, None  # nothing was begun yet: that is no fault
+            if landed is not None:
+                trouble = _trouble(connection, pipeline, names, landed)
+            return names, slot_health(connection, pipeline.source.slot), trouble, None
     except (SourceError, SlotError) as error:
-        return names, None, error
+        return names, None, trouble, error
+
+
+def _trouble(
+    connection: Connection, pipeline: Pipeline, names: tuple[QualifiedName, ...], landed: _Landed
+) -> Mapping[QualifiedName, CdcError]:
+    """Of tables that were followed until now."""
+    states = table_states(pipeline.lake, names, landed.last.identity)
+    stopped = stopped_tables(connection, pipeline, tuple(states), states)
+    broken = broken_tables(states, current_memberships(connection, pipeline, names, landed.last))
+    return {table.name: table.error for table in (*broken, *stopped)}
 
 
 def _landed(pipeline: Pipeline) -> _Landed | None:
@@ -135,7 +151,9 @@ def _log_status(landed: _Landed, flushed: Lsn | None) -> LogStatus:
     return LogStatus(landed.last.ordinal, end, _behind(end, flushed))
 
 
-def _table_status(pipeline: Pipeline, name: QualifiedName, landed: _Landed | None, flushed: Lsn | None) -> TableStatus:
+def _table_status(
+    pipeline: Pipeline, name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, trouble: CdcError | None
+) -> TableStatus:
     if landed is None:
         return TableStatus(name)
     identity = landed.last.identity
@@ -157,6 +175,7 @@ def _table_status(pipeline: Pipeline, name: QualifiedName, landed: _Landed | Non
         behind_changes=sum(_changes(marker, name) for marker in pending),
         behind_bytes=_behind(applied_lsn, flushed),
         delta_version=state.version,
+        error=trouble,
     )
 
 

@@ -15,17 +15,11 @@ from spark_jobs.catch_up import SparkProvider, apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, LakeError, PreconditionError, SlotError
-from spark_jobs.followed_tables import (
-    TableStopped,
-    current_memberships,
-    followed_names,
-    require_readable,
-    stopped_tables,
-)
+from spark_jobs.errors import CdcError, PreconditionError, SlotError
+from spark_jobs.followed_tables import current_memberships, followed_names
 from spark_jobs.lake.cuts import Cut, forget
 from spark_jobs.lake.messages_table import MessagesApplied
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.table_state import table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
@@ -33,6 +27,7 @@ from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.stopped_tables import TableStopped, broken_tables, require_readable, stopped_tables
 from spark_jobs.write_guard import write_guard
 
 __all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", "sync"]
@@ -42,15 +37,15 @@ __all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", 
 class Prepared:
     """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
 
-    Those ``missing`` need a snapshot. Of these ``broken`` had one, and there is a break since: they were not published
-    for a time, or another table has their name. Those ``stopped`` cannot be followed as things are, and are not among
-    ``tables``.
+    Those ``missing`` need a snapshot. Of these ``broken`` had one, and there may be a break since: they were not
+    published for a time, or another table has their name. Those ``stopped`` cannot be followed as things are, and are
+    not among ``tables``.
     """
 
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
-    broken: tuple[QualifiedName, ...] = ()
+    broken: tuple[TableStopped, ...] = ()
     stopped: tuple[TableStopped, ...] = ()
 
 
@@ -92,7 +87,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
     with connected(pipeline.source.dsn) as connection:
         names = followed_names(connection, pipeline)
         checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
-        states = {} if checkpoint is None else _states(pipeline, names, checkpoint)
+        states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
         stopped = stopped_tables(connection, pipeline, names, states)
         if checkpoint is None:
             for table in stopped:
@@ -105,11 +100,11 @@ def prepare(pipeline: Pipeline) -> Prepared:
             require_readable(connection, pipeline.source, names)
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
-        membership_before = {name: state.membership if state else "" for name, state in states.items()}
         checkpoint = prepare_slot(pipeline, tables)
         now = current_memberships(connection, pipeline, tables, checkpoint)
-    broken = tuple(name for name in tables if (before := membership_before.get(name)) and before != now.get(name))
-    missing = tuple(name for name in tables if name not in states or name in broken)
+    broken = broken_tables({name: states[name] for name in tables if name in states}, now)
+    anew = {table.name for table in broken}
+    missing = tuple(name for name in tables if name not in states or name in anew)
     return Prepared(checkpoint, tables, missing, broken, stopped)
 
 
@@ -194,24 +189,6 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     return SyncReport(
         snapshots, tuple(landed), outcomes, report.cut, before, max(0, lag), seconds, messages, prepared.stopped
     )
-
-
-def _states(
-    pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker
-) -> dict[QualifiedName, TableState | None]:
-    """Of the tables that something lies in the lake of; None for what must not be replaced unasked: applying to it
-    stops that table alone, with the reason."""
-    identity = checkpoint.identity
-    found: dict[QualifiedName, TableState | None] = {}
-    for name in names:
-        try:
-            state = table_state(pipeline.lake, name, identity.system_identifier, identity.slot)
-        except LakeError:
-            found[name] = None
-            continue
-        if state is not None:
-            found[name] = state
-    return found
 
 
 def _flushed(pipeline: Pipeline) -> Lsn:

@@ -26,13 +26,15 @@ def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int
     """Land the slot's windows in the change log, then move the slot on.
 
     Needs no Java. Makes publication and slot where they are missing. Run it often: what is landed no longer holds WAL
-    on the source, and `apply` or `sync` brings it into the tables later.
+    on the source, and `apply` or `sync` brings it into the tables later. Exit code 1: everything is landed, but a table
+    cannot be followed, or needs a new snapshot.
     """
     pipeline = load_pipeline(config)
-    prepare(pipeline)
+    prepared = prepare(pipeline)
     with terminal.progress() as progress:
         report = capture(pipeline, upto=upto, max_windows=max_windows, progress=progress)
-    return Outcome(report, _display(report))
+    problems = tuple(str(table.error) for table in (*prepared.stopped, *prepared.broken))
+    return Outcome(report, _display(report), problems)
 
 
 def _display(report: CaptureReport) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cdc_assets.cli.table_reports import snapshot_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration import load_pipeline
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.followed_tables import configured_names
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot import TableSnapshot
 from spark_jobs.sync import prepare, snapshot
@@ -37,12 +39,22 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...])
     Makes publication and slot where they are missing. `sync` does this by itself for tables that have no snapshot.
     """
     pipeline = load_pipeline(config)
+    configured = configured_names(pipeline)
+    if configured is not None:  # before anything is made
+        _require_followed(tables, configured)
     prepared = prepare(pipeline)
-    unknown = [str(name) for name in tables if name not in prepared.tables]
-    if unknown:
-        followed = ", ".join(map(str, prepared.tables))
-        raise ConfigurationError(f"not followed by this pipeline: {', '.join(unknown)}", hint=f"it follows {followed}")
+    stopped = {table.name: table.error for table in prepared.stopped}
+    _require_followed(tables, (*prepared.tables, *stopped))
+    wanted = [name for name in tables or prepared.tables if name not in stopped]
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
-        report = SnapshotReport(snapshot(spark, pipeline, tables or None, progress=progress))
-    problems = tuple(str(table.error) for table in report.snapshots if table.error)
-    return Outcome(report, snapshot_table(report.snapshots), problems)
+        report = SnapshotReport(snapshot(spark, pipeline, wanted, progress=progress) if wanted else ())
+    errors = [error for name, error in stopped.items() if not tables or name in tables]
+    errors += [table.error for table in report.snapshots if table.error]
+    return Outcome(report, snapshot_table(report.snapshots), tuple(map(str, errors)))
+
+
+def _require_followed(wanted: Sequence[QualifiedName], followed: Sequence[QualifiedName]) -> None:
+    unknown = [str(name) for name in wanted if name not in followed]
+    if unknown:
+        what = f"not followed by this pipeline: {', '.join(unknown)}"
+        raise ConfigurationError(what, hint=f"it follows {', '.join(map(str, followed))}")

@@ -89,7 +89,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
 
 def _state(error: CdcError | None, applied: Lsn | None, behind: int | None, not_begun: str) -> Text:
     if error is not None:
-        return Text("unreadable", style="bold red")
+        return Text("stopped", style="bold red")
     if applied is None:
         return Text(not_begun, style="yellow")
     return Text("behind the log", style="yellow") if behind else Text("up to the log", style="green")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake_files import lake_filesystem
@@ -92,6 +93,23 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
             hint="move it away, or choose another lake.path",
         )
     return None
+
+
+def table_states(
+    lake: Lake, names: Iterable[QualifiedName], identity: SlotIdentity
+) -> dict[QualifiedName, TableState | None]:
+    """Of the tables that something lies in the lake of; None for what must not be replaced unasked: applying to it
+    stops that table alone, with the reason."""
+    found: dict[QualifiedName, TableState | None] = {}
+    for name in names:
+        try:
+            state = table_state(lake, name, identity.system_identifier, identity.slot)
+        except LakeError:
+            found[name] = None
+            continue
+        if state is not None:
+            found[name] = state
+    return found
 
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:

@@ -87,6 +87,8 @@ def create_slot(connection: Connection, slot: str, *, plugin: str) -> Lsn:
     Raises PreconditionError: wal_level, privilege, or no free slot.
     """
     try:
+        # it waits by way of locks, as long as statement_timeout lets it
+        connection.execute("SELECT set_config('lock_timeout', '0', false)")
         row = connection.execute(
             "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false)", [slot, plugin]
         ).fetchone()

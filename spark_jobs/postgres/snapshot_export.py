@@ -7,12 +7,14 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-SNAPSHOT-
 from __future__ import annotations
 
 import secrets
+import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 
 from psycopg import pq, sql
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from spark_jobs.decode.snapshot_values import SEND_FUNCTIONS, Form, SnapshotColumn
@@ -25,6 +27,8 @@ from spark_jobs.relation_facts import ColumnFacts, RelationFacts
 
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192
+# the server waits for every transaction that is open, by way of locks
+_PATIENCE = "15min"
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,9 @@ def _expression(column: ColumnFacts) -> sql.Composable:
 @contextmanager
 def _replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
     """A walsender session; it knows the simple query protocol only, hence libpq without psycopg's cursors."""
-    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
+    given = conninfo_to_dict(conninfo(dsn)).get("options") or ""
+    options = f"{given} -c lock_timeout={_PATIENCE}".strip()
+    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database", options=options).encode())
     try:
         if pgconn.status != pq.ConnStatus.OK:
             raise _refused(pgconn.error_message.decode(errors="replace"))
@@ -155,18 +161,32 @@ def _refused(message: str) -> SourceError:
     )
 
 
+def _answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
+    """Of one command; unlike ``exec_`` it can be interrupted while the server takes its time."""
+    pgconn.send_query(command.encode())
+    while pgconn.is_busy():
+        select.select([pgconn.socket], [], [])
+        pgconn.consume_input()
+    result = pgconn.get_result()
+    while pgconn.get_result() is not None:
+        pass
+    if result is None:
+        raise SourceUnreachableError("the replication connection to PostgreSQL was lost")
+    return result
+
+
 def _create_exporting_slot(pgconn: pq.abc.PGconn) -> tuple[str, Lsn]:
     slot = f"pgcdc_{secrets.token_hex(8)}"
     # the spelling that every version from 10 on takes
-    result = pgconn.exec_(f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT".encode())
+    result = _answer(pgconn, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
     if result.status != pq.ExecStatus.TUPLES_OK:
         message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given"
         reason = message.decode(errors="replace")
-        hint = (
-            "raise max_replication_slots"
-            if "slots are in use" in reason
-            else "`postgres-cdc doctor` lists what is needed"
-        )
+        hint = "`postgres-cdc doctor` lists what is needed"
+        if "slots are in use" in reason:
+            hint = "raise max_replication_slots"
+        elif "lock timeout" in reason:
+            hint = "a transaction that was open before must end first: look for old ones in pg_stat_activity"
         raise PreconditionError(f"no snapshot can be exported: {reason}", hint=hint)
     consistent_point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
     if consistent_point is None or snapshot_name is None:

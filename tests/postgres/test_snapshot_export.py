@@ -10,8 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.decode.values import cast_text
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CdcError, PreconditionError, SlotError, SourceError
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres import connection as connection_module
+from spark_jobs.postgres import snapshot_export
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, conninfo
@@ -198,3 +200,36 @@ def test_partitions_and_inheritance_are_cut_leaf_by_leaf(every_database: Databas
             for row in batch.to_pylist()
         ]
     assert sorted(rows) == [(g, f"v{g}") for g in range(20)]
+
+
+REWRITES = ["ALTER TABLE t ALTER v TYPE bigint", "VACUUM FULL t", "TRUNCATE t", "DROP TABLE t"]
+
+
+@pytest.mark.parametrize("ddl", REWRITES)
+def test_rows_that_were_rewritten_meanwhile_are_an_error_and_not_missing(database: Database, ddl: str) -> None:
+    """An old snapshot sees nothing of a table that ALTER TABLE has rewritten since."""
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t SELECT g, g FROM generate_series(1, 9) g"
+    )
+    dsn = SecretStr(database.dsn)
+    with exported_snapshot(dsn) as (snapshot, connection):
+        [facts] = relation_facts(connection, names=[QualifiedName("public", "t")])
+        query = range_query(facts, ctid_ranges(connection, facts.relid)[0], ["id"])
+        assert sum(len(batch) for batch in read_range(conninfo(dsn), snapshot.snapshot_name, query)) == 9
+        database.execute("SET lock_timeout = '5s'", ddl)
+        with pytest.raises(SourceError, match=r"was rewritten, truncated or dropped|does not exist"):
+            list(read_range(conninfo(dsn), snapshot.snapshot_name, query))
+
+
+def test_an_open_transaction_is_waited_for_and_then_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_export, "_PATIENCE", "1s")
+    monkeypatch.setattr(connection_module, "_CONTROL_STATEMENT_TIMEOUT", "1s")
+    dsn = SecretStr(database.dsn)
+    with database.connect() as open_one, open_one.transaction():
+        open_one.execute("SELECT pg_current_xact_id()")
+        with pytest.raises(PreconditionError, match="open before must end first"), exported_snapshot(dsn):
+            pass
+        with connected(dsn) as control, pytest.raises(SlotError, match="open before must end first"):
+            create_slot(control, database.name, plugin="pgoutput")
+    with exported_snapshot(dsn) as (snapshot, _):
+        assert snapshot.lsn > 0
