@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import psycopg
 import pytest
+from psycopg import sql
 
 from cdc_assets.run_planning import range_tags
 from cdc_assets.slot_observation import observe
@@ -385,3 +387,44 @@ def test_own_spark_resource_is_used(
     shop.run(requested(shop.tick()))
     assert asked
     shop.assert_equal()
+
+
+def allow_connections(server_dsn: str, name: str, *, allowed: bool) -> None:
+    with psycopg.connect(server_dsn, autocommit=True) as connection:
+        statement = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        connection.execute(statement.format(sql.Identifier(name), sql.Literal(allowed)))
+
+
+class TakesTheSourceAway(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Asked for Spark, which is when windows are about to be applied, it closes the source."""
+
+    server_dsn: str
+    database: str
+
+    @property
+    def spark_session(self) -> object:
+        from pyspark.sql import SparkSession
+
+        allow_connections(self.server_dsn, self.database, allowed=False)
+        return SparkSession.active()
+
+
+def test_source_that_is_away_after_the_commit_costs_the_shown_keys_only(followed: UnderDagster) -> None:
+    change(followed, 1)
+    request = requested(followed.tick())
+    server, name = followed.database.server.dsn(), followed.database.name
+    component = followed.component.model_copy(
+        update={"spark": followed.component.spark.model_copy(update={"resource": "away"})}
+    )
+    away = dg.Definitions(resources={"away": TakesTheSourceAway(server_dsn=server, database=name)})
+    defs = dg.Definitions.merge(component.definitions(), away)
+    shop = UnderDagster(followed.database, component, defs, followed.instance, followed.lake, followed.spark)
+    try:
+        assert shop.run(request).success
+    finally:
+        allow_connections(server, name, allowed=True)
+    shop.assert_equal()
+    assert shop.green("public", "orders") == shop.green("public", "items") == set(shop.partition_keys())
+    orders = shop.metadata("public", "orders", partition=shop.partition_keys()[-1])
+    assert (orders["outcome"], orders["dagster/row_count"]) == ("applied", 100)
+    assert "dagster/column_schema" not in orders
