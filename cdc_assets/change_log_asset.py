@@ -58,7 +58,9 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     progress = logged_progress(context.log.info)
     started = time.monotonic()
     with failures():
-        prepare(pipeline)  # a table that was added to the configuration joins the publication
+        prepared = prepare(pipeline)  # a table that was added to the configuration joins the publication
+        for table in prepared.stopped:  # its own asset fails; the others, and the slot, go on
+            context.log.error(str(table.error))
         report = capture_windows(pipeline, windows, progress=progress)
         seconds = time.monotonic() - started
         markers = markers_since(pipeline, windows[0].lo)

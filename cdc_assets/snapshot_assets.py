@@ -41,10 +41,11 @@ def _take(
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]
     progress = logged_progress(context.log.info)
     with failures():
-        prepare(pipeline)
-        taken = snapshot(spark, pipeline, names, run_id=context.run.run_id, progress=progress)
+        halted = {table.name: table.error for table in prepare(pipeline).stopped if table.name in names}
+        names = [name for name in names if name not in halted]
+        taken = snapshot(spark, pipeline, names, run_id=context.run.run_id, progress=progress) if names else ()
     keys = source_keys_of(pipeline, names, context.log.warning)
-    stopped = []
+    stopped = list(halted.values())
     for table in taken:
         if table.error is not None:
             stopped.append(table.error)

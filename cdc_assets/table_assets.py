@@ -28,7 +28,7 @@ from cdc_assets.table_metadata import (
 )
 from cdc_assets.window_events import catch_up_events
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.errors import CdcError, GapError
+from spark_jobs.errors import CdcError, GapError, SourceError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
@@ -156,16 +156,31 @@ def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
 def _missing_snapshots(
     context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]
 ) -> dict[QualifiedName, CdcError]:
-    """Take the snapshots that are missing; the errors of those that could not be taken."""
+    """Take the snapshots that are missing; the errors of tables that cannot go on.
+
+    A source that is down, or a slot that is lost, does not keep what is landed from tables that have theirs.
+    """
+    from spark_jobs.lake.table_state import has_delta_table
     from spark_jobs.sync import prepare, snapshot
 
     pipeline = run.blueprint.pipeline
-    missing = [name for name in prepare(pipeline).missing if name in run.tables]
-    if not missing:
+    try:
+        prepared = prepare(pipeline)
+    except (SourceError, GapError) as error:
+        if not all(has_delta_table(pipeline.lake, name) for name in run.tables):
+            raise
+        context.log.warning("%s; what is landed is applied all the same", error)
         return {}
-    context.log.info("taking the first snapshot of %s", ", ".join(map(str, missing)))
-    taken = snapshot(spark, pipeline, missing, run_id=context.run.run_id, progress=logged_progress(context.log.info))
-    return {table.name: table.error for table in taken if table.error is not None}
+    failed = {table.name: table.error for table in prepared.stopped if table.name in run.tables}
+    for table in prepared.broken:
+        context.log.warning(str(table.error))
+    missing = [name for name in prepared.missing if name in run.tables]
+    if missing:
+        context.log.info("taking a snapshot of %s", ", ".join(map(str, missing)))
+        progress = logged_progress(context.log.info)
+        taken = snapshot(spark, pipeline, missing, run_id=context.run.run_id, progress=progress)
+        failed |= {table.name: table.error for table in taken if table.error is not None}
+    return failed
 
 
 def _table_events(

@@ -69,6 +69,7 @@ def snapshot_tables(
     ordinal_at: Callable[[Lsn], int],
     memberships: Mapping[QualifiedName, str],
     guard: WriteGuard,
+    stored: bool = False,
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
@@ -76,7 +77,8 @@ def snapshot_tables(
 
     ``ordinal_at`` gives the ordinal of the last landed window that ends at or before an LSN: applying goes on with the
     next one. ``memberships`` say by what each table's changes come. ``guard`` keeps other processes from a table while
-    it is written. A table that fails is reported with its error, and keeps what it held; the others are done.
+    it is written. ``stored``: with stored generated columns. A table that fails is reported with its error, and keeps
+    what it held; the others are done.
     Raises SourceError and its children when no snapshot can be exported.
     """
     if not names:
@@ -88,7 +90,7 @@ def snapshot_tables(
 
         def one(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...]) -> TableSnapshot:
             try:
-                plan = _plan(name, facts, ranges)
+                plan = _plan(name, facts, ranges, stored)
                 read = _range_reader(source, exported.snapshot_name, plan, pipeline.on_unrepresentable)
                 generation = generation_of(exported.lsn, memberships.get(name, ""))
                 told = Provenance(
@@ -119,10 +121,10 @@ def snapshot_tables(
     return tuple(done[name] for name in names)
 
 
-def _plan(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...]) -> _Plan:
+def _plan(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...], stored: bool) -> _Plan:
     if facts is None:
         raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
-    shape = TableShape.of(facts)
+    shape = TableShape.of(facts, stored=stored)
     by_name = {column.attname: column for column in facts.columns}
     columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
     queries = [range_query(facts, part, [column.name for column in columns]) for part in ranges]

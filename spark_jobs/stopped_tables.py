@@ -48,7 +48,9 @@ def stopped_tables(
             )
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
             return error
-        return why_unusable(found[name], source) if name not in known or name not in sent else None
+        if name in known and name in sent:
+            return None
+        return why_unusable(found[name], source, stored=publication is not None and publication.sends_generated)
 
     return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
 
@@ -70,14 +72,15 @@ def broken_tables(
     )
 
 
-def why_unusable(facts: RelationFacts, source: Source) -> PreconditionError | None:
-    """What keeps a table that is there from being followed."""
+def why_unusable(facts: RelationFacts, source: Source, *, stored: bool = False) -> PreconditionError | None:
+    """What keeps a table that is there from being followed. ``stored``: generated columns that are stored are sent."""
     if not facts.key:
         return PreconditionError(
             f"table {facts.name} has no usable key",
             hint=f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY USING INDEX a unique one",
         )
-    generated = [column.attname for column in facts.columns if column.attgenerated and column.attname in facts.key]
+    unsent = ("s", "v") if not stored else ("v",)
+    generated = [c.attname for c in facts.columns if c.attgenerated in unsent and c.attname in facts.key]
     if generated:
         return PreconditionError(
             f"table {facts.name} has a generated column in its key: {', '.join(generated)}",

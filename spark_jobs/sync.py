@@ -22,6 +22,7 @@ from spark_jobs.lake.messages_table import MessagesApplied
 from spark_jobs.lake.table_state import table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -129,6 +130,7 @@ def snapshot(
         wanted = followed_names(connection, pipeline) if names is None else tuple(names)
         for table in stopped_tables(connection, pipeline, wanted, ()):
             raise table.error
+        published = find_publications(connection, pipeline.source.publications)
         # before the snapshot: a break that comes in between shows, and costs another one
         members = current_memberships(connection, pipeline, wanted, checkpoint)
 
@@ -149,6 +151,7 @@ def snapshot(
             ordinal_at=ordinal_at,
             memberships=members,
             guard=guard,
+            stored=published is not None and published.sends_generated,
             run_id=run_id,
             progress=progress,
         )

@@ -41,16 +41,17 @@ class TableShape:
     columns: tuple[LakeColumn, ...]
 
     @classmethod
-    def of(cls, facts: RelationFacts, relation: Relation | None = None) -> TableShape:
+    def of(cls, facts: RelationFacts, relation: Relation | None = None, *, stored: bool = False) -> TableShape:
         """The columns of a Relation message in wire order; without one, for a snapshot, those of the catalogue in
-        ``attnum`` order, generated columns left out, which pgoutput leaves out too.
+        ``attnum`` order. Generated columns are left out, as pgoutput does; with ``stored`` the virtual ones only.
 
         Raises PreconditionError when no column set identifies a row, SchemaChangeError when the catalogue's facts
         are not those of this message.
         """
         name = facts.name
         if relation is None:
-            found = [column for column in sorted(facts.columns, key=lambda c: c.attnum) if not column.attgenerated]
+            sent = ("", "s") if stored else ("",)
+            found = [column for column in sorted(facts.columns, key=lambda c: c.attnum) if column.attgenerated in sent]
         else:
             found = _on_the_wire(facts, relation)
         columns = tuple(_lake_column(column, facts) for column in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,9 +21,12 @@ from spark_jobs.lake.landed_changes import LandedChanges
 from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
 from spark_jobs.lake_files import lake_filesystem
 from spark_jobs.net_change.on_driver import net_change
+from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
 
@@ -55,15 +59,23 @@ def net_on_driver(landed: LandedChanges, lake: Lake, on_unrepresentable: OnUnrep
 
 
 @contextmanager
-def staging_folder(lake: Lake) -> Iterator[str]:
-    """An empty folder in the lake, for executors and driver alike; gone when the context ends."""
-    folder = f"{lake.path}/_staging/{secrets.token_hex(8)}"
-    filesystem, path = lake_filesystem(folder)
-    filesystem.create_dir(path, recursive=True)
+def staging_folder(lake: Lake, name: QualifiedName) -> Iterator[str]:
+    """An empty folder in the lake, for executors and driver alike; gone when the context ends.
+
+    What a killed process has left of this table goes too: a table has one writer at a time.
+    """
+    folder = f"{lake.path}/_staging/{name.path}"
+    filesystem, of_table = lake_filesystem(folder)
+    filesystem.delete_dir_contents(of_table, missing_dir_ok=True)
+    part = secrets.token_hex(8)  # of another process, where nothing keeps it away
+    filesystem.create_dir(f"{of_table}/{part}", recursive=True)
     try:
-        yield folder
+        yield f"{folder}/{part}"
     finally:
-        filesystem.delete_dir(path)
+        try:
+            filesystem.delete_dir(of_table)
+        except OSError as error:  # what was to be done is done, and the next process sweeps
+            _log.warning("%s could not be removed: %s", of_table, error)
 
 
 @contextmanager
@@ -72,7 +84,7 @@ def _frame(rows: pa.Table, shape: TableShape, lake: Lake) -> Iterator[Frame]:
     if rows.num_rows < _STAGED_FROM_ROWS:
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
         return
-    with staging_folder(lake) as folder:
+    with staging_folder(lake, shape.name) as folder:
         _stage(rows, folder)
         yield lambda spark: spark.read.schema(schema).parquet(folder)
 

@@ -22,6 +22,7 @@ class Publication:
     """``tables`` are those whose changes come, partition roots or leaves as ``via_partition_root`` says.
 
     ``ours`` is told by a comment on the publication; ``missing_operations`` are those that it leaves out.
+    ``sends_generated``: stored generated columns come too (18+).
     """
 
     name: str
@@ -30,9 +31,10 @@ class Publication:
     tables: tuple[QualifiedName, ...]
     missing_operations: tuple[str, ...]
     filtered_tables: tuple[QualifiedName, ...]
+    sends_generated: bool = False
 
 
-# through jsonb: row filters and column lists (prqual, prattrs) are columns since 15 only
+# through jsonb: row filters and column lists (prqual, prattrs) are columns since 15 only, pubgencols since 18
 _PUBLICATION = """
 SELECT obj_description(p.oid, 'pg_publication') = %(comment)s, p.pubviaroot,
        (SELECT coalesce(jsonb_agg(jsonb_build_array(t.schemaname, t.tablename)), '[]')
@@ -42,7 +44,8 @@ SELECT obj_description(p.oid, 'pg_publication') = %(comment)s, p.pubviaroot,
        (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
         FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE r.prpubid = p.oid AND (to_jsonb(r)->>'prqual' IS NOT NULL OR to_jsonb(r)->>'prattrs' IS NOT NULL))
+        WHERE r.prpubid = p.oid AND (to_jsonb(r)->>'prqual' IS NOT NULL OR to_jsonb(r)->>'prattrs' IS NOT NULL)),
+       coalesce(to_jsonb(p)->>'pubgencols' = 's', false)
 FROM pg_catalog.pg_publication p WHERE p.pubname = %(name)s
 """
 _EXISTING = """
@@ -57,7 +60,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         row = connection.execute(_PUBLICATION, {"name": name, "comment": OUR_COMMENT}).fetchone()
     if row is None:
         return None
-    ours, via_root, tables, missing, filtered = row
+    ours, via_root, tables, missing, filtered, sends_generated = row
     return Publication(
         name,
         bool(ours),
@@ -65,6 +68,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         tuple(sorted(QualifiedName(*table) for table in tables)),
         tuple(missing),
         tuple(QualifiedName(*table) for table in filtered),
+        sends_generated,
     )
 
 
@@ -132,6 +136,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         tables=tuple(sorted({table for each in found for table in each.tables})),
         missing_operations=tuple(dict.fromkeys(what for each in found for what in each.missing_operations)),
         filtered_tables=tuple(dict.fromkeys(table for each in found for table in each.filtered_tables)),
+        sends_generated=any(each.sends_generated for each in found),
     )
 
 

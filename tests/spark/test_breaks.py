@@ -164,3 +164,23 @@ def test_a_key_made_narrower_stops_its_table_before_it_deletes_too_much(shop: Fo
     (error,) = report.errors
     assert "replica identity" in str(error)
     replace(shop, names=(ITEMS,)).assert_equal()
+
+
+def test_stored_generated_columns_that_the_publication_sends(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    """18+: https://www.postgresql.org/docs/current/logical-replication-gencols.html"""
+    database.execute(
+        "CREATE TABLE sums (a int NOT NULL, k int GENERATED ALWAYS AS (a * 2) STORED PRIMARY KEY,"
+        " v int GENERATED ALWAYS AS (a * 3) VIRTUAL)",
+        "INSERT INTO sums VALUES (1), (2)",
+        f"CREATE PUBLICATION {database.name} FOR TABLE sums WITH (publish_generated_columns = stored)",
+    )
+    name = QualifiedName("public", "sums")
+    sums = Followed(spark, database, pipeline_of(database, tmp_path / "lake", "public.sums"), (name,))
+    synced(sums)
+    assert sums.lake_rows(name) == ([(1, 2), (2, 4)], ["a", "k"])
+    database.execute("INSERT INTO sums VALUES (3)", "DELETE FROM sums WHERE a = 1", "UPDATE sums SET a = 5 WHERE a = 2")
+    synced(sums)
+    assert sums.lake_rows(name) == ([(3, 6), (5, 10)], ["a", "k"])
+    sums.assert_equal()
