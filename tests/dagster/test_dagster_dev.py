@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(1500)]
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") or shutil.which("google-chrome")
-_WINDOWS_UNDER_LOAD = 6
+_WINDOWS_UNDER_LOAD = 4  # each is a run: no keys are added while one is at work
 _PATIENCE_SECONDS = 600
 _PAGE_MILLISECONDS = 90_000
 
