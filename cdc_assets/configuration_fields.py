@@ -93,6 +93,8 @@ def _table_name(text: str) -> str:
 def _lake_path(text: str) -> str:
     if not text.strip().rstrip("/"):
         raise ValueError("expected a folder or a URI, as in /data/lake/shop or s3://bucket/shop")
+    if "://" in text and "%" in text:
+        raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; name the folder otherwise")
     return text.strip().rstrip("/")
 
 

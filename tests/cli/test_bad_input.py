@@ -137,3 +137,25 @@ def test_no_slot_free(server: PostgresServer, tmp_path: Path) -> None:
             held = database.execute(f"SELECT FROM pg_replication_slots WHERE database = '{database.name}'")
         assert held == []
         _untouched(database, tmp_path)
+
+
+def test_a_table_dropped_later_holds_back_neither_the_others_nor_the_slot(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS, "CREATE TABLE items (id int PRIMARY KEY)")
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.items"])
+    assert command("capture").exit_code == 0
+    database.execute("DROP TABLE orders", "INSERT INTO items VALUES (1)")
+    answer = command("capture", "--json")
+    assert answer.exit_code == 1
+    assert answer.problem.startswith(f"there is no table public.orders in database {database.name}")
+    (landed,) = answer.document["landed"]
+    assert [counts["relname"] for counts in landed["relations"]] == ["items"]
+    position = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
+    assert database.execute(position) == [(answer.document["landed_end"],)]
+
+
+def test_a_mistyped_table_is_refused_before_anything_is_made(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS)
+    answer = configured(tmp_path, database.dsn, database.name, ["public.orders"])("snapshot", "public.order")
+    assert answer.exit_code == 2
+    assert answer.problem == "not followed by this pipeline: public.order: it follows public.orders"
+    _untouched(database, tmp_path)

@@ -151,6 +151,7 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("messages: false", "messages: {prefixes: ['a*b']}", 12, "source.messages: prefixes: * may stand at the end"),
         ("slot: shop", "proto_version: 5", 6, "source.proto_version: expected 1, 2, 3 or 4"),
         ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
+        ("/data/lake/shop", "s3://bucket/my%20shop", 15, "lake.path: holds a '%'"),
         ("256MiB", "256MB", 16, "windows.max_bytes: expected a size such as 256MiB (units B, KiB, MiB, GiB)"),
         ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
         ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
