@@ -136,7 +136,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             twice = sorted({key.to_user_string() for key in keys if keys.count(key) > 1})
             raise ConfigurationError(
                 f"pipeline {self.name}: two tables have the asset key {', '.join(twice)}",
-                hint="give one another key in its translation",
+                hint="give one another key in its translation; where only other characters than letters, digits and _"
+                " tell their names apart, follow one of them in a pipeline of its own",
             )
         return build_definitions(self._blueprint(specs), self.execute, bring_resource=self.spark.resource is None)
 

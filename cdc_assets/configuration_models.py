@@ -125,11 +125,12 @@ class SparkModel(StrictModel):
     """How to get a Spark session."""
 
     master: str | None = Field(default=None, description="a classic master; default: SPARK_MASTER or local[*]")
-    remote: str | None = Field(default=None, description="a Spark Connect URL, sc://host:15002")
+    # not shown: these may hold tokens and keys of object stores
+    remote: str | None = Field(default=None, repr=False, description="a Spark Connect URL, sc://host:15002")
     jars: str = Field(
         default="packages", description="packages (Maven), provided (by the cluster), or a folder of jars"
     )
-    config: dict[str, SparkValue] = Field(default_factory=dict, description="further Spark settings")
+    config: dict[str, SparkValue] = Field(default_factory=dict, repr=False, description="further Spark settings")
     resource: str | None = Field(
         default=None, description="Dagster only: the key of your own PySparkResource, used instead of ours"
     )

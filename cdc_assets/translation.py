@@ -32,7 +32,7 @@ class SparkSettings(SparkModel, dg.Resolvable):
     """``spark:``"""
 
     config: Annotated[dict[str, SparkValue], dg.Resolver.default(model_field_type=dict[str, SparkValue])] = Field(
-        default_factory=dict
+        default_factory=dict, repr=False
     )
 
 

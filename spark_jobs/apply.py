@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError, LakeError
-from spark_jobs.lake.delta_table import check_columns
-from spark_jobs.lake.landed_changes import LandedChanges, landed_bytes, landed_changes, one_relid
-from spark_jobs.lake.net_source import NetSource, net_on_driver
-from spark_jobs.lake.net_staged import LoggedRange, net_staged
+from spark_jobs.found_changes import FoundChanges, changes_on_driver, changes_on_executors
+from spark_jobs.lake.landed_changes import landed_bytes, one_relid
+from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.net_write import write_net
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
@@ -25,7 +23,6 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.session import isolated_session
 from spark_jobs.write_guard import WriteGuard
 
 if TYPE_CHECKING:
@@ -181,60 +178,11 @@ def _apply_range(
         if relid is None:  # no read, no scan, no commit
             return result
         on_driver = landed_bytes(ahead, relid) <= on_driver_bytes
-        with (_net_here if on_driver else _net_there)(spark, pipeline, state, relid, ahead) as found:
+        find = changes_on_driver if on_driver else changes_on_executors
+        with find(spark, pipeline, state, relid, ahead) as found:
             return result if found is None else _commit(spark, pipeline, result, relid, ahead, run_id, found)
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The net change of a range, and the description of the table that it was computed with."""
-
-    landed: LandedChanges
-    net: NetSource
-
-
-@contextmanager
-def _net_here(
-    spark: SparkSession, pipeline: Pipeline, state: TableState, relid: int, markers: Sequence[WindowMarker]
-) -> Iterator[_Found | None]:
-    """The net change, computed on the driver: no Python worker to wake. None: the snapshot shows it all."""
-    log = ChangeLog(pipeline.lake.change_log)
-    landed = landed_changes(log, relid, state, markers[0].ordinal, markers[-1].ordinal)
-    if landed is None:
-        yield None
-        return
-    _check_columns(spark, pipeline, landed)
-    with net_on_driver(landed, pipeline.lake, pipeline.on_unrepresentable) as net:
-        yield _Found(landed, net)
-
-
-@contextmanager
-def _net_there(
-    spark: SparkSession, pipeline: Pipeline, state: TableState, relid: int, markers: Sequence[WindowMarker]
-) -> Iterator[_Found | None]:
-    """The net change, computed by executors."""
-    first, last = markers[0].ordinal, markers[-1].ordinal
-    logged = LoggedRange(pipeline.lake.change_log, relid, state, first, last, landed_bytes(markers, relid))
-    with isolated_session(spark, {}) as own:
-        with spark_errors(f"{state.name}: the change log at {logged.change_log} cannot be read"):
-            landed = logged.described(own)
-        if landed is None:
-            yield None
-            return
-        _check_columns(own, pipeline, landed)
-        with (
-            spark_errors(f"{state.name}: windows {first} to {last} were not applied"),
-            net_staged(own, pipeline.lake, logged, landed, pipeline.on_unrepresentable) as net,
-        ):
-            yield _Found(landed, net)
-
-
-def _check_columns(spark: SparkSession, pipeline: Pipeline, landed: LandedChanges) -> None:
-    path = pipeline.lake.table(landed.shape.name)
-    with spark_errors(f"{landed.shape.name}: the table at {path} cannot be read"):
-        check_columns(spark, path, landed.shape, landed.shape_lsn)
 
 
 def _commit(
@@ -244,7 +192,7 @@ def _commit(
     relid: int,
     markers: Sequence[WindowMarker],
     run_id: str,
-    found: _Found,
+    found: FoundChanges,
 ) -> TableApplied:
     """One commit; none when the range changes nothing, or the table has it already."""
     assert before.state is not None

@@ -20,10 +20,10 @@ from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
 from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
 from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 from spark_jobs.change_log.transactions import WindowRows
-from spark_jobs.change_log.window_marker import FollowedSince, SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
-from spark_jobs.followed_tables import configured_names, followed_since
+from spark_jobs.followed_tables import configured_names, followed_lines
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
@@ -241,16 +241,8 @@ def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows) -> 
         bytes=assembled.bytes,
         logical_messages=assembled.logical_messages,
         unknown=assembled.unknown,
-        followed=_followed(session),
+        followed=followed_lines(session.pipeline, session.checkpoint),
     )
-
-
-def _followed(session: CaptureSession) -> tuple[FollowedSince, ...]:
-    if session.identity.plugin != TEST_DECODING:
-        return ()
-    names = configured_names(session.pipeline) or ()
-    since = followed_since(session.checkpoint, names)
-    return tuple(FollowedSince(name.nspname, name.relname, since[name]) for name in names)
 
 
 def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:

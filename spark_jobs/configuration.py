@@ -93,9 +93,9 @@ class SparkOptions:
     """
 
     master: str | None = None
-    remote: str | None = None
+    remote: str | None = field(default=None, repr=False)  # may hold a token
     jars: str = "packages"
-    config: tuple[tuple[str, str], ...] = ()
+    config: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold keys of object stores
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import FollowedSince, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts
@@ -62,6 +62,15 @@ def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedNam
     )
     following = checkpoint.ordinal + 1 if checkpoint else 1
     return {name: before.get(name, following) for name in names}
+
+
+def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[FollowedSince, ...]:
+    """For the markers of windows read after ``checkpoint`` with test_decoding; nothing with pgoutput."""
+    if pipeline.source.plugin != TEST_DECODING:
+        return ()
+    names = configured_names(pipeline) or ()
+    since = followed_since(checkpoint, names)
+    return tuple(FollowedSince(name.nspname, name.relname, since[name]) for name in names)
 
 
 def current_memberships(

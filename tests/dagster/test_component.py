@@ -211,7 +211,8 @@ def test_spark_settings_are_not_in_what_dagster_stores_and_shows() -> None:
     config = {"spark.hadoop.fs.s3a.secret.key": SECRET}
     for spark in ({"config": config}, {"config": config, "remote": f"sc://spark:15002/;token={SECRET}"}):
         component, defs = loaded(body(spark=spark))
-        assert SECRET in repr(component.pipeline.spark.config)
+        assert SECRET in str(component.pipeline.spark.config)
+        assert SECRET not in repr(component) + repr(component.pipeline)
         repository = defs.get_repository_def()
         stored = [serialize_value(RepositorySnap.from_def(repository))]
         stored += [serialize_value(JobSnap.from_job_def(job)) for job in repository.get_all_jobs()]
