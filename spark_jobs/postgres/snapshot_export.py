@@ -27,6 +27,15 @@ from spark_jobs.relation_facts import ColumnFacts, RelationFacts
 
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192
+_FILE = "SELECT relfilenode::text FROM pg_catalog.pg_class WHERE oid = {}::oid"
+# xmin: of the transaction that last changed what the catalogue says of a column or its default
+_FORM = """
+SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(relid), LATERAL (
+  SELECT 'a' || a.attnum || ':' || a.xmin FROM pg_catalog.pg_attribute a WHERE a.attrelid = relid AND a.attnum > 0
+  UNION ALL SELECT 'd' || d.adnum || ':' || d.xmin FROM pg_catalog.pg_attrdef d WHERE d.adrelid = relid
+  UNION ALL SELECT 'c' || c.relam || c.relpersistence::text FROM pg_catalog.pg_class c WHERE c.oid = relid
+) AS known(part)
+"""
 # the server waits for every transaction that is open, by way of locks
 _PATIENCE = "15min"
 
@@ -40,14 +49,26 @@ class ExportedSnapshot:
 
 
 @dataclass(frozen=True)
+class _Then:
+    """A query of one value, and the value it had in the snapshot."""
+
+    query: str
+    value: str
+
+
+@dataclass(frozen=True)
 class CtidRange:
-    """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end. ``filenode``: of the file
-    that holds the rows which the snapshot shows."""
+    """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end.
+
+    ``file`` and ``form``: queries of the file that holds the rows which the snapshot shows, and of what a rewriting
+    ALTER TABLE changes in the catalogue; and what they were in the snapshot.
+    """
 
     leaf: QualifiedName
     first: int
     last: int | None
-    filenode: int
+    file: _Then
+    form: _Then
 
 
 @contextmanager
@@ -77,8 +98,7 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
     Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows.
     """
     query = """
-        SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_relation_size(c.oid),
-               c.relfilenode::bigint
+        SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_relation_size(c.oid), c.oid::bigint
         FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -86,7 +106,7 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
     with source_errors("the table could not be cut into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
     ranges: list[CtidRange] = []
-    for nspname, relname, relkind, size, filenode in leaves:
+    for nspname, relname, relkind, size, leaf in leaves:
         name = QualifiedName(nspname, relname)
         if relkind != "r":
             raise PreconditionError(f"{name} is a foreign table: it has no snapshot of its own", hint="leave it out")
@@ -94,14 +114,23 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
         step = ceil(blocks / ceil(size / range_bytes)) if size else blocks
         starts = list(range(0, blocks, step))
         ends = [*starts[1:], None]
-        ranges += [CtidRange(name, first, last, filenode) for first, last in zip(starts, ends, strict=True)]
+        file, form = (_then(connection, query, leaf) for query in (_FILE, _FORM))
+        ranges += [CtidRange(name, first, last, file, form) for first, last in zip(starts, ends, strict=True)]
     return tuple(ranges)
 
 
+def _then(connection: Connection, query: str, relid: int) -> _Then:
+    statement = sql.SQL(query).format(sql.Literal(relid)).as_string(None)
+    with source_errors("the catalogue could not be read"):
+        return _Then(statement, connection.execute(statement).fetchall()[0][0])
+
+
 def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[str]) -> RangeQuery:
-    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL. And a check
-    that the rows were there: an ALTER TABLE that rewrites them leaves an old snapshot nothing to see.
-    https://www.postgresql.org/docs/current/mvcc-caveats.html
+    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL.
+
+    And a check, for afterwards, that all rows were there. An ALTER TABLE that rewrites them leaves an old snapshot
+    nothing to see; so does a TRUNCATE, but that comes through the slot. VACUUM FULL and CLUSTER move rows, which
+    matters where ranges are read one after the other. https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     by_name = {column.attname: column for column in facts.columns}
     rendered = [_expression(by_name[name]) for name in columns]
@@ -113,12 +142,15 @@ def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[s
         sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname),
         sql.SQL(" AND ").join(bounds),
     )
-    name = sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname).as_string(None)
-    # the range's own SELECT holds the lock that keeps the file until its transaction ends
-    check = sql.SQL("SELECT 1 / (pg_catalog.pg_relation_filenode({}::regclass) = {})::int").format(
-        sql.Literal(name), sql.Literal(ctid_range.filenode)
-    )
+    same = _as_then(ctid_range.file)
+    if ctid_range.first == 0 and ctid_range.last is None:
+        same = sql.SQL("{} OR {}").format(same, _as_then(ctid_range.form))
+    check = sql.SQL("SELECT 1 / ({})::int").format(same)
     return RangeQuery(str(ctid_range.leaf), statement.as_string(None), check.as_string(None))
+
+
+def _as_then(then: _Then) -> sql.Composed:
+    return sql.SQL("coalesce(({}) = {}, false)").format(sql.SQL(then.query), sql.Literal(then.value))
 
 
 def snapshot_column(column: ColumnFacts) -> SnapshotColumn:

@@ -33,10 +33,10 @@ def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator
         run(connection, f"SET TRANSACTION SNAPSHOT {quoted}")
         with streamed(connection, query.rows) as reader:
             yield from reader
+        run(connection, "COMMIT")
         try:
-            run(connection, query.check)
+            run(connection, query.check)  # of now, not of then
         except SourceError as error:
             raise SourceError(
-                f"{query.table} was rewritten, truncated or dropped while its snapshot was read", hint="run it again"
+                f"{query.table} was rewritten by DDL while its snapshot was read", hint="run it again"
             ) from error
-        run(connection, "COMMIT")
