@@ -113,11 +113,11 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     with failures():
         markers = _landed(run)
         failed = _missing_snapshots(context, run, spark)
-        names = [name for name in run.tables if name not in failed]
         report = apply(
             spark,
             pipeline,
-            names,
+            tuple(run.tables),
+            excluding=failed,
             upto=upto,
             messages=run.messages is not None,
             run_id=context.run.run_id,

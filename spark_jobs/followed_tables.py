@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_jobs.change_log.window_marker import FollowedSince, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
-from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.catalogue import relids
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.membership import configured_memberships, memberships
 from spark_jobs.postgres.publication import find_publications
@@ -79,5 +79,4 @@ def current_memberships(
     """By what each table's changes come now, see ``spark_jobs.postgres.membership``; without those that do not."""
     if pipeline.source.plugin != TEST_DECODING:
         return memberships(connection, pipeline.source.publications, names)
-    relids = {facts.name: facts.relid for facts in relation_facts(connection, names=names)}
-    return configured_memberships(relids, followed_since(checkpoint, names))
+    return configured_memberships(relids(connection, names), followed_since(checkpoint, names))

@@ -43,7 +43,7 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
         if checkpoint is None:
             log.create()  # first of all: a lake that cannot be written must leave the source untouched
-        if source.plugin != TEST_DECODING and names != ():
+        if source.plugin != TEST_DECODING and (names is None or names):
             ensure_publications(control, source.publications, names if pipeline.alters_publication else None)
         slot = slot_status(control, source.slot)
         if slot is None and checkpoint is not None:

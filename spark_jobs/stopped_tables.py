@@ -9,7 +9,7 @@ from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.errors import CdcError, GapError, PreconditionError
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.catalogue import relation_facts, relids
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.membership import memberships
 from spark_jobs.postgres.publication import find_publications, why_not_sent
@@ -34,23 +34,24 @@ def stopped_tables(
     the others are asked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
     published table without a key.
     """
-    found = {facts.name: facts for facts in relation_facts(connection, names=names)}
     source = pipeline.source
     publication = find_publications(connection, source.publications) if source.plugin == "pgoutput" else None
-    sent = memberships(connection, source.publications, names) if source.plugin == "pgoutput" else known
+    there = relids(connection, names)
+    sent = memberships(connection, source.publications, names) if source.plugin == "pgoutput" else there
+    entering = [name for name in names if name not in known or name not in sent]
+    facts = {found.name: found for found in relation_facts(connection, names=entering)} if entering else {}
     altered = pipeline.alters_publication and (publication is None or publication.ours)
 
     def why_not(name: QualifiedName) -> PreconditionError | None:
-        if name not in found:
+        if name not in there:
             return PreconditionError(
                 f"there is no table {name} in database {connection.info.dbname}",
                 hint="correct tables: in the configuration",
             )
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
             return error
-        if name in known and name in sent:
-            return None
-        return why_unusable(found[name], source, stored=publication is not None and publication.sends_generated)
+        stored = publication is not None and publication.sends_generated
+        return why_unusable(facts[name], source, stored=stored) if name in facts else None
 
     return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
 

@@ -7,15 +7,17 @@ the index that spares idle tables: what it lists needs no look at the Delta tabl
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.configuration import Lake
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.lake_files import table_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
@@ -65,16 +67,17 @@ class Cut:
 
 
 def latest_cut(lake: Lake) -> Cut | None:
-    """The cut written last, or None before the first."""
-    try:
-        cuts = DeltaTable(lake.cuts)
-    except TableNotFoundError:
-        return None
-    numbers = pa.table(cuts.get_add_actions(flatten=True)).column("max.cut").to_pylist()
-    if not numbers:
-        return None
-    dataset = cuts.to_pyarrow_dataset(filesystem=table_filesystem(lake.cuts))
-    rows = dataset.to_table(filter=pc.field("cut") == max(numbers)).to_pylist()
+    """The cut written last, or None before the first. Raises LakeError."""
+    with _lake_errors(lake):
+        try:
+            cuts = DeltaTable(lake.cuts)
+        except TableNotFoundError:
+            return None
+        numbers = pa.table(cuts.get_add_actions(flatten=True)).column("max.cut").to_pylist()
+        if not numbers:
+            return None
+        dataset = cuts.to_pyarrow_dataset(filesystem=table_filesystem(lake.cuts))
+        rows = dataset.to_table(filter=pc.field("cut") == max(numbers)).to_pylist()
     tables = tuple(
         TableCut(QualifiedName(row["nspname"], row["relname"]), row["relid"], row["generation"], row["version"])
         for row in rows
@@ -82,6 +85,17 @@ def latest_cut(lake: Lake) -> Cut | None:
     )
     first = rows[0]
     return Cut(first["cut"], first["window"], Lsn(first["lsn"]), tables)
+
+
+@contextmanager
+def _lake_errors(lake: Lake) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise LakeError(
+            f"the cuts at {lake.cuts} cannot be read or written: {error}",
+            hint="they may be moved away: the next sync writes new ones",
+        ) from error
 
 
 def known_state(state: TableState, cut: Cut | None) -> TableState:
@@ -126,7 +140,8 @@ def write_cut(
         }
         for table in tables
     ]
-    write_deltalake(lake.cuts, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), mode="append")
+    with _lake_errors(lake):
+        write_deltalake(lake.cuts, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), mode="append")
     return cut
 
 

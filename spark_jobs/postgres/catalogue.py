@@ -77,6 +77,21 @@ FROM wanted w ORDER BY w.nspname, w.relname
 """
 
 
+_RELIDS = """
+SELECT n.nspname::text, c.relname::text, c.oid::bigint
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p')
+  AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
+"""
+
+
+def relids(connection: Connection, names: Sequence[QualifiedName]) -> dict[QualifiedName, int]:
+    """Of the tables that are there: quicker than their facts."""
+    with source_errors("the catalogue could not be read"):
+        rows = connection.execute(_RELIDS, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
+    return {QualifiedName(nspname, relname): relid for nspname, relname, relid in rows}
+
+
 def relation_facts(
     connection: Connection, *, relids: Sequence[int] = (), names: Sequence[QualifiedName] = ()
 ) -> tuple[RelationFacts, ...]:

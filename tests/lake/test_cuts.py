@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.configuration import Lake
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, forget, known_state, latest_cut, write_cut
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
@@ -61,3 +63,28 @@ def test_a_cut_knows_of_windows_that_left_no_commit() -> None:
     anew = replace(optimized, generation="B")
     assert known_state(anew, cut) == anew
     assert known_state(optimized, None) == known_state(optimized, Cut(5, 9, Lsn(900), (ITEMS,))) == optimized
+
+
+def test_a_later_window_is_never_followed_by_an_earlier_one(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    later = write_cut(lake, 5, Lsn(500), (ORDERS, ITEMS))
+    assert write_cut(lake, 4, Lsn(400), (ORDERS,)) == later == latest_cut(lake)
+
+
+def test_what_was_forgotten_since_the_work_began_stays_forgotten(tmp_path: Path) -> None:
+    """Another process took a new snapshot of it: what is known of the old one is in no cut."""
+    lake = Lake(str(tmp_path))
+    began = write_cut(lake, 1, Lsn(100), (ORDERS, ITEMS))
+    forget(lake, {ORDERS.name})
+    cut = write_cut(lake, 2, Lsn(200), (ORDERS, ITEMS), based_on=began)
+    assert cut is not None
+    assert cut.tables == (ITEMS,)
+
+
+def test_damaged_cuts_are_an_error_of_the_lake(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    write_cut(lake, 1, Lsn(100), (ORDERS,))
+    for commit in Path(lake.cuts, "_delta_log").glob("*.json"):
+        commit.write_text("{")
+    with pytest.raises(LakeError, match="they may be moved away"):
+        latest_cut(lake)
