@@ -198,8 +198,17 @@ def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find
     inserts = log_rows([insert(b"1", b"")], fingerprint(wire))
     assert len(net_change(inserts, relations, SHAPE).rows) == 1
     moved: list[Message] = [insert(b"1", b""), Update(RELID, None, None, (b"2", b"", b"7", None, None))]
-    with pytest.raises(SchemaChangeError, match=r"identity of public\.t does not hold id, part at 0/2#0"):
+    with pytest.raises(SchemaChangeError, match=r"identity of public\.t is \(number\) at 0/2#0, .* by \(id, part\)"):
         net_change(log_rows(moved, fingerprint(wire)), relations, SHAPE)
+
+
+def test_an_identity_wider_than_the_lakes_key_is_refused_its_old_keys_were_of_several_rows() -> None:
+    columns = [RelationColumn(c.name, c.atttypid, -1, c.name in ("id", "part", "number")) for c in SHAPE.columns]
+    wire = write_message(Relation(RELID, "public", "t", "d", tuple(columns)))
+    relations = {fingerprint(wire): wire}
+    deleted: list[Message] = [Delete(RELID, (b"1", b"", b"7", None, None), None)]
+    with pytest.raises(SchemaChangeError, match=r"is \(id, number, part\) at 0/1#0, .* by \(id, part\)"):
+        net_change(log_rows(deleted, fingerprint(wire)), relations, SHAPE)
 
 
 def test_from_default_to_full_in_one_range() -> None:
