@@ -117,7 +117,8 @@ def test_an_optimize_by_hand_leaves_no_table_behind(shop: Followed) -> None:
     shop.spark.sql(f"OPTIMIZE delta.`{shop.pipeline.lake.table(items)}` ZORDER BY (sku)")
     after = pipeline_status(shop.pipeline).tables[1]
     assert before.delta_version is not None
-    assert after == replace(before, delta_version=before.delta_version + 1)
+    # the server itself may have written a little WAL meanwhile
+    assert replace(after, behind_bytes=None) == replace(before, behind_bytes=None, delta_version=before.delta_version + 1)
 
 
 def test_a_cut_shows_all_tables_at_one_lsn(shop: Followed) -> None:
