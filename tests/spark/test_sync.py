@@ -118,7 +118,9 @@ def test_an_optimize_by_hand_leaves_no_table_behind(shop: Followed) -> None:
     after = pipeline_status(shop.pipeline).tables[1]
     assert before.delta_version is not None
     # the server itself may have written a little WAL meanwhile
-    assert replace(after, behind_bytes=None) == replace(before, behind_bytes=None, delta_version=before.delta_version + 1)
+    assert replace(after, behind_bytes=None) == replace(
+        before, behind_bytes=None, delta_version=before.delta_version + 1
+    )
 
 
 def test_a_cut_shows_all_tables_at_one_lsn(shop: Followed) -> None:
