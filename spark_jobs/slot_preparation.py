@@ -10,6 +10,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
 from spark_jobs.followed_tables import configured_names
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import server_identity
 from spark_jobs.postgres.locks import slot_lock
@@ -45,6 +46,8 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             log.create()  # first of all: a lake that cannot be written must leave the source untouched
         if source.plugin != TEST_DECODING and (names is None or names):
             ensure_publications(control, source.publications, names if pipeline.alters_publication else None)
+        elif checkpoint is None:
+            facts_by_name(control, names or ())
         slot = slot_status(control, source.slot)
         if slot is None and checkpoint is not None:
             raise GapError(
