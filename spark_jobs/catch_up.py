@@ -111,7 +111,8 @@ def apply(
         with write_guard(pipeline.source) as guard:
             if states:
                 # a table that was snapshotted anew since the cut stands where its snapshot does
-                markers = _landed(log, min(lowest, *(state.ordinal for state in states)), upto)
+                reached = min(state.ordinal for state in states)
+                markers = ahead if reached >= lowest else _landed(log, reached, upto)
                 applied = apply_tables(
                     spark(), pipeline, states, markers, run_id=run_id, progress=progress, guard=guard
                 )
