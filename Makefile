@@ -10,6 +10,9 @@ SERVERS_READY := .cache/servers/.complete
 ARGS ?=
 # tests that need a server, Spark or a browser, or take long
 LIVE := postgres or spark or browser or slow
+# most of them wait for a server or a JVM; each worker has servers and a session of its own: up to 6 GiB
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
@@ -26,10 +29,10 @@ demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minu
 # `make check test` runs no test twice
 REST := $(if $(filter check,$(MAKECMDGOALS)),-m "$(LIVE)")
 test: $(JARS_READY) $(SERVERS_READY)  ## every test, on real servers
-	@$(BIN)/python -m pytest $(REST) $(ARGS)
+	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
 matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
-	@MATRIX=full $(BIN)/python -m pytest tests/matrix $(ARGS)
+	@MATRIX=full $(PYTEST) --dist loadfile tests/matrix $(ARGS)
 
 golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 18
 	@$(BIN)/python -m tests.golden.record $(ARGS)
@@ -48,7 +51,7 @@ check: $(INSTALLED)  ## format, lint, types, import arrows, the quick tests
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q -m "not ($(LIVE))" $(ARGS)
+	@$(PYTEST) --dist worksteal -q -m "not ($(LIVE))" $(ARGS)
 
 bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)

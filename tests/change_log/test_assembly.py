@@ -87,6 +87,7 @@ def _as_column(origin_lsn: Lsn | None) -> int | None:
     return int(origin_lsn) - ((origin_lsn >> 63) << 64) if origin_lsn else None
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     histories(),

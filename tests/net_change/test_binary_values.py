@@ -60,6 +60,7 @@ def mixed_histories(draw: st.DrawFn, *, truncates: bool) -> tuple[History, pa.Ta
     return history, history.rows.set_column(at, history.rows.schema.field("data"), data)
 
 
+@pytest.mark.slow
 @given(mixed_histories(truncates=True))
 def test_the_driver_sees_no_difference(case: tuple[History, pa.Table]) -> None:
     history, rows = case
@@ -67,6 +68,7 @@ def test_the_driver_sees_no_difference(case: tuple[History, pa.Table]) -> None:
     assert net_change(rows, history.relations, SHAPE).rows.equals(expected.rows)
 
 
+@pytest.mark.slow
 @given(mixed_histories(truncates=False), st.integers(1, 3))
 def test_executors_see_no_difference(case: tuple[History, pa.Table], tasks: int) -> None:
     history, rows = case

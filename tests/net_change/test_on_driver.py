@@ -41,6 +41,7 @@ def test_equals_the_dictionary(history: History) -> None:
     assert all(column == "op" or column[0] in "vuf" for column in result.rows.column_names)
 
 
+@pytest.mark.slow
 @given(histories(truncates=False), st.data())
 def test_two_ranges_one_after_the_other_equal_one(history: History, data: st.DataObject) -> None:
     ordered = history.rows.sort_by([("commit_lsn", "ascending"), ("ordinal", "ascending")])
@@ -226,6 +227,7 @@ def test_a_relation_message_of_another_table_is_refused() -> None:
         net_change(log_rows([insert(b"1", b"")], 9), {9: wire}, SHAPE)
 
 
+@pytest.mark.slow
 @given(histories())
 def test_the_arrow_types_of_other_readers(history: History) -> None:
     wide = history.rows.cast(

@@ -53,6 +53,7 @@ def as_set(rows: pa.Table) -> set[tuple[object, ...]]:
     return {tuple(row.values()) for row in rows.to_pylist()}
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(histories(truncates=False), st.data())
 def test_equals_the_sequential_one(history: History, data: st.DataObject) -> None:
@@ -66,6 +67,7 @@ def test_equals_the_sequential_one(history: History, data: st.DataObject) -> Non
     assert all(rows.column("fresh").to_pylist()) == sequential.insert_only
 
 
+@pytest.mark.slow
 @given(histories(), st.data())
 def test_behind_a_truncate(history: History, data: st.DataObject) -> None:
     truncates = [row for row in history.rows.to_pylist() if row["kind"] == "T"]
@@ -128,6 +130,7 @@ def test_executors_need_only_arrow_and_numpy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_worker_without_this_package_runs_what_it_is_sent(tmp_path: Path) -> None:
     """By value, as the session ships it: the worker has no ``spark_jobs`` to import."""
     rows = log_rows([Update(RELID, None, None, (b"1", b"", b"7", None, None))], VERSION)
