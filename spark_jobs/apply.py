@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +22,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.write_guard import WriteGuard
+from spark_jobs.write_guard import UNGUARDED, WriteGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +67,7 @@ def apply_tables(
     run_id: str = "",
     progress: Progress = silent,
     on_driver_bytes: int = ON_DRIVER_BYTES,
-    guard: WriteGuard | None = None,
+    guard: WriteGuard = UNGUARDED,
 ) -> tuple[TableApplied, ...]:
     """Bring each table to the end of the last of ``markers``: landed windows in order, none missing, from the one
     after the lowest watermark on (older ones are passed over).
@@ -108,12 +107,12 @@ def apply_table(
     *,
     run_id: str = "",
     on_driver_bytes: int = ON_DRIVER_BYTES,
-    guard: WriteGuard | None = None,
+    guard: WriteGuard = UNGUARDED,
 ) -> TableApplied:
     """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
     raised. A window that is not understood stops the table after those before it."""
     try:
-        with guard.table(state.name) if guard else nullcontext():
+        with guard.table(state.name):
             state = _state_now(pipeline, state, markers[-1].identity)
             return _apply_ahead(spark, pipeline, state, markers, run_id, on_driver_bytes)
     except CdcError as error:

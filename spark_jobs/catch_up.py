@@ -16,11 +16,11 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.followed_tables import all_followed_names
-from spark_jobs.lake.cuts import Cut, TableCut, known_state, latest_cut, write_cut
+from spark_jobs.lake.cuts import Cut, TableCut, latest_cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
 from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
-from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
-from spark_jobs.lake.understood_windows import unknown_messages
+from spark_jobs.lake.standings import Standing, standings, state_to_apply_to
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -49,16 +49,6 @@ class CatchUpReport:
         return tuple(error for error in found if error is not None)
 
 
-@dataclass(frozen=True)
-class _Standing:
-    """Up to which window a table is done; ``state`` is None where the cut told it and the table was not opened."""
-
-    name: QualifiedName
-    ordinal: int
-    cut: TableCut | None
-    state: TableState | None
-
-
 def apply(
     spark: SparkProvider,
     pipeline: Pipeline,
@@ -85,28 +75,23 @@ def apply(
     followed = [name for name in all_followed_names(pipeline) if name not in excluding]
     wanted = followed if names is None else [name for name in names if name not in excluding]
     cut = latest_cut(pipeline.lake)
-    done: dict[QualifiedName, TableApplied] = {}
-    standings: list[_Standing] = []
-    for name in wanted:
-        try:
-            standings.append(_standing(pipeline, name, checkpoint, cut))
-        except CdcError as error:
-            done[name] = _without_commit(name, checkpoint, error)
+    found = standings(pipeline.lake, wanted, checkpoint.identity, cut)
+    standing = [each for each in found.values() if isinstance(each, Standing)]
+    done = {name: _without_commit(name, checkpoint, each) for name, each in found.items() if isinstance(each, CdcError)}
     with_messages = (names is None if messages is None else messages) and has_messages_table(pipeline)
     reached = _messages_reached(pipeline, checkpoint, cut) if with_messages else checkpoint.ordinal
-    lowest = min([reached, *(standing.ordinal for standing in standings)])
+    lowest = min([reached, *(each.ordinal for each in standing)])
     ahead = _landed(log, lowest, upto)
     last = ahead[-1] if ahead else checkpoint
     # first: they need no Spark, so an outbox is served while Spark is down
     told = apply_messages(pipeline, followed, checkpoint.identity, ahead or (last,), reached) if with_messages else None
     states: list[TableState] = []
-    for standing in standings:
-        if any(_touches(marker, standing) for marker in ahead):
+    for each in standing:
+        if any(each.is_touched_by(marker) for marker in ahead):
             try:
-                state = standing.state or _state(pipeline, standing.name, checkpoint)
-                states.append(known_state(state, cut))
+                states.append(state_to_apply_to(pipeline.lake, each, checkpoint.identity, cut))
             except CdcError as error:
-                done[standing.name] = _without_commit(standing.name, last, error)
+                done[each.name] = _without_commit(each.name, last, error)
     if ahead:
         with write_guard(pipeline.source) as guard:
             if states:
@@ -114,17 +99,16 @@ def apply(
                 reached = min(state.ordinal for state in states)
                 markers = ahead if reached >= lowest else _landed(log, reached, upto)
                 applied = apply_tables(
-                    spark(), pipeline, states, markers, run_id=run_id, progress=progress, guard=guard
+                    spark(), pipeline, states, markers, guard=guard, run_id=run_id, progress=progress
                 )
                 done |= {outcome.name: outcome for outcome in applied}
             if set(wanted) >= set(followed):
-                ends = [(standing, done.get(standing.name)) for standing in standings]
-                shown = tuple(shown for standing, outcome in ends if (shown := _shown(standing, outcome, last)))
+                shown = (_shown(each, done.get(each.name), last) for each in standing)
+                tables = (*(table for table in shown if table), *_messages_shown(told))
                 with guard.cuts():
-                    tables = (*shown, *_messages_shown(told))
                     cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, tables, based_on=cut)
-    for standing in standings:
-        done.setdefault(standing.name, _without_commit(standing.name, last))
+    for each in standing:
+        done.setdefault(each.name, _without_commit(each.name, last))
     return CatchUpReport(tuple(done[name] for name in wanted), cut, told)
 
 
@@ -151,45 +135,13 @@ def _messages_shown(applied: MessagesApplied | None) -> tuple[TableCut, ...]:
     return (TableCut(MESSAGES_NAME, 0, "", applied.state.version),)
 
 
-def _standing(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker, cut: Cut | None) -> _Standing:
-    known = cut.table(name) if cut else None
-    if cut is not None and known is not None and has_delta_table(pipeline.lake, name):
-        return _Standing(name, cut.ordinal, known, None)
-    state = _state(pipeline, name, checkpoint)
-    return _Standing(name, state.ordinal, None, state)
-
-
-def _state(pipeline: Pipeline, name: QualifiedName, checkpoint: WindowMarker) -> TableState:
-    identity = checkpoint.identity
-    state = table_state(pipeline.lake, name, identity.system_identifier, identity.slot)
-    if state is None:
-        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
-    return state
-
-
-def _touches(marker: WindowMarker, standing: _Standing) -> bool:
-    """Whether the window holds changes of the table, or of another that has taken its name, or has another one now; or
-    what may be about it and is not understood."""
-    if marker.ordinal <= standing.ordinal:
-        return False
-    relid = standing.cut.relid if standing.cut else standing.state.relid if standing.state else None
-    name = (standing.name.nspname, standing.name.relname)
-    changed = any(counts.relid == relid or (counts.nspname, counts.relname) == name for counts in marker.relations)
-    return changed or bool(unknown_messages(marker, standing.name, relid))
-
-
 def _without_commit(name: QualifiedName, last: WindowMarker, error: CdcError | None = None) -> TableApplied:
     ends = last.ordinal, last.ordinal, last.window.hi, last.window.hi
     return TableApplied(name, *ends, "stopped" if error else "nothing to apply", error=error)
 
 
-def _shown(standing: _Standing, outcome: TableApplied | None, last: WindowMarker) -> TableCut | None:
+def _shown(standing: Standing, outcome: TableApplied | None, last: WindowMarker) -> TableCut | None:
     """The table as it stands at the end of window ``last``; None when it does not show that LSN."""
-    state = (outcome.state if outcome else None) or standing.state
-    if outcome is not None and outcome.error is not None:
-        return None
-    if state is None:
-        return standing.cut if standing.ordinal <= last.ordinal else None
-    relid = state.relid or (standing.cut.relid if standing.cut else None)
-    beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
-    return None if beyond or relid is None else TableCut(standing.name, relid, state.generation, state.version)
+    if outcome is None:
+        return standing.cut_at(last, None)
+    return standing.cut_at(last, outcome.state) if outcome.error is None else None

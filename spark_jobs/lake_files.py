@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pyarrow import fs
 
+# an object store answers each in tens of milliseconds, and gladly many at a time
+REQUESTS_AT_ONCE = 16
+
 _ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, SlotError, SourceError
+from spark_jobs.errors import CdcError, LakeError, SlotError, SourceError
 from spark_jobs.followed_tables import configured_names, current_memberships, followed_names
 from spark_jobs.lake.cuts import Cut, known_state, latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
-from spark_jobs.lake.table_state import table_state, table_states
+from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import SlotHealth, slot_health
@@ -85,6 +85,9 @@ class PipelineStatus:
         return tuple(error for error in found if error is not None)
 
 
+_States = Mapping[QualifiedName, TableState | LakeError]
+
+
 @dataclass(frozen=True)
 class _Landed:
     """The log's markers, by ordinal, and the newest cut."""
@@ -94,50 +97,64 @@ class _Landed:
     cut: Cut | None
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What the source answered: the tables that are followed, and what is wrong with single ones."""
+
+    names: tuple[QualifiedName, ...]
+    states: _States
+    slot: SlotHealth | None = None
+    trouble: Mapping[QualifiedName, CdcError] = field(default_factory=dict)
+    error: CdcError | None = None
+
+
 def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
     """Ask both sides. A source that cannot be reached, or a table that cannot be read, is told in the result.
 
     Raises LakeError when the change log itself cannot be read.
     """
     landed = _landed(pipeline)
-    names, slot, trouble, source_error = _source(pipeline, landed)
-    flushed = slot.flushed_lsn if slot else None
+    asked = _ask(pipeline, landed)
+    flushed = asked.slot.flushed_lsn if asked.slot else None
     return PipelineStatus(
         pipeline=pipeline.name,
         lake=pipeline.lake.path,
-        slot=slot,
-        source_error=source_error,
+        slot=asked.slot,
+        source_error=asked.error,
         log=None if landed is None else _log_status(landed, flushed),
-        tables=tuple(_table_status(pipeline, name, landed, flushed, trouble.get(name)) for name in names),
+        tables=tuple(_table_status(name, landed, flushed, asked) for name in asked.names),
         messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
     )
 
 
-def _source(
-    pipeline: Pipeline, landed: _Landed | None
-) -> tuple[tuple[QualifiedName, ...], SlotHealth | None, Mapping[QualifiedName, CdcError], CdcError | None]:
-    """What is followed, how the slot is, what is wrong with single tables, and why the source could not be asked."""
+def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
+    """Where the source cannot be asked, what the configuration and the lake tell."""
     names = configured_names(pipeline) or ()
-    trouble: Mapping[QualifiedName, CdcError] = {}
+    asked = _Asked(names, _states(pipeline, names, landed))
     try:
         with connected(pipeline.source.dsn) as connection:
-            names = names or followed_names(connection, pipeline)
-            if landed is None and not slot_exists(connection, pipeline.source.slot):
-                return names, None, trouble, None  # nothing was begun yet: that is no fault
+            if not names:
+                names = followed_names(connection, pipeline)
+                asked = _Asked(names, _states(pipeline, names, landed))
             if landed is not None:
-                trouble = _trouble(connection, pipeline, names, landed)
-            return names, slot_health(connection, pipeline.source.slot), trouble, None
+                asked = replace(asked, trouble=_trouble(connection, pipeline, asked, landed))
+            elif not slot_exists(connection, pipeline.source.slot):
+                return asked  # nothing was begun yet: that is no fault
+            return replace(asked, slot=slot_health(connection, pipeline.source.slot))
     except (SourceError, SlotError) as error:
-        return names, None, trouble, error
+        return replace(asked, error=error)
+
+
+def _states(pipeline: Pipeline, names: tuple[QualifiedName, ...], landed: _Landed | None) -> _States:
+    return {} if landed is None else table_states(pipeline.lake, names, landed.last.identity)
 
 
 def _trouble(
-    connection: Connection, pipeline: Pipeline, names: tuple[QualifiedName, ...], landed: _Landed
+    connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
 ) -> Mapping[QualifiedName, CdcError]:
     """Of tables that were followed until now."""
-    states = table_states(pipeline.lake, names, landed.last.identity)
-    stopped = stopped_tables(connection, pipeline, tuple(states), states)
-    broken = broken_tables(states, current_memberships(connection, pipeline, names, landed.last))
+    stopped = stopped_tables(connection, pipeline, tuple(asked.states), asked.states)
+    broken = broken_tables(asked.states, current_memberships(connection, pipeline, asked.names, landed.last))
     return {table.name: table.error for table in (*broken, *stopped)}
 
 
@@ -151,18 +168,12 @@ def _log_status(landed: _Landed, flushed: Lsn | None) -> LogStatus:
     return LogStatus(landed.last.ordinal, end, _behind(end, flushed))
 
 
-def _table_status(
-    pipeline: Pipeline, name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, trouble: CdcError | None
-) -> TableStatus:
-    if landed is None:
+def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, asked: _Asked) -> TableStatus:
+    state = asked.states.get(name)
+    if landed is None or state is None:
         return TableStatus(name)
-    identity = landed.last.identity
-    try:
-        state = table_state(pipeline.lake, name, identity.system_identifier, identity.slot)
-    except CdcError as error:
-        return TableStatus(name, error=error)
-    if state is None:
-        return TableStatus(name)
+    if isinstance(state, LakeError):
+        return TableStatus(name, error=state)
     ordinal = known_state(state, landed.cut).ordinal
     pending = [marker for marker in landed.markers if marker.ordinal > ordinal]
     applied = next((marker.window.hi for marker in landed.markers if marker.ordinal == ordinal), None)
@@ -175,7 +186,7 @@ def _table_status(
         behind_changes=sum(_changes(marker, name) for marker in pending),
         behind_bytes=_behind(applied_lsn, flushed),
         delta_version=state.version,
-        error=trouble,
+        error=asked.trouble.get(name),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.decode.binary.wire_type import unreadable_in_binary
-from spark_jobs.errors import CdcError, GapError, PreconditionError
+from spark_jobs.errors import CdcError, GapError, LakeError, PreconditionError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.postgres.catalogue import relation_facts, relids
 from spark_jobs.postgres.connection import Connection
@@ -57,7 +57,7 @@ def stopped_tables(
 
 
 def broken_tables(
-    states: Mapping[QualifiedName, TableState | None], now: Mapping[QualifiedName, str]
+    states: Mapping[QualifiedName, TableState | LakeError], now: Mapping[QualifiedName, str]
 ) -> tuple[TableStopped, ...]:
     """Tables whose changes come by something else ``now`` than when they were snapshotted: some may be missing."""
     return tuple(
@@ -69,7 +69,7 @@ def broken_tables(
             ),
         )
         for name, state in states.items()
-        if state is not None and state.membership and state.membership != now.get(name)
+        if isinstance(state, TableState) and state.membership and state.membership != now.get(name)
     )
 
 

@@ -43,6 +43,10 @@ class WriteGuard:
             yield
 
 
+# for who is alone with the lake
+UNGUARDED = WriteGuard("", None)
+
+
 @contextmanager
 def write_guard(source: Source) -> Iterator[WriteGuard]:
     """A source that cannot be reached guards nothing, and does not keep what is landed from being applied."""

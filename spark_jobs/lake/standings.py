@@ -1,0 +1,88 @@
+"""Up to which window each table is done, and so which landed windows concern it.
+
+What the latest cut lists is not opened: an idle table costs one listing. The others tell it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.configuration import Lake
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.cuts import Cut, TableCut, known_state
+from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
+from spark_jobs.lake.understood_windows import unknown_messages
+from spark_jobs.lake_files import REQUESTS_AT_ONCE
+from spark_jobs.qualified_name import QualifiedName
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The table is done up to the end of window ``ordinal``, as ``cut`` tells it or, where there is none, ``state``."""
+
+    name: QualifiedName
+    ordinal: int
+    cut: TableCut | None
+    state: TableState | None
+
+    @property
+    def relid(self) -> int | None:
+        """The source table's OID as far as it is known."""
+        return self.cut.relid if self.cut else self.state.relid if self.state else None
+
+    def is_touched_by(self, marker: WindowMarker) -> bool:
+        """Whether the window holds changes of the table, or of another that has taken its name, or has another one
+        now; or what may be about it and is not understood."""
+        if marker.ordinal <= self.ordinal:
+            return False
+        name = (self.name.nspname, self.name.relname)
+        changed = any(each.relid == self.relid or (each.nspname, each.relname) == name for each in marker.relations)
+        return changed or bool(unknown_messages(marker, self.name, self.relid))
+
+    def cut_at(self, last: WindowMarker, applied: TableState | None) -> TableCut | None:
+        """For a cut at the end of window ``last``: the version that shows it, after a commit or without one (None).
+        None: there is no such version."""
+        state = applied or self.state
+        if state is None:
+            return self.cut if self.ordinal <= last.ordinal else None
+        relid = state.relid or self.relid
+        beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
+        return None if beyond or relid is None else TableCut(self.name, relid, state.generation, state.version)
+
+
+def standings(
+    lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity, cut: Cut | None
+) -> dict[QualifiedName, Standing | LakeError]:
+    """Of each table, or why it has none. Several at once: on an object store each takes a round trip or two."""
+
+    def standing_or_error(name: QualifiedName) -> Standing | LakeError:
+        try:
+            return _standing(lake, name, identity, cut)
+        except LakeError as error:
+            return error
+
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="standing") as pool:
+        return dict(zip(names, pool.map(standing_or_error, names), strict=True))
+
+
+def state_to_apply_to(lake: Lake, standing: Standing, identity: SlotIdentity, cut: Cut | None) -> TableState:
+    """What the table's own log says, with what the cut knows better. Raises LakeError."""
+    return known_state(standing.state or _state(lake, standing.name, identity), cut)
+
+
+def _standing(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> Standing:
+    known = cut.table(name) if cut else None
+    if cut is not None and known is not None and has_delta_table(lake, name):
+        return Standing(name, cut.ordinal, known, None)
+    state = _state(lake, name, identity)
+    return Standing(name, state.ordinal, None, state)
+
+
+def _state(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> TableState:
+    state = table_state(lake, name, identity.system_identifier, identity.slot)
+    if state is None:
+        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
+    return state
