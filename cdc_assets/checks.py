@@ -89,7 +89,8 @@ def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
 
 
 def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int, int, int]:
-    """Read back from the lake: the table's window, the last one that ends by ``upto``, its changes in those between.
+    """Read back from the lake: the table's window, the last one that holds WAL before ``upto``, its changes in those
+    between.
 
     A table without changes keeps its old watermark: such windows make no commit.
     """
@@ -104,7 +105,7 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     identity = checkpoint.identity
     state = table_state(pipeline.lake, table, identity.system_identifier, identity.slot)
     shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal
-    between = [marker for marker in log.markers(shown) if marker.window.hi <= upto]
+    between = [marker for marker in log.markers(shown) if marker.window.lo < upto]
     changes = sum(
         counts.changes.total
         for marker in between

@@ -98,7 +98,8 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
 
 
 def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
-    """Bring the run's tables, and the messages, to the end of its last window, each from its own watermark.
+    """Bring the run's tables, and the messages, to the end of its last window, each from its own watermark; where the
+    command has landed another window across that end, to the end of that one.
 
     A table without a snapshot gets one on the way. Windows at or below a watermark are only marked as done; windows
     that no run has landed are refused.
@@ -108,10 +109,10 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     pipeline = run.blueprint.pipeline
     spark = run.blueprint.spark_of(context)
     progress = logged_progress(context.log.info)
-    upto = run.windows[-1].hi
     started = time.monotonic()
     with failures():
         markers = _landed(run)
+        upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
         failed = _missing_snapshots(context, run, spark)
         report = apply(
             spark,

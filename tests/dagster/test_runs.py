@@ -16,7 +16,7 @@ from cdc_assets.slot_observation import observe
 from spark_jobs.capture import capture
 from spark_jobs.catch_up import apply
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
+from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -197,6 +197,21 @@ def test_what_the_command_landed_is_recognised(followed: UnderDagster, spark: Sp
     followed.assert_equal()
     assert followed.green("public", "orders") == set(followed.partition_keys())
     assert landed[-1].window.hi in {Window.parse(key).hi for key in followed.partition_keys()}
+
+
+def test_a_window_that_the_command_landed_across_the_partitions_end_is_applied_whole(followed: UnderDagster) -> None:
+    """A green partition means that its changes are in the tables: half of a window cannot be applied."""
+    change(followed, 1)
+    planned = requested(followed.tick())
+    change(followed, 2)
+    (landed,) = capture(followed.component.pipeline).landed
+    assert landed.window.hi > Window.parse(followed.partition_keys()[-1]).hi
+    result = followed.run(planned)
+    followed.assert_equal()
+    assert followed.green("public", "orders") == set(followed.partition_keys())
+    checks = [check for check in result.get_asset_check_evaluations() if check.check_name == "watermark_is_last_window"]
+    assert [check.metadata["last_window"].value for check in checks] == [landed.ordinal] * len(TABLES)
+    assert all(check.passed for check in checks)
 
 
 def test_killed_run_is_made_good(followed: UnderDagster) -> None:
