@@ -56,6 +56,8 @@ class DagsterDev:
         )["sensorState"]["id"]
         query = "mutation($id: String) { stopSensor(id: $id) { __typename } }"
         assert self.ask(query, id=state)["__typename"] == "StopSensorMutationResult"
+        # a tick that is at work may still ask for a run
+        wait_for(lambda: all(tick["status"] != "STARTED" for tick in self.ticks(name)) or None, "the last tick's end")
 
     def ticks(self, sensor: str) -> Sequence[Mapping[str, Any]]:
         query = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
