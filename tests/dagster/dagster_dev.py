@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+DAGSTER_DEV = (sys.executable, "-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"))
+DG_DEV = (str(Path(sys.executable).with_name("dg")), "dev")
 _LOCATION = {"repositoryLocationName": "postgres-cdc", "repositoryName": "__repository__"}
 # the SQLite schema is made by one process before several meet it
 _TOUCH_INSTANCE = (
@@ -128,7 +130,7 @@ class DagsterDev:
 
 
 @contextmanager
-def dagster_dev(home: Path, **environment: str) -> Iterator[DagsterDev]:
+def dagster_dev(home: Path, command: Sequence[str] = DAGSTER_DEV, **environment: str) -> Iterator[DagsterDev]:
     """Start it in a home of its own, with the shipped ``dagster.yaml``; stopped as Ctrl-C stops it."""
     home.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "orchestration" / "dagster.yaml", home)
@@ -136,22 +138,10 @@ def dagster_dev(home: Path, **environment: str) -> Iterator[DagsterDev]:
     subprocess.run([sys.executable, "-c", _TOUCH_INSTANCE], env=env, check=True, capture_output=True)
     port = _free_port()
     log = home / "dagster_dev.log"
-    command = [
-        sys.executable,
-        "-m",
-        "dagster",
-        "dev",
-        "-w",
-        str(ROOT / "workspace.yaml"),
-        "-h",
-        "127.0.0.1",
-        "-p",
-        port,
-    ]
     with log.open("wb") as output:
         # a shell's background job would have SIGINT ignored, and so would its children
         process = subprocess.Popen(
-            command,
+            [*command, "--host", "127.0.0.1", "--port", port],
             env=env,
             cwd=ROOT,
             stdout=output,

@@ -19,7 +19,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.row_compare import compare
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import SHOP_SCHEMA, SHOP_TABLES
-from tests.dagster.dagster_dev import ROOT, DagsterDev, dagster_dev, wait_for
+from tests.dagster.dagster_dev import DG_DEV, ROOT, DagsterDev, dagster_dev, wait_for
 from tests.fixtures.servers import Database, fresh_database
 
 if TYPE_CHECKING:
@@ -107,10 +107,20 @@ def test_sensor_backfill_and_schedule_follow_the_source(
 
 
 def test_dagster_dev_has_no_warning_of_ours(trial: Trial) -> None:
-    lines = trial.dev.log.read_text().splitlines()
-    ours = [line for line in lines if "Warning" in line and ("cdc_assets" in line or "spark_jobs" in line)]
-    assert ours == []
-    assert not any(trial.database.server.password in line for line in lines)
+    assert _warnings_of_ours(trial.dev) == []
+    assert trial.database.server.password not in trial.dev.log.read_text()
+
+
+def test_dg_dev_loads_without_a_warning_of_ours(tmp_path: Path) -> None:
+    source = {"SHOP_DSN": "host=127.0.0.1 port=1 dbname=shop user=cdc", "SHOP_LAKE": str(tmp_path / "lake")}
+    with dagster_dev(tmp_path / "home", DG_DEV, **source) as dev:
+        assert not dev.ticks("shop_slot_lag")  # it is there, and off
+        assert _warnings_of_ours(dev) == []
+
+
+def _warnings_of_ours(dev: DagsterDev) -> list[str]:
+    names = ("cdc_assets", "spark_jobs", "orchestration")
+    return [line for line in dev.log.read_text().splitlines() if "Warning" in line and any(n in line for n in names)]
 
 
 @pytest.fixture
