@@ -28,7 +28,7 @@ from spark_jobs.slot_preparation import prepare_slot
 
 _TABLE = QualifiedName("public", "variants")
 _AT_LEAST = 1 / 1.5  # of the rate of plain protocol 1
-_REPEATS = 2
+_REPEATS = 4
 # below it a transaction is sent when it has ended; the workload's are 10,000 changes
 _STREAMS_FROM = "64kB"
 
