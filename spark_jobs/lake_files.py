@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
 from pyarrow import fs
 
-# an object store answers each in tens of milliseconds, and gladly many at a time
-REQUESTS_AT_ONCE = 16
+from spark_jobs.errors import LakeError
+from spark_jobs.qualified_name import QualifiedName
 
+Answer = TypeVar("Answer")
+
+# an object store answers each in tens of milliseconds, and gladly many at a time
+_REQUESTS_AT_ONCE = 16
 _ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -29,3 +37,18 @@ def table_filesystem(path: str) -> fs.FileSystem:
     """
     filesystem, folder = lake_filesystem(path)
     return fs.SubTreeFileSystem(folder, filesystem)
+
+
+def ask_tables(
+    ask: Callable[[QualifiedName], Answer], names: Sequence[QualifiedName]
+) -> dict[QualifiedName, Answer | LakeError]:
+    """What ``ask`` answers for each table, or the LakeError it raises: several at once, in the order of ``names``."""
+
+    def answer_or_error(name: QualifiedName) -> Answer | LakeError:
+        try:
+            return ask(name)
+        except LakeError as error:
+            return error
+
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
+        return dict(zip(names, pool.map(answer_or_error, names), strict=True))

@@ -6,7 +6,6 @@ What the latest cut lists is not opened: an idle table costs one listing. The ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
@@ -15,7 +14,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, known_state
 from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
 from spark_jobs.lake.understood_windows import unknown_messages
-from spark_jobs.lake_files import REQUESTS_AT_ONCE
+from spark_jobs.lake_files import ask_tables
 from spark_jobs.qualified_name import QualifiedName
 
 
@@ -56,16 +55,8 @@ class Standing:
 def standings(
     lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity, cut: Cut | None
 ) -> dict[QualifiedName, Standing | LakeError]:
-    """Of each table, or why it has none. Several at once: on an object store each takes a round trip or two."""
-
-    def standing_or_error(name: QualifiedName) -> Standing | LakeError:
-        try:
-            return _standing(lake, name, identity, cut)
-        except LakeError as error:
-            return error
-
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="standing") as pool:
-        return dict(zip(names, pool.map(standing_or_error, names), strict=True))
+    """Of each table, or why it has none."""
+    return ask_tables(lambda name: _standing(lake, name, identity, cut), names)
 
 
 def state_to_apply_to(lake: Lake, standing: Standing, identity: SlotIdentity, cut: Cut | None) -> TableState:

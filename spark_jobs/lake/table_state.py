@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from pyarrow import fs
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
-from spark_jobs.lake_files import REQUESTS_AT_ONCE, lake_filesystem
+from spark_jobs.lake_files import ask_tables, lake_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -100,17 +99,9 @@ def table_states(
     lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity
 ) -> dict[QualifiedName, TableState | LakeError]:
     """Of the tables that something lies in the lake of; the error of what cannot be read, and must not be replaced
-    unasked: it stops that table alone. Several at once: on an object store each takes some round trips."""
-
-    def state_or_error(name: QualifiedName) -> TableState | LakeError | None:
-        try:
-            return table_state(lake, name, identity.system_identifier, identity.slot)
-        except LakeError as error:
-            return error
-
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="table_state") as pool:
-        found = zip(names, pool.map(state_or_error, names), strict=True)
-        return {name: state for name, state in found if state is not None}
+    unasked: it stops that table alone."""
+    found = ask_tables(lambda name: table_state(lake, name, identity.system_identifier, identity.slot), names)
+    return {name: state for name, state in found.items() if state is not None}
 
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
