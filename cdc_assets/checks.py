@@ -95,7 +95,8 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     A table without changes keeps its old watermark: such windows make no commit.
     """
     from spark_jobs.change_log.log import ChangeLog
-    from spark_jobs.lake.cuts import known_state, latest_cut
+    from spark_jobs.lake.cuts import latest_cut
+    from spark_jobs.lake.standings import known_state
     from spark_jobs.lake.table_state import table_state
 
     log = ChangeLog(pipeline.lake.change_log)

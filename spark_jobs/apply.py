@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, GapError, LakeError
+from spark_jobs.errors import CdcError, GapError, LakeError, OvertakenError
 from spark_jobs.found_changes import FoundChanges, changes_on_driver, changes_on_executors
 from spark_jobs.lake.landed_changes import landed_bytes, one_relid
 from spark_jobs.lake.net_source import NetSource
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TABLES_AT_ONCE = 3
+# each costs another writer a commit
+_ATTEMPTS = 5
 # messages of one table's range that are decoded here; of a larger one the driver never sees a row
 ON_DRIVER_BYTES = 128 << 20
 # each commit leaves a file or two behind; Delta versions between two compactions
@@ -110,11 +115,19 @@ def apply_table(
     guard: WriteGuard = UNGUARDED,
 ) -> TableApplied:
     """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
-    raised. A window that is not understood stops the table after those before it."""
+    raised. A window that is not understood stops the table after those before it.
+
+    Where another writer commits in between, whatever the locks say, nothing is written, and what is left to do is
+    found out anew.
+    """
     try:
-        with guard.table(state.name):
-            state = _state_now(pipeline, state, markers[-1].identity)
-            return _apply_ahead(spark, pipeline, state, markers, run_id, on_driver_bytes)
+        for attempt in Retrying(
+            retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True
+        ):
+            with attempt, guard.table(state.name):
+                now = _state_now(pipeline, state, markers[-1].identity)
+                applied = _apply_ahead(spark, pipeline, now, _from(pipeline, now, markers), run_id, on_driver_bytes)
+        return applied
     except CdcError as error:
         last = markers[-1]
         ends = last.ordinal, last.ordinal, last.window.hi, last.window.hi
@@ -122,12 +135,23 @@ def apply_table(
 
 
 def _state_now(pipeline: Pipeline, before: TableState, identity: SlotIdentity) -> TableState:
-    """Another process may have written the table since ``before`` was read. Raises LakeError: it was made anew."""
+    """Another process may have written the table since ``before`` was read. Raises LakeError: it is gone."""
     now = table_state(pipeline.lake, before.name, identity.system_identifier, identity.slot)
-    if now is None or now.generation != before.generation:
-        raise LakeError(f"{before.name}: another process took a new snapshot of it meanwhile", hint="run it again")
-    # what the cut knew of windows without changes, and of the relid, holds on
-    return replace(now, ordinal=max(now.ordinal, before.ordinal), relid=before.relid or now.relid)
+    if now is None:
+        raise LakeError(f"{before.name}: its Delta table is gone", hint="run it again: it takes a new snapshot")
+    if now.generation != before.generation:
+        return now
+    # what the cut knew of windows without changes holds on
+    return replace(now, ordinal=max(now.ordinal, before.ordinal))
+
+
+def _from(pipeline: Pipeline, state: TableState, markers: Sequence[WindowMarker]) -> Sequence[WindowMarker]:
+    """``markers``, and those before them that a table needs where another process has put an older snapshot in its
+    place."""
+    if state.ordinal + 1 >= markers[0].ordinal:
+        return markers
+    landed = ChangeLog(pipeline.lake.change_log).markers(state.ordinal)
+    return tuple(marker for marker in landed if marker.ordinal <= markers[-1].ordinal)
 
 
 def _apply_ahead(
@@ -180,6 +204,8 @@ def _apply_range(
         find = changes_on_driver if on_driver else changes_on_executors
         with find(spark, pipeline, state, relid, ahead) as found:
             return result if found is None else _commit(spark, pipeline, result, relid, ahead, run_id, found)
+    except OvertakenError:
+        raise
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
 
@@ -193,7 +219,7 @@ def _commit(
     run_id: str,
     found: FoundChanges,
 ) -> TableApplied:
-    """One commit; none when the range changes nothing, or the table has it already."""
+    """One commit; none when the range changes nothing. Raises OvertakenError."""
     assert before.state is not None
     state, net = before.state, found.net
     counted = replace(before, changes=net.changes)
@@ -206,8 +232,6 @@ def _commit(
         version = write_net(spark, path, shape, net.form, net.read, provenance, compact=compact)
     identity = markers[-1].identity
     after = table_state(pipeline.lake, state.name, identity.system_identifier, identity.slot)
-    if version is None:
-        return replace(before, outcome="already applied", state=after)
     return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, state=after)
 
 
@@ -224,6 +248,7 @@ def _provenance(
         lo=markers[0].window.lo,
         hi=markers[-1].window.hi,
         relid=relid,
+        commits=state.commits + 1,
         run_id=run_id,
         changes=net.changes,
     )

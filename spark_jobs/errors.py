@@ -13,6 +13,7 @@
     ├── UnrepresentableError    a value that the lake type cannot hold
     ├── SchemaChangeError       the source table no longer fits the Delta table
     ├── LakeError               the lake cannot be read or written
+    │   └── OvertakenError      another writer has committed to the table since its state was read
     └── SparkError              no Java, no jars, no session
 
 Messages never hold cell values or connection strings.
@@ -84,6 +85,10 @@ class SchemaChangeError(CdcError):
 
 class LakeError(CdcError):
     """The lake cannot be read or written."""
+
+
+class OvertakenError(LakeError):
+    """Another writer has committed to the table since its state was read: nothing was written, read the state again."""
 
 
 class SparkError(CdcError):

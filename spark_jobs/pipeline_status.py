@@ -10,8 +10,9 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, SlotError, SourceError
 from spark_jobs.followed_tables import configured_names, current_memberships, followed_names
-from spark_jobs.lake.cuts import Cut, known_state, latest_cut
+from spark_jobs.lake.cuts import Cut, latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
+from spark_jobs.lake.standings import known_state
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.snapshot_values import SnapshotColumn
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.errors import CdcError, LakeError, PreconditionError
+from spark_jobs.errors import CdcError, OvertakenError, PreconditionError
 from spark_jobs.lake.delta_table import replace_table, rows_written
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.net_write import net_schema
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session
+from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
@@ -37,6 +38,7 @@ _RANGE_BYTES = 64 << 20  # each task costs 0.3 s of a core and writes a file: a 
 _TASKS = 16  # for a table of up to 16 ranges one task each; then tasks grow
 _RANGES_PER_TASK = 4  # 256 MB of heap: what a retry reads again
 _TABLES_AT_ONCE = 2
+_ATTEMPTS = 5  # each costs another writer a commit
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def snapshot_tables(
                 plan = _plan(name, facts, ranges, stored)
                 read = _range_reader(source, exported.snapshot_name, plan, pipeline.on_unrepresentable)
                 generation = generation_of(exported.lsn, memberships.get(name, ""))
-                told = Provenance(
+                provenance = Provenance(
                     system_identifier,
                     pipeline.source.slot,
                     generation,
@@ -103,10 +105,15 @@ def snapshot_tables(
                     lo=exported.lsn,
                     hi=exported.lsn,
                     relid=plan.shape.relid,
+                    commits=0,
                     run_id=run_id,
                 )
-                with guard.table(name):
-                    return _snapshot_table(spark, pipeline, plan, read, told)
+                for attempt in Retrying(
+                    retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True
+                ):
+                    with attempt, guard.table(name):
+                        taken = _snapshot_table(spark, pipeline, plan, read, provenance)
+                return taken
             except CdcError as error:
                 return TableSnapshot(name, exported.lsn, facts.relid if facts else 0, error=error)
 
@@ -139,20 +146,21 @@ def _snapshot_table(
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     provenance: Provenance,
 ) -> TableSnapshot:
+    """Raises OvertakenError when another writer of ours commits in between."""
     name, path = plan.shape.name, pipeline.lake.table(plan.shape.name)
-    table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)  # raises for a table not ours
+    before = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
+    provenance = replace(provenance, commits=before.commits + 1 if before else 1)
     schema = net_schema(tuple(f"v{i}" for i in range(len(plan.shape.columns))), plan.shape)
     with (
         spark_errors(f"{name}: snapshot at {provenance.snapshot_lsn} failed"),
+        overtaking(path, by_any=True),
         committing_session(spark, provenance) as own,
     ):
         tasks = own.range(0, len(plan.tasks), 1, len(plan.tasks))
         replace_table(tasks.mapInArrow(read, schema).selectExpr(*named_columns(plan.shape.columns)), path)
+        committed_version(own, path)
         rows = rows_written(own, path)
-        version = committed_version(own)
     state = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
-    if version is None or state is None:
-        raise LakeError(f"{name}: the snapshot at {provenance.snapshot_lsn} is there already", hint="run it again")
     return TableSnapshot(name, provenance.snapshot_lsn, plan.shape.relid, rows, state)
 
 

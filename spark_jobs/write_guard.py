@@ -1,13 +1,14 @@
-"""Keeps two processes from writing one table, or the cuts, at once: cron beside Dagster, a sync that overran.
+"""Keeps two processes from doing one work twice: cron beside Dagster, a sync that overran.
 
-Exactly once rests on it: which windows a commit covers follows from the table's state as it was read before.
+Nothing rests on it but time and resources. A lock goes with its session, while what Spark has begun goes on; what a
+commit covers is compared with the table in the transaction that commits, see ``spark_jobs.lake.table_state``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from spark_jobs.configuration import Source
@@ -18,10 +19,12 @@ from spark_jobs.qualified_name import QualifiedName
 
 _log = logging.getLogger(__name__)
 
+_UNGUARDED = "%s; nothing keeps a second process from writing the same tables"
+
 
 @dataclass(frozen=True)
 class WriteGuard:
-    """Locks of ``slot`` in the source database; without a connection there are none."""
+    """Locks of ``slot`` in the source database; without a connection, or when it is lost, there are none."""
 
     slot: str
     connection: Connection | None
@@ -29,17 +32,23 @@ class WriteGuard:
     @contextmanager
     def table(self, name: QualifiedName) -> Iterator[None]:
         """Nobody else writes this table meanwhile. Raises LakeError when somebody does."""
-        with ExitStack() as held:
-            if self.connection is not None:
-                held.enter_context(table_lock(self.connection, self.slot, name))
+        with self._held(lambda connection: table_lock(connection, self.slot, name)):
             yield
 
     @contextmanager
     def cuts(self) -> Iterator[None]:
         """Nobody else writes the cuts meanwhile. Raises LakeError."""
+        with self._held(lambda connection: cuts_lock(connection, self.slot)):
+            yield
+
+    @contextmanager
+    def _held(self, lock: Callable[[Connection], AbstractContextManager[None]]) -> Iterator[None]:
         with ExitStack() as held:
             if self.connection is not None:
-                held.enter_context(cuts_lock(self.connection, self.slot))
+                try:
+                    held.enter_context(lock(self.connection))
+                except SourceUnreachableError as error:
+                    _log.warning(_UNGUARDED, error)
             yield
 
 
@@ -54,6 +63,6 @@ def write_guard(source: Source) -> Iterator[WriteGuard]:
         try:
             connection = session.enter_context(connected(source.dsn))
         except SourceUnreachableError as error:
-            _log.warning("%s; nothing keeps a second process from writing the same tables", error)
+            _log.warning(_UNGUARDED, error)
             connection = None
         yield WriteGuard(source.slot, connection)

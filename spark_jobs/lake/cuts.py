@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from spark_jobs.configuration import Lake
-from spark_jobs.errors import LakeError
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.lake_files import table_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -26,6 +26,7 @@ from spark_jobs.qualified_name import QualifiedName
 # cut      counts up; the highest is the latest
 # window   ordinal of the last window that every listed table has been brought to
 # lsn      that window's end
+# commits  how many commits of ours the table had
 CUTS_SCHEMA = pa.schema(
     [
         pa.field("cut", pa.int64(), nullable=False),
@@ -36,21 +37,27 @@ CUTS_SCHEMA = pa.schema(
         pa.field("relid", pa.int64(), nullable=False),
         pa.field("generation", pa.string(), nullable=False),
         pa.field("version", pa.int64(), nullable=False),
+        pa.field("commits", pa.int64()),
     ]
 )
 
 # the version of a table whose snapshot is being replaced: no cut shows it until the next apply
 _FORGOTTEN = -1
+# the cuts' application transactions count them, so that of two writers that saw one latest cut one commits
+_APP_ID = "pgcdc:cuts"
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class TableCut:
-    """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` say of which snapshot it grew."""
+    """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` say from which snapshot it grew,
+    ``commits`` how many commits of ours it had."""
 
     name: QualifiedName
     relid: int
     generation: str
     version: int
+    commits: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,23 +75,34 @@ class Cut:
 
 def latest_cut(lake: Lake) -> Cut | None:
     """The cut written last, or None before the first. Raises LakeError."""
+    return _latest(lake)[1]
+
+
+def _latest(lake: Lake) -> tuple[DeltaTable | None, Cut | None]:
+    """With the handle that it was read through."""
     with _lake_errors(lake):
         try:
             cuts = DeltaTable(lake.cuts)
         except TableNotFoundError:
-            return None
+            return None, None
         numbers = pa.table(cuts.get_add_actions(flatten=True)).column("max.cut").to_pylist()
         if not numbers:
-            return None
+            return cuts, None
         dataset = cuts.to_pyarrow_dataset(filesystem=table_filesystem(lake.cuts))
         rows = dataset.to_table(filter=pc.field("cut") == max(numbers)).to_pylist()
     tables = tuple(
-        TableCut(QualifiedName(row["nspname"], row["relname"]), row["relid"], row["generation"], row["version"])
+        TableCut(
+            QualifiedName(row["nspname"], row["relname"]),
+            row["relid"],
+            row["generation"],
+            row["version"],
+            row.get("commits") or 0,
+        )
         for row in rows
         if row["version"] != _FORGOTTEN
     )
     first = rows[0]
-    return Cut(first["cut"], first["window"], Lsn(first["lsn"]), tables)
+    return cuts, Cut(first["cut"], first["window"], Lsn(first["lsn"]), tables)
 
 
 @contextmanager
@@ -98,18 +116,7 @@ def _lake_errors(lake: Lake) -> Iterator[None]:
         ) from error
 
 
-def known_state(state: TableState, cut: Cut | None) -> TableState:
-    """``state``, as a table's own commits tell it, with what ``cut`` knows better: windows that changed nothing of the
-    table left no commit in it.
-
-    By generation, never by Delta version: an OPTIMIZE makes versions that show the same rows.
-    """
-    known = cut.table(state.name) if cut else None
-    if cut is None or known is None or known.generation != state.generation:
-        return state
-    return replace(state, ordinal=max(state.ordinal, cut.ordinal), relid=known.relid)
-
-
+@retry(retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True)
 def write_cut(
     lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], *, based_on: Cut | None = None
 ) -> Cut | None:
@@ -117,8 +124,9 @@ def write_cut(
     already; None where nothing is cut.
 
     ``based_on``: the latest one when the work behind ``tables`` began. A table that was forgotten since is left out.
+    Raises LakeError; OvertakenError when other writers are quicker again and again.
     """
-    latest = latest_cut(lake)
+    handle, latest = _latest(lake)
     if latest is not None and latest.ordinal > ordinal:
         return latest
     if latest is not None and based_on is not None:
@@ -137,12 +145,31 @@ def write_cut(
             "relid": table.relid,
             "generation": table.generation,
             "version": table.version,
+            "commits": table.commits,
         }
         for table in tables
     ]
     with _lake_errors(lake):
-        write_deltalake(lake.cuts, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), mode="append")
+        _append(lake, handle, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)
     return cut
+
+
+def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) -> None:
+    """Through the handle that the latest cut was read with: a cut that was written in between makes it fail."""
+    try:
+        write_deltalake(
+            handle or lake.cuts,
+            rows,
+            mode="append" if handle else "error",
+            schema_mode="merge" if handle else None,  # a lake that an older version began lacks a column
+            commit_properties=CommitProperties(app_transactions=[Transaction(_APP_ID, number)]),
+        )
+    except CommitFailedError as error:
+        raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
+    except DeltaError:
+        if handle is None and latest_cut(lake) is not None:
+            raise OvertakenError(f"another process has made the cuts at {lake.cuts}", hint="run it again") from None
+        raise
 
 
 def forget(lake: Lake, names: Collection[QualifiedName]) -> None:

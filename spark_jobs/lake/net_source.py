@@ -73,9 +73,9 @@ def staging_folder(lake: Lake, name: QualifiedName) -> Iterator[str]:
         yield f"{folder}/{part}"
     finally:
         try:
-            filesystem.delete_dir(of_table)
+            filesystem.delete_dir(f"{of_table}/{part}")  # not the others: another process may write the table by now
         except OSError as error:  # what was to be done is done, and the next process sweeps
-            _log.warning("%s could not be removed: %s", of_table, error)
+            _log.warning("%s/%s could not be removed: %s", of_table, part, error)
 
 
 @contextmanager

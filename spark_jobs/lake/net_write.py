@@ -19,7 +19,7 @@ from spark_jobs.lake.merge_sql import (
     named_columns,
     ranged_key,
 )
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session
+from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.spark.errors import is_concurrent_commit
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def write_net(
     provenance: Provenance,
     *,
     compact: bool = False,
-) -> int | None:
-    """Commit a net change that is not empty; ``frame`` reads it in the session it is given.
+) -> int:
+    """Commit a net change that is not empty; ``frame`` reads it in the session it is given. Returns the Delta version.
 
-    Returns the Delta version, or None when the table has this range already. Raises Spark's own exceptions; another
-    writer's commit in between is retried.
+    Raises OvertakenError when a writer of ours has committed since the table's state was read, and Spark's own
+    exceptions; a foreign commit in between, an OPTIMIZE say, is retried.
     """
-    with committing_session(spark, provenance, compact=compact) as own:
+    with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
         rows = frame(own)
         if form.truncated or form.insert_only:
             # after a TRUNCATE only upserts are left to write; an overwrite with no row is a commit as well
@@ -103,4 +103,4 @@ def write_net(
                 # differ; ours is a file of its own or rows in the plan. 0.9 s of 6.6 s for 650,000 rows
                 own.conf.set(_MATERIALIZE, "none")
             own.sql(merge_statement(path, shape, kept, form.key_range))
-        return committed_version(own)
+        return committed_version(own, path)

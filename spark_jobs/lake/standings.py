@@ -6,12 +6,12 @@ What the latest cut lists is not opened: an idle table costs one listing. The ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.cuts import Cut, TableCut, known_state
+from spark_jobs.lake.cuts import Cut, TableCut
 from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
 from spark_jobs.lake.understood_windows import unknown_messages
 from spark_jobs.lake_files import ask_tables
@@ -49,7 +49,9 @@ class Standing:
             return self.cut if self.ordinal <= last.ordinal else None
         relid = state.relid or self.relid
         beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
-        return None if beyond or relid is None else TableCut(self.name, relid, state.generation, state.version)
+        if beyond or relid is None:
+            return None
+        return TableCut(self.name, relid, state.generation, state.version, state.commits)
 
 
 def standings(
@@ -57,6 +59,18 @@ def standings(
 ) -> dict[QualifiedName, Standing | LakeError]:
     """Of each table, or why it has none."""
     return ask_tables(lambda name: _standing(lake, name, identity, cut), names)
+
+
+def known_state(state: TableState, cut: Cut | None) -> TableState:
+    """``state``, as a table's own commits tell it, with what ``cut`` knows better: windows that changed nothing of the
+    table left no commit in it.
+
+    By generation, never by Delta version: an OPTIMIZE makes versions that show the same rows.
+    """
+    known = cut.table(state.name) if cut else None
+    if cut is None or known is None or known.generation != state.generation:
+        return state
+    return replace(state, ordinal=max(state.ordinal, cut.ordinal), relid=known.relid)
 
 
 def state_to_apply_to(lake: Lake, standing: Standing, identity: SlotIdentity, cut: Cut | None) -> TableState:

@@ -1,4 +1,8 @@
-"""One commit to one Delta table: who wrote it and what it covers, exactly once by its transaction identifier."""
+"""One commit to one Delta table: who wrote it and what it covers.
+
+Exactly once rests on its transaction identifier, see ``table_state``: the commit says how many commits of ours the
+table had when its state was read, and Delta compares that with what it has, in the transaction that commits.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.table_state import txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.spark.errors import is_concurrent_commit, is_overtaken
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
@@ -24,6 +30,7 @@ class Provenance:
     """What a commit says of itself: windows ``first`` to ``last`` of the slot, WAL ``[lo, hi)``, rows changed.
 
     A snapshot's ``first`` is its ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``.
+    ``commits`` is the number of this commit: one more than the table had.
     """
 
     system_identifier: int
@@ -35,12 +42,13 @@ class Provenance:
     lo: Lsn
     hi: Lsn
     relid: int
+    commits: int
     run_id: str = ""
     changes: ChangeCounts = NO_CHANGES
 
     @property
     def txn_app_id(self) -> str:
-        return txn_app_id(self.system_identifier, self.slot, self.generation)
+        return txn_app_id(self.system_identifier, self.slot)
 
     def user_metadata(self) -> str:
         """For the commit's ``userMetadata``: JSON, LSNs as PostgreSQL writes them."""
@@ -64,7 +72,8 @@ class Provenance:
 
 @contextmanager
 def committing_session(spark: SparkSession, provenance: Provenance, *, compact: bool = False) -> Iterator[SparkSession]:
-    """A session whose next Delta commit carries ``provenance`` and is skipped when the table has it already.
+    """A session whose next Delta commit carries ``provenance``, and is skipped when the table has a commit of ours of
+    that number: then another writer has brought it on since its state was read.
 
     ``compact``: small files are put together in a second commit. Not left to Delta's table property: in a fresh
     process its first commit always compacts, whatever the number of files.
@@ -73,7 +82,7 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
     """
     conf = {
         "spark.databricks.delta.write.txnAppId": provenance.txn_app_id,
-        "spark.databricks.delta.write.txnVersion": str(provenance.last),
+        "spark.databricks.delta.write.txnVersion": str(provenance.commits),
         "spark.databricks.delta.commitInfo.userMetadata": provenance.user_metadata(),
         "spark.databricks.delta.autoCompact.enabled": str(compact).lower(),
     }
@@ -81,7 +90,25 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
         yield own
 
 
-def committed_version(session: SparkSession) -> int | None:
-    """The Delta version that ``session`` committed last, or None: its write was skipped as done before."""
+def committed_version(session: SparkSession, path: str) -> int:
+    """The Delta version that ``session`` committed last. Raises OvertakenError when its write was skipped."""
     version = session.conf.get(_LAST_COMMIT, None)
-    return int(version) if version else None
+    if not version:
+        raise _overtaken(path)
+    return int(version)
+
+
+@contextmanager
+def overtaking(path: str, *, by_any: bool = False) -> Iterator[None]:
+    """Raises OvertakenError for Delta's conflict with a commit of ours that came while this one was written; with
+    ``by_any`` for one with anybody's."""
+    try:
+        yield
+    except Exception as error:
+        if is_overtaken(error) or (by_any and is_concurrent_commit(error)):
+            raise _overtaken(path) from error
+        raise
+
+
+def _overtaken(path: str) -> OvertakenError:
+    return OvertakenError(f"another process has written {path} since its state was read", hint="run it again")

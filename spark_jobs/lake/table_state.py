@@ -1,8 +1,10 @@
 """What a Delta table says of itself, read from its transaction log without Spark.
 
 Each of our commits carries a transaction identifier (https://github.com/delta-io/delta/blob/master/PROTOCOL.md,
-"Transaction Identifiers"): ``pgcdc:{system_identifier}:{slot}:{generation}`` with the ordinal of the window that the
-table has been brought to. Delta keeps the newest of each in its checkpoints, so the state outlives the history.
+"Transaction Identifiers"): ``txnAppId`` is ``pgcdc:{system_identifier}:{slot}:table``, ``txnVersion`` counts our
+commits to this table. A writer that has read ``commits`` commits as number ``commits + 1``, and Delta skips a number
+that the table has already: of all writers that have read one state, one commits. What a commit brought the table to
+stands in its ``userMetadata``.
 
 Not read through the ``deltalake`` library: it refuses tables with type widening, and 1.6 opens another path than the
 one it is given when that has a percent sign.
@@ -23,6 +25,7 @@ from pyarrow import fs
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake_files import ask_tables, lake_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -37,8 +40,7 @@ class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
     ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind a
-    hyphen the ``membership`` that it was taken under. ``relid`` is the source table's OID, None when the commit that
-    told it is no longer in the history.
+    hyphen the ``membership`` that it was taken under. ``relid`` is the source table's OID. ``commits`` counts ours.
     """
 
     name: QualifiedName
@@ -47,6 +49,7 @@ class TableState:
     ordinal: int
     version: int
     relid: int | None = None
+    commits: int = 0
 
     @property
     def membership(self) -> str:
@@ -63,8 +66,9 @@ def generation_of(snapshot_lsn: Lsn, membership: str = "") -> str:
     return f"{snapshot_lsn.key}-{membership}" if membership else snapshot_lsn.key
 
 
-def txn_app_id(system_identifier: int, slot: str, generation: str) -> str:
-    return f"{stream_id(system_identifier, slot)}{generation}"
+def txn_app_id(system_identifier: int, slot: str) -> str:
+    """Of our commits to any table of this slot."""
+    return f"{stream_id(system_identifier, slot)}table"
 
 
 def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: str) -> TableState | None:
@@ -73,18 +77,16 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
     Raises LakeError for a Delta table that nothing of ours has written, and for a log that cannot be read.
     """
     path = lake.table(name)
-    stream = stream_id(system_identifier, slot)
+    wanted = txn_app_id(system_identifier, slot)
     ours = False
     try:
         log = _DeltaLog.open(path)
         if log is None:
             return None
-        for app_id, ordinal, relid in log.transactions():
-            ours = ours or app_id.startswith(_PREFIX)
-            if app_id.startswith(stream):
-                generation = app_id.removeprefix(stream)
-                snapshot_lsn = Lsn(int(generation.partition("-")[0], 16))
-                return TableState(name, generation, snapshot_lsn, ordinal, log.version, relid)
+        for commit in log.transactions():
+            ours = ours or commit.app_id.startswith(_PREFIX)
+            if commit.app_id == wanted:
+                return _state(lake, name, log.version, commit)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
     if not ours:
@@ -108,6 +110,38 @@ def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
     """Whether anything of Delta lies where the table belongs, whoever wrote it: cheaper than its state."""
     filesystem, path = lake_filesystem(f"{lake.table(name)}/_delta_log")
     return bool(filesystem.get_file_info(path).type == fs.FileType.Directory)
+
+
+@dataclass(frozen=True)
+class _Transaction:
+    """A transaction identifier in the log, with the ``userMetadata`` of its commit: None when that is cleaned away."""
+
+    app_id: str
+    version: int
+    user_metadata: dict[str, Any] | None
+
+
+def _state(lake: Lake, name: QualifiedName, version: int, commit: _Transaction) -> TableState:
+    told = commit.user_metadata
+    if told is not None:
+        generation = told["generation"]
+        return TableState(
+            name, generation, _snapshot_lsn(generation), told["last_window"], version, told["relid"], commit.version
+        )
+    # nothing was written for as long as Delta keeps its history, while others committed: the latest cut knows
+    cut = latest_cut(lake)
+    known = cut.table(name) if cut else None
+    if cut is None or known is None or known.commits != commit.version:
+        raise LakeError(
+            f"{name}: Delta's log clean-up has removed the commit that says how far the table is",
+            hint=f"take a new snapshot of this table: postgres-cdc snapshot '{name}'",
+        )
+    lsn = _snapshot_lsn(known.generation)
+    return TableState(name, known.generation, lsn, cut.ordinal, version, known.relid, commit.version)
+
+
+def _snapshot_lsn(generation: str) -> Lsn:
+    return Lsn(int(generation.partition("-")[0], 16))
 
 
 @dataclass(frozen=True)
@@ -139,30 +173,28 @@ class _DeltaLog:
             tuple(path for version, path in parts if version == checkpoint),
         )
 
-    def transactions(self) -> Iterator[tuple[str, int, int | None]]:
-        """Application id, version and our relid, newest first. Commits that carry none (OPTIMIZE) are passed over."""
-        for version, path in self.commits:
-            if version <= self.checkpoint:
-                break
+    def transactions(self) -> Iterator[_Transaction]:
+        """Newest first. Commits that carry none (OPTIMIZE) are passed over."""
+        for _, path in self.commits:  # those behind the checkpoint too: it lacks what a commit says of itself
             with self.filesystem.open_input_stream(path) as stream:
                 lines = stream.read().splitlines()
             for line in lines:
                 # adds and removes, the bulk of a commit, need no parsing
                 if line.startswith(b'{"txn"'):
                     action = json.loads(line)["txn"]
-                    yield action["appId"], action["version"], _relid(lines)
+                    yield _Transaction(action["appId"], action["version"], _user_metadata(lines))
         found: list[dict[str, Any]] = []
         for path in self.checkpoint_parts:
             rows = pq.read_table(path, filesystem=self.filesystem, columns=["txn"]).column("txn").to_pylist()
             found += [row for row in rows if row and row["appId"]]
         for row in sorted(found, key=lambda row: row.get("lastUpdated") or 0, reverse=True):
-            yield row["appId"], row["version"], None
+            yield _Transaction(row["appId"], row["version"], None)
 
 
-def _relid(lines: list[bytes]) -> int | None:
-    """From the userMetadata that ``table_commit`` wrote."""
-    commit: dict[str, Any] = next(
-        (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
-    )
-    relid = json.loads(commit.get("userMetadata") or "{}").get("relid")
-    return relid if isinstance(relid, int) else None
+def _user_metadata(lines: list[bytes]) -> dict[str, Any]:
+    """What ``table_commit`` wrote; empty where the commit says nothing."""
+    for line in lines:
+        if line.startswith(b'{"commitInfo"'):
+            written: dict[str, Any] = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
+            return written
+    return {}

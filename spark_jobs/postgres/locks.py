@@ -7,14 +7,17 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psycopg
 
 from spark_jobs.errors import LakeError, SlotError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
+
+_log = logging.getLogger(__name__)
 
 # others hold the slot's lock for moments (to prepare) or for long (to capture); the cuts' for moments only
 _WAIT_SECONDS = 10
@@ -79,5 +82,8 @@ def _unlocking(connection: Connection, key: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(psycopg.OperationalError):  # the session is gone, and the lock with it
+        try:
             connection.execute("SELECT pg_advisory_unlock(%s)", [key])
+        except psycopg.OperationalError:
+            # since when is not known; what was written meanwhile was compared with the lake as it was committed
+            _log.warning("the session that held an advisory lock was lost, and the lock with it")

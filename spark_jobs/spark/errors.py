@@ -14,17 +14,23 @@ _OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
 _DELTA = re.compile(r"\bDELTA_[A-Z0-9_.]+")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 _KEPT = re.compile(r"[^\n\]]+: a change keeps a value of a row that the table does not have")
-# Delta's optimistic commits: another writer was quicker. Safe to repeat, because of the transaction identifier; but not
-# where that is what the other one has written too: it has applied windows that were taken for open here
+# Delta's optimistic commits: another writer was quicker. Safe to repeat as it is, because of the transaction
+# identifier, unless that is what the other one has written too: then it was a writer of ours
 _CONCURRENT = re.compile(
-    r"Concurrent(?!Transaction)\w+Exception|MetadataChangedException|DELTA_CONCURRENT_(?!TRANSACTION)\w+"
-    r"|DELTA_METADATA_CHANGED"
+    r"Concurrent(?!Transaction)\w+Exception|(Metadata|Protocol)ChangedException"
+    r"|DELTA_CONCURRENT_(?!TRANSACTION)\w+|DELTA_(METADATA|PROTOCOL)_CHANGED"
 )
+_OVERTAKEN = re.compile(r"ConcurrentTransactionException|DELTA_CONCURRENT_TRANSACTION")
 
 
 def is_concurrent_commit(error: BaseException) -> bool:
     """Whether another writer's commit came in between. Classic and Connect differ in classes, not in the text."""
     return not isinstance(error, CdcError) and _CONCURRENT.search(str(error)) is not None
+
+
+def is_overtaken(error: BaseException) -> bool:
+    """Whether the other writer's commit had our transaction identifier."""
+    return not isinstance(error, CdcError) and _OVERTAKEN.search(str(error)) is not None
 
 
 @contextmanager

@@ -10,12 +10,14 @@ from deltalake import DeltaTable
 
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.cuts import Cut, TableCut, forget, known_state, latest_cut, write_cut
+from spark_jobs.lake import cuts
+from spark_jobs.lake.cuts import Cut, TableCut, forget, latest_cut, write_cut
+from spark_jobs.lake.standings import known_state
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
-ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3)
+ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3, commits=2)
 ITEMS = TableCut(QualifiedName("public", "Odd items"), relid=16390, generation="A", version=7)
 
 
@@ -79,6 +81,26 @@ def test_what_was_forgotten_since_the_work_began_stays_forgotten(tmp_path: Path)
     cut = write_cut(lake, 2, Lsn(200), (ORDERS, ITEMS), based_on=began)
     assert cut is not None
     assert cut.tables == (ITEMS,)
+
+
+def test_of_two_writers_that_saw_one_latest_cut_one_writes_and_the_other_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was stopped between its look and its write, and goes on later."""
+    lake = Lake(str(tmp_path))
+    began = write_cut(lake, 1, Lsn(100), (ORDERS, ITEMS))
+    latest, quicker = cuts._latest, [None]
+
+    def stopped_after_its_look(of: Lake) -> tuple[DeltaTable | None, Cut | None]:
+        seen = latest(of)
+        if quicker:
+            quicker.pop()
+            forget(of, {ORDERS.name})
+        return seen
+
+    monkeypatch.setattr(cuts, "_latest", stopped_after_its_look)
+    cut = write_cut(lake, 2, Lsn(200), (ORDERS, ITEMS), based_on=began)
+    assert cut == Cut(3, 2, Lsn(200), (ITEMS,))
 
 
 def test_damaged_cuts_are_an_error_of_the_lake(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ import pytest
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.cuts import TableCut, write_cut
 from spark_jobs.lake.table_state import TableState, generation_of, table_state, table_states, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 NAME = QualifiedName("public", "Order Items 100%")
 IDENTITY = SlotIdentity(1, 1, "shop", "slot", "pgoutput", (), 180000)
+OURS = txn_app_id(1, "slot")
 OLD, NEW = (generation_of(Lsn(lsn)) for lsn in (0x100, 0x200))
 
 
@@ -27,12 +29,20 @@ def _log(lake: Lake, name: QualifiedName = NAME) -> Path:
     return folder
 
 
-def _commit(lake: Lake, version: int, *txns: tuple[str, int], relid: int | None = None) -> None:
-    info = {"operation": "MERGE", "userMetadata": json.dumps({"relid": relid})} if relid else {"operation": "OPTIMIZE"}
+def _commit(lake: Lake, version: int, txn: tuple[str, int] | None = None, *, generation: str = OLD) -> None:
+    """One of ours for window 9 of relation 5, or a foreign one."""
+    told = {"generation": generation, "last_window": 9, "relid": 5}
+    info = {"operation": "MERGE", "userMetadata": json.dumps(told)} if txn else {"operation": "OPTIMIZE"}
     actions: list[dict[str, object]] = [{"commitInfo": info}]
-    actions += [{"txn": {"appId": app_id, "version": ordinal}} for app_id, ordinal in txns]
+    if txn:
+        actions.append({"txn": {"appId": txn[0], "version": txn[1]}})
     text = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
     (_log(lake) / f"{version:020}.json").write_text(text)
+
+
+def _checkpoint(lake: Lake, version: int, *txns: tuple[str, int]) -> None:
+    rows = [{"appId": app_id, "version": number, "lastUpdated": 10} for app_id, number in txns]
+    pq.write_table(pa.table({"txn": [*rows, None]}), _log(lake) / f"{version:020}.checkpoint.parquet")
 
 
 def test_no_table(tmp_path: Path) -> None:
@@ -41,22 +51,31 @@ def test_no_table(tmp_path: Path) -> None:
 
 def test_the_newest_of_ours_behind_foreign_commits(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    _commit(lake, 0, (txn_app_id(1, "slot", OLD), 9), relid=5)
-    _commit(lake, 1, (txn_app_id(1, "slot", NEW), 3), relid=6)
+    _commit(lake, 0, (OURS, 1))
+    _commit(lake, 1, (OURS, 2), generation=NEW)
     _commit(lake, 2)
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 3, 2, 6)
+    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 9, 2, 5, commits=2)
 
 
-def test_from_the_checkpoint_when_the_commits_are_gone(tmp_path: Path) -> None:
+def test_behind_a_checkpoint_that_others_made(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    rows = [
-        {"appId": txn_app_id(1, "slot", NEW), "version": 4, "lastUpdated": 20},
-        {"appId": txn_app_id(1, "slot", OLD), "version": 9, "lastUpdated": 10},
-        None,
-    ]
-    pq.write_table(pa.table({"txn": rows}), _log(lake) / f"{10:020}.checkpoint.parquet")
+    _commit(lake, 9, (OURS, 4))
+    _checkpoint(lake, 10, (OURS, 4))
     _commit(lake, 11)
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 4, 11)
+    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, OLD, Lsn(0x100), 9, 11, 5, commits=4)
+
+
+def test_a_commit_that_log_clean_up_has_removed_is_known_from_the_latest_cut(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    _checkpoint(lake, 10, (OURS, 4))
+    _commit(lake, 11)
+    with pytest.raises(LakeError, match=r"log clean-up has removed .* take a new snapshot"):
+        table_state(lake, NAME, 1, "slot")
+    write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, NEW, 8, commits=3),))
+    with pytest.raises(LakeError, match="log clean-up has removed"):  # of the commit before
+        table_state(lake, NAME, 1, "slot")
+    write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, NEW, 9, commits=4),))
+    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 8, 11, 5, commits=4)
 
 
 def test_another_slot_of_ours_is_no_state_and_a_foreign_table_an_error(tmp_path: Path) -> None:
@@ -64,16 +83,16 @@ def test_another_slot_of_ours_is_no_state_and_a_foreign_table_an_error(tmp_path:
     _commit(lake, 0)
     with pytest.raises(LakeError, match="did not write"):
         table_state(lake, NAME, 1, "slot")
-    _commit(lake, 1, (txn_app_id(1, "elsewhere", OLD), 9))
+    _commit(lake, 1, (txn_app_id(1, "elsewhere"), 9))
     assert table_state(lake, NAME, 1, "slot") is None
 
 
 def test_of_several_those_that_are_there_and_why_one_cannot_be_read(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     absent, damaged = QualifiedName("public", "absent"), QualifiedName("public", "damaged")
-    _commit(lake, 0, (txn_app_id(1, "slot", NEW), 3), relid=6)
+    _commit(lake, 0, (OURS, 3), generation=NEW)
     (_log(lake, damaged) / f"{0:020}.json").write_text('{"txn":{"appId"')
     found = table_states(lake, [damaged, absent, NAME], IDENTITY)
     assert list(found) == [damaged, NAME]
-    assert found[NAME] == TableState(NAME, NEW, Lsn(0x200), 3, 0, 6)
+    assert found[NAME] == TableState(NAME, NEW, Lsn(0x200), 9, 0, 5, commits=3)
     assert str(found[damaged]).startswith("public.damaged: the transaction log of ")
