@@ -104,7 +104,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     A table without a snapshot gets one on the way. Windows at or below a watermark are only marked as done; windows
     that no run has landed are refused.
     """
-    from spark_jobs.catch_up import apply
+    from spark_jobs.sync import apply_and_read_again
 
     pipeline = run.blueprint.pipeline
     spark = run.blueprint.spark_of(context)
@@ -114,7 +114,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
         failed = _missing_snapshots(context, run, spark)
-        report = apply(
+        report, read_again = apply_and_read_again(
             spark,
             pipeline,
             tuple(run.tables),
@@ -124,6 +124,8 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
             run_id=context.run.run_id,
             progress=progress,
         )
+        for table in read_again:
+            context.log.warning("%s; it was read again at %s", table.reason, table.lsn)
         seconds = time.monotonic() - started
     keys = source_keys_of(pipeline, tuple(run.tables), context.log.warning)
     stopped = list(failed.values())
@@ -173,8 +175,6 @@ def _missing_snapshots(
         context.log.warning("%s; what is landed is applied all the same", error)
         return {}
     failed = {table.name: table.error for table in prepared.stopped if table.name in run.tables}
-    for table in prepared.broken:
-        context.log.warning(str(table.error))
     missing = [name for name in prepared.missing if name in run.tables]
     if missing:
         context.log.info("taking a snapshot of %s", ", ".join(map(str, missing)))
@@ -213,4 +213,16 @@ def _table_events(
 def _run_metadata(outcome: TableApplied, seconds: float) -> Mapping[str, Any]:
     """Of the run as a whole, which applies its tables together; on one window only, so that plots do not repeat it."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
-    return {"outcome": outcome.outcome, "rows_written": outcome.rows_written, "run_seconds": seconds, **version}
+    state = outcome.state
+    reason = (
+        {"snapshot_reason": state.cause.reason, "snapshot_lsn": str(state.snapshot_lsn)}
+        if state and state.cause
+        else {}
+    )
+    return {
+        "outcome": outcome.outcome,
+        "rows_written": outcome.rows_written,
+        "run_seconds": seconds,
+        **version,
+        **reason,
+    }

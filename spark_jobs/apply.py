@@ -13,8 +13,9 @@ from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, GapError, LakeError, OvertakenError
+from spark_jobs.errors import CdcError, LakeError, NeedsSnapshotError, OvertakenError
 from spark_jobs.found_changes import FoundChanges, changes_on_driver, changes_on_executors
+from spark_jobs.lake.catalogue_changes import change_without_event
 from spark_jobs.lake.landed_changes import landed_bytes, one_relid
 from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.net_write import write_net
@@ -162,7 +163,14 @@ def _apply_ahead(
     run_id: str,
     on_driver_bytes: int,
 ) -> TableApplied:
+    if state.is_lost:
+        raise NeedsSnapshotError(
+            f"{state.name}: Delta's log clean-up has removed the commit that says how far the table is",
+            hint=f"take a new snapshot of this table: postgres-cdc snapshot '{state.name}'",
+        )
     ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
+    if changed := change_without_event(ahead, state):
+        raise changed
     understood, error = understood_windows(ahead, state)
     if not understood:
         last = ahead[0] if ahead else markers[-1]
@@ -192,10 +200,10 @@ def _apply_range(
     )
     try:
         if ahead[0].ordinal != state.ordinal + 1:
-            raise GapError(
+            raise NeedsSnapshotError(
                 f"{state.name} has been brought to window {state.ordinal}, and the next one landed is"
                 f" {ahead[0].ordinal}",
-                hint=f"re-snapshot this table: postgres-cdc snapshot '{state.name}'",
+                hint=f"take a new snapshot of this table: postgres-cdc snapshot '{state.name}'",
             )
         relid = one_relid(ahead, state)
         if relid is None:  # no read, no scan, no commit
@@ -251,4 +259,5 @@ def _provenance(
         commits=state.commits + 1,
         run_id=run_id,
         changes=net.changes,
+        cause=state.cause,
     )

@@ -15,8 +15,9 @@ from typing import Literal
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
+from spark_jobs.catalogue_look import CatalogueLook, look_at_catalogue
 from spark_jobs.change_log.assembly import Assembly, ReadWithoutError
-from spark_jobs.change_log.log import ChangeLog, facts_rows, marker_row
+from spark_jobs.change_log.log import ChangeLog, catalogue_rows, facts_rows, marker_row
 from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
 from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 from spark_jobs.change_log.transactions import WindowRows
@@ -74,7 +75,7 @@ class CaptureReport:
 
 @dataclass(frozen=True)
 class CaptureSession:
-    """The connections and the state that capturing needs; ``checkpoint`` is the log's last marker at the start."""
+    """The connections and the state that capturing needs; ``checkpoint`` is the log's last marker."""
 
     pipeline: Pipeline
     control: Connection
@@ -176,8 +177,9 @@ def _capture(session: CaptureSession, windows: Sequence[Window], end: Lsn, progr
             progress(Step("capture", f"{window}, {messages:,} messages", number, len(windows), "windows"))
 
         tell(0)
-        marker = land_window(session, session.checkpoint.ordinal + 1 + number, window, on_batch=tell)
+        marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=tell)
         advance(session, marker)
+        session = replace(session, checkpoint=marker)
         landed.append(marker)
         landed_end = window.hi
     progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
@@ -193,6 +195,8 @@ def _land_through(
 ) -> WindowMarker:
     identity = session.identity
     text = identity.plugin == TEST_DECODING
+    # after the window's end is fixed: what it holds of a later catalogue only costs a snapshot too many, never too few
+    look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
     output: Literal["binary", "text"] = "text" if text else "binary"
     with (
         TransactionSpool(schema=LINE_SPOOL_SCHEMA if text else SPOOL_SCHEMA) as spool,
@@ -202,20 +206,23 @@ def _land_through(
         plain = messages if text else Assembly(ordinal, window, spool).batches(messages)
 
         def rows() -> Iterator[pa.RecordBatch]:
+            if look.fingerprints:
+                yield catalogue_rows(ordinal, window.lo, look.fingerprints)
             for batch in assembled.rows(plain):
+                look.note_truncates(batch)
                 yield batch
                 on_batch(assembled.messages)
             relids = sorted({seen.relid for seen in assembled.relations})
             if relids:
                 yield facts_rows(ordinal, assembled.relations, relation_facts(session.control, relids=relids))
-            yield marker_row(_marker(session, assembled))
+            yield marker_row(_marker(session, assembled, look))
 
         if not session.log.land(identity, ordinal, rows()):
             raise GapError(
                 f"window {ordinal} is landed already, by another process since this one looked",
                 hint="run it again: it goes on from there",
             )
-    return _marker(session, assembled)
+    return _marker(session, assembled, look)
 
 
 def _window_rows(
@@ -230,7 +237,7 @@ def _window_rows(
     return LineWindowRows(ordinal, window, tables, spool, with_messages=bool(source.messages))
 
 
-def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows) -> WindowMarker:
+def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows, look: CatalogueLook) -> WindowMarker:
     return WindowMarker(
         ordinal=assembled.ordinal,
         window=assembled.window,
@@ -242,6 +249,7 @@ def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows) -> 
         logical_messages=assembled.logical_messages,
         unknown=assembled.unknown,
         followed=followed_lines(session.pipeline, session.checkpoint),
+        catalogue=look.seen(assembled.ordinal),
     )
 
 

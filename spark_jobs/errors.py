@@ -11,7 +11,8 @@
     ├── GapError                changes between two LSNs are missing, in the slot or in the log
     ├── DecodeError             the change log holds something that is not understood
     ├── UnrepresentableError    a value that the lake type cannot hold
-    ├── SchemaChangeError       the source table no longer fits the Delta table
+    ├── NeedsSnapshotError      what is landed does not lead from the Delta table to the source: a new snapshot does
+    │   └── SchemaChangeError   the source table no longer fits the Delta table
     ├── LakeError               the lake cannot be read or written
     │   └── OvertakenError      another writer has committed to the table since its state was read
     └── SparkError              no Java, no jars, no session
@@ -79,8 +80,13 @@ class UnrepresentableError(CdcError):
     """A value has no exact counterpart in the lake type of its column."""
 
 
-class SchemaChangeError(CdcError):
-    """The source table's columns no longer fit the Delta table."""
+class NeedsSnapshotError(CdcError):
+    """The changes that are landed do not lead from what the Delta table holds to what the source holds. A new snapshot
+    does; ``sync`` takes it by itself."""
+
+
+class SchemaChangeError(NeedsSnapshotError):
+    """The source table has changed in a way that is not followed in place."""
 
 
 class LakeError(CdcError):

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from spark_jobs.change_log.window_marker import FollowedSince, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
-from spark_jobs.postgres.catalogue import relids
 from spark_jobs.postgres.connection import Connection, connected
-from spark_jobs.postgres.membership import configured_memberships, memberships
+from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
@@ -73,10 +72,10 @@ def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[Follow
     return tuple(FollowedSince(name.nspname, name.relname, since[name]) for name in names)
 
 
-def current_memberships(
-    connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker | None
-) -> dict[QualifiedName, str]:
-    """By what each table's changes come now, see ``spark_jobs.postgres.membership``; without those that do not."""
+def watched_tables(pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker | None) -> Watched:
+    """What their fingerprints are made of: by which publications their changes come, or since which window the log has
+    their lines."""
     if pipeline.source.plugin != TEST_DECODING:
-        return memberships(connection, pipeline.source.publications, names)
-    return configured_memberships(relids(connection, names), followed_since(checkpoint, names))
+        return Watched(tuple(names), pipeline.source.publications, {})
+    since = followed_since(checkpoint, names)
+    return Watched(tuple(names), (), {name: f"window {since[name]}" for name in names})

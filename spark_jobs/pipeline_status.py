@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_jobs.catalogue_look import certain_changes
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, SlotError, SourceError
-from spark_jobs.followed_tables import configured_names, current_memberships, followed_names
+from spark_jobs.followed_tables import configured_names, followed_names, watched_tables
+from spark_jobs.lake.catalogue_changes import change_without_event, changed_without_event
 from spark_jobs.lake.cuts import Cut, latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
 from spark_jobs.lake.standings import known_state
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.stopped_tables import broken_tables, stopped_tables
+from spark_jobs.stopped_tables import stopped_tables
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class TableStatus:
     """One table: it shows the source at ``applied_lsn``; all None before its snapshot.
 
     ``behind_windows`` are landed but not applied, with ``behind_changes`` of this table in them; ``behind_bytes`` is
-    the WAL between it and the source.
+    the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty where it was the first or
+    was asked for.
     """
 
     name: QualifiedName
@@ -47,6 +51,7 @@ class TableStatus:
     behind_bytes: int | None = None
     delta_version: int | None = None
     error: CdcError | None = None
+    snapshot_reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,8 +160,31 @@ def _trouble(
 ) -> Mapping[QualifiedName, CdcError]:
     """Of tables that were followed until now."""
     stopped = stopped_tables(connection, pipeline, tuple(asked.states), asked.states)
-    broken = broken_tables(asked.states, current_memberships(connection, pipeline, asked.names, landed.last))
-    return {table.name: table.error for table in (*broken, *stopped)}
+    return {**_changed(connection, pipeline, asked, landed), **{table.name: table.error for table in stopped}}
+
+
+def _changed(
+    connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
+) -> Mapping[QualifiedName, CdcError]:
+    """What was landed as changed, or has changed since, in a way that costs the table a new snapshot."""
+    trouble: dict[QualifiedName, CdcError] = {}
+    watched = watched_tables(pipeline, tuple(asked.states), landed.last)
+    seen = landed.last.catalogue
+    words = fingerprint_words(connection, watched) if seen else {}
+    if seen and any(
+        isinstance(s, TableState) and s.word != words.get(n, (0, s.word))[1] for n, s in asked.states.items()
+    ):
+        before = ChangeLog(pipeline.lake.change_log).fingerprints(seen.window)
+        for name, reasons in certain_changes(before, fingerprints(connection, watched).values()).items():
+            state = asked.states[name]
+            if isinstance(state, TableState) and state.word != words[name][1]:
+                trouble[name] = changed_without_event(name, reasons, "since the last window")
+    for name, state in asked.states.items():
+        if isinstance(state, TableState):
+            pending = [marker for marker in landed.markers if marker.ordinal > known_state(state, landed.cut).ordinal]
+            if error := change_without_event(pending, state):
+                trouble[name] = error
+    return trouble
 
 
 def _landed(pipeline: Pipeline) -> _Landed | None:
@@ -188,6 +216,7 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
         behind_bytes=_behind(applied_lsn, flushed),
         delta_version=state.version,
         error=asked.trouble.get(name),
+        snapshot_reason=state.cause.reason if state.cause else "",
     )
 
 

@@ -23,11 +23,13 @@ from spark_jobs.lake.table_state import TableState, generation_of, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
+from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
 from spark_jobs.postgres.snapshot_read import RangeQuery, read_range
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.snapshot_pace import next_cause
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.write_guard import WriteGuard
 
@@ -43,7 +45,10 @@ _ATTEMPTS = 5  # each costs another writer a commit
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One table's snapshot: its state since, the rows it holds; or the ``error`` that left the old table untouched."""
+    """One table's snapshot: its state since, the rows it holds; or the ``error`` that left the old table untouched.
+
+    ``reason``: why it was taken by itself, empty where it was asked for or was the first.
+    """
 
     name: QualifiedName
     lsn: Lsn
@@ -51,6 +56,7 @@ class TableSnapshot:
     rows: int = 0
     state: TableState | None = None
     error: CdcError | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,17 +75,19 @@ def snapshot_tables(
     *,
     system_identifier: int,
     ordinal_at: Callable[[Lsn], int],
-    memberships: Mapping[QualifiedName, str],
+    watched: Watched,
     guard: WriteGuard,
     stored: bool = False,
+    reasons: Mapping[QualifiedName, str] | None = None,
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
     """Replace the Delta tables of ``names``, or create them, all at one LSN; each begins a new generation.
 
     ``ordinal_at`` gives the ordinal of the last landed window that ends at or before an LSN: applying goes on with the
-    next one. ``memberships`` say by what each table's changes come. ``guard`` keeps other processes from a table while
-    it is written. ``stored``: with stored generated columns. A table that fails is reported with its error, and keeps
+    next one. ``watched`` says what the tables' fingerprints are made of. ``guard`` keeps other processes from a table
+    while it is written. ``stored``: with stored generated columns. ``reasons``: of those that are taken by themselves,
+    because of a change that is not followed in place. A table that fails is reported with its error, and keeps
     what it held; the others are done.
     Raises SourceError and its children when no snapshot can be exported.
     """
@@ -94,7 +102,7 @@ def snapshot_tables(
             try:
                 plan = _plan(name, facts, ranges, stored)
                 read = _range_reader(source, exported.snapshot_name, plan, pipeline.on_unrepresentable)
-                generation = generation_of(exported.lsn, memberships.get(name, ""))
+                generation = generation_of(exported.lsn, words[name][1] if name in words else "")
                 provenance = Provenance(
                     system_identifier,
                     pipeline.source.slot,
@@ -112,11 +120,12 @@ def snapshot_tables(
                     retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True
                 ):
                     with attempt, guard.table(name):
-                        taken = _snapshot_table(spark, pipeline, plan, read, provenance)
+                        taken = _snapshot_table(spark, pipeline, plan, read, provenance, (reasons or {}).get(name, ""))
                 return taken
             except CdcError as error:
                 return TableSnapshot(name, exported.lsn, facts.relid if facts else 0, error=error)
 
+        words = fingerprint_words(connection, watched)
         found = {facts.name: facts for facts in relation_facts(connection, names=names)}
         ranges = {name: ctid_ranges(connection, facts.relid, _RANGE_BYTES) for name, facts in found.items()}
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool:
@@ -145,11 +154,13 @@ def _snapshot_table(
     plan: _Plan,
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     provenance: Provenance,
+    reason: str,
 ) -> TableSnapshot:
     """Raises OvertakenError when another writer of ours commits in between."""
     name, path = plan.shape.name, pipeline.lake.table(plan.shape.name)
     before = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
-    provenance = replace(provenance, commits=before.commits + 1 if before else 1)
+    cause = next_cause(before.cause if before else None, reason) if reason else None
+    provenance = replace(provenance, commits=before.commits + 1 if before else 1, cause=cause)
     schema = net_schema(tuple(f"v{i}" for i in range(len(plan.shape.columns))), plan.shape)
     with (
         spark_errors(f"{name}: snapshot at {provenance.snapshot_lsn} failed"),
@@ -161,7 +172,7 @@ def _snapshot_table(
         committed_version(own, path)
         rows = rows_written(own, path)
     state = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
-    return TableSnapshot(name, provenance.snapshot_lsn, plan.shape.relid, rows, state)
+    return TableSnapshot(name, provenance.snapshot_lsn, plan.shape.relid, rows, state, reason=reason)
 
 
 def _range_reader(

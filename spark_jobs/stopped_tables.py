@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.decode.binary.wire_type import unreadable_in_binary
-from spark_jobs.errors import CdcError, GapError, LakeError, PreconditionError
-from spark_jobs.lake.table_state import TableState
-from spark_jobs.postgres.catalogue import relation_facts, relids
+from spark_jobs.errors import CdcError, PreconditionError
+from spark_jobs.postgres.catalogue import relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.membership import memberships
 from spark_jobs.postgres.publication import find_publications, why_not_sent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import RelationFacts
@@ -36,8 +34,8 @@ def stopped_tables(
     """
     source = pipeline.source
     publication = find_publications(connection, source.publications) if source.plugin == "pgoutput" else None
-    there = relids(connection, names)
-    sent = memberships(connection, source.publications, names) if source.plugin == "pgoutput" else there
+    there = tables_there(connection, names)
+    sent = there if source.plugin != "pgoutput" else publication.tables if publication is not None else ()
     entering = [name for name in names if name not in known or name not in sent]
     facts = {found.name: found for found in relation_facts(connection, names=entering)} if entering else {}
     altered = pipeline.alters_publication and (publication is None or publication.ours)
@@ -48,29 +46,17 @@ def stopped_tables(
                 f"there is no table {name} in database {connection.info.dbname}",
                 hint="correct tables: in the configuration",
             )
+        if there[name].unlogged:
+            return PreconditionError(
+                f"{there[name].unlogged} is unlogged: its changes are not in the WAL",
+                hint=f"ALTER TABLE {there[name].unlogged} SET LOGGED; a new snapshot follows by itself",
+            )
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
             return error
         stored = publication is not None and publication.sends_generated
         return why_unusable(facts[name], source, stored=stored) if name in facts else None
 
     return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
-
-
-def broken_tables(
-    states: Mapping[QualifiedName, TableState | LakeError], now: Mapping[QualifiedName, str]
-) -> tuple[TableStopped, ...]:
-    """Tables whose changes come by something else ``now`` than when they were snapshotted: some may be missing."""
-    return tuple(
-        TableStopped(
-            name,
-            GapError(
-                f"{name} was not published for a time, or another table has its name: the lake may lack changes",
-                hint=f"`postgres-cdc sync` takes a new snapshot; so does postgres-cdc snapshot '{name}'",
-            ),
-        )
-        for name, state in states.items()
-        if isinstance(state, TableState) and state.membership and state.membership != now.get(name)
-    )
 
 
 def why_unusable(facts: RelationFacts, source: Source, *, stored: bool = False) -> PreconditionError | None:

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply import TableApplied
-from spark_jobs.capture import capture
-from spark_jobs.catch_up import SparkProvider, apply
+from spark_jobs.capture import CaptureReport, capture
+from spark_jobs.catch_up import CatchUpReport, SparkProvider, apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, PreconditionError, SlotError
-from spark_jobs.followed_tables import current_memberships, followed_names
+from spark_jobs.followed_tables import followed_names, watched_tables
 from spark_jobs.lake.cuts import Cut, forget
 from spark_jobs.lake.messages_table import MessagesApplied
 from spark_jobs.lake.table_state import table_states
@@ -26,10 +26,14 @@ from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
-from spark_jobs.stopped_tables import TableStopped, broken_tables, require_readable, stopped_tables
+from spark_jobs.stopped_tables import TableStopped, require_readable, stopped_tables
 from spark_jobs.write_guard import write_guard
+
+# a table is read again at most so often in one sync; each round is one more cause
+_ROUNDS = 2
 
 __all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", "sync"]
 
@@ -38,15 +42,13 @@ __all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", 
 class Prepared:
     """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
 
-    Those ``missing`` need a snapshot. Of these ``broken`` had one, and there may be a break since: they were not
-    published for a time, or another table has their name. Those ``stopped`` cannot be followed as things are, and are
-    not among ``tables``.
+    Those ``missing`` need their first snapshot. Those ``stopped`` cannot be followed as things are, and are not among
+    ``tables``.
     """
 
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
-    broken: tuple[TableStopped, ...] = ()
     stopped: tuple[TableStopped, ...] = ()
 
 
@@ -102,11 +104,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
-        now = current_memberships(connection, pipeline, tables, checkpoint)
-    broken = broken_tables({name: states[name] for name in tables if name in states}, now)
-    anew = {table.name for table in broken}
-    missing = tuple(name for name in tables if name not in states or name in anew)
-    return Prepared(checkpoint, tables, missing, broken, stopped)
+    return Prepared(checkpoint, tables, tuple(name for name in tables if name not in states), stopped)
 
 
 def snapshot(
@@ -114,10 +112,12 @@ def snapshot(
     pipeline: Pipeline,
     names: Sequence[QualifiedName] | None = None,
     *,
+    reasons: Mapping[QualifiedName, str] | None = None,
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
-    """Take ``names`` (all followed tables) anew, at one LSN. A table that fails is reported, and keeps what it held.
+    """Take a new snapshot of ``names`` (all followed tables), at one LSN. ``reasons``: of those that nobody asked for.
+    A table that fails is reported, and keeps what it held.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
     PreconditionError for a table that is not there or has no key.
@@ -131,8 +131,6 @@ def snapshot(
         for table in stopped_tables(connection, pipeline, wanted, ()):
             raise table.error
         published = find_publications(connection, pipeline.source.publications)
-        # before the snapshot: a break that comes in between shows, and costs another one
-        members = current_memberships(connection, pipeline, wanted, checkpoint)
 
     def ordinal_at(lsn: Lsn) -> int:
         # windows landed before the snapshot was exported end at or before it
@@ -149,9 +147,10 @@ def snapshot(
             wanted,
             system_identifier=checkpoint.identity.system_identifier,
             ordinal_at=ordinal_at,
-            memberships=members,
+            watched=watched_tables(pipeline, wanted, checkpoint),
             guard=guard,
             stored=published is not None and published.sends_generated,
+            reasons=reasons,
             run_id=run_id,
             progress=progress,
         )
@@ -163,35 +162,119 @@ def snapshot(
 def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:
     """Bring every table to the WAL that is flushed now: prepare, snapshot what is missing, then window by window.
 
-    Windows are applied ``max_per_run`` at a time, so the log never runs far ahead of the tables. A table that must
-    stop stops alone. Raises CdcError for what stops all of them.
+    Windows are applied ``max_per_run`` at a time, so the log never runs far ahead of the tables. A table that changed
+    in a way that is not followed in place is read again, once for all its changes. A table that must stop stops alone.
+    Raises CdcError for what stops all of them.
     """
     started = time.monotonic()
     prepared = prepare(pipeline)
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
-    snapshots: tuple[TableSnapshot, ...] = ()
+    done = _Done(failed={table.name for table in prepared.stopped})
     if prepared.missing:
-        snapshots = snapshot(spark, pipeline, prepared.missing, run_id=run_id, progress=progress)
-    failed = {outcome.name for outcome in snapshots if outcome.error is not None}
+        done.add_snapshots(snapshot(spark, pipeline, prepared.missing, run_id=run_id, progress=progress))
+    for _ in range(_ROUNDS):
+        captured = _follow(pipeline, spark, done, run_id, progress)
+        again = tables_to_read_again(pipeline, done.stopped_tables())
+        if not again:
+            break
+        # a change may come while they are read: then they are read once more, in the next round
+        done.add_snapshots(snapshot(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress))
+    else:
+        captured = _follow(pipeline, spark, done, run_id, progress)
+    lag = max(0, _flushed(pipeline) - captured.landed_end)
+    return done.report(prepared, before, lag, time.monotonic() - started)
+
+
+def apply_and_read_again(
+    spark: SparkProvider,
+    pipeline: Pipeline,
+    names: Sequence[QualifiedName],
+    *,
+    excluding: Collection[QualifiedName] = (),
+    upto: Lsn | None = None,
+    messages: bool | None = None,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> tuple[CatchUpReport, tuple[TableSnapshot, ...]]:
+    """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window.
+
+    Returns the outcome of all tables, and the snapshots that were taken.
+    """
+    report = apply(
+        spark,
+        pipeline,
+        names,
+        excluding=excluding,
+        upto=upto,
+        messages=messages,
+        run_id=run_id,
+        progress=progress,
+    )
+    again = tables_to_read_again(pipeline, report.tables)
+    if not again:
+        return replace(report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)), ()
+    taken = snapshot(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
+    read = [table.name for table in taken if table.error is None]
+    since = apply(spark, pipeline, read, upto=upto, messages=False, run_id=run_id, progress=progress) if read else None
+    outcomes = {done.name: done for done in (*report.tables, *(since.tables if since else ()))}
+    for table in taken:
+        if table.error is not None:
+            outcomes[table.name] = replace(outcomes[table.name], error=table.error)
+    return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), taken
+
+
+def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, progress: Progress) -> CaptureReport:
+    """Capture and apply up to the WAL that is flushed now."""
     upto = _flushed(pipeline)
-    landed: list[WindowMarker] = []
-    tables: dict[QualifiedName, list[TableApplied]] = {}
-    messages: MessagesApplied | None = None
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
-        landed += captured.landed
-        report = apply(spark, pipeline, excluding=failed, run_id=run_id, progress=progress)
-        messages = report.messages and report.messages.after(messages)
-        for outcome in report.tables:
-            tables.setdefault(outcome.name, []).append(outcome)
+        done.windows += captured.landed
+        done.add(apply(spark, pipeline, excluding=done.failed, run_id=run_id, progress=progress))
         if captured.caught_up:
-            break
-    lag = _flushed(pipeline) - captured.landed_end
-    outcomes = tuple(outcome for each in tables.values() for outcome in each)
-    seconds = time.monotonic() - started
-    return SyncReport(
-        snapshots, tuple(landed), outcomes, report.cut, before, max(0, lag), seconds, messages, prepared.stopped
-    )
+            return captured
+
+
+@dataclass
+class _Done:
+    """What one sync has done so far. ``failed`` are not tried again in it."""
+
+    failed: set[QualifiedName]
+    snapshots: list[TableSnapshot] = field(default_factory=list)
+    windows: list[WindowMarker] = field(default_factory=list)
+    tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
+    messages: MessagesApplied | None = None
+    cut: Cut | None = None
+
+    def add_snapshots(self, taken: Sequence[TableSnapshot]) -> None:
+        for table in taken:
+            self.snapshots.append(table)
+            if table.error is not None:
+                self.failed.add(table.name)
+            # what stopped the table before is mended, or is reported with the snapshot
+            self.tables[table.name] = [done for done in self.tables.get(table.name, ()) if done.error is None]
+
+    def add(self, report: CatchUpReport) -> None:
+        self.messages = report.messages and report.messages.after(self.messages)
+        self.cut = report.cut
+        for outcome in report.tables:
+            self.tables.setdefault(outcome.name, []).append(outcome)
+
+    def stopped_tables(self) -> tuple[TableApplied, ...]:
+        """Those whose last outcome is an error."""
+        return tuple(rounds[-1] for rounds in self.tables.values() if rounds and rounds[-1].error is not None)
+
+    def report(self, prepared: Prepared, lag_before: int, lag_after: int, seconds: float) -> SyncReport:
+        return SyncReport(
+            tuple(self.snapshots),
+            tuple(self.windows),
+            tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds),
+            self.cut,
+            lag_before,
+            lag_after,
+            seconds,
+            self.messages,
+            prepared.stopped,
+        )
 
 
 def _flushed(pipeline: Pipeline) -> Lsn:

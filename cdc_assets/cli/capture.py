@@ -13,6 +13,7 @@ from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration import load_pipeline
 from spark_jobs.capture import CaptureReport, capture
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import prepare
 
 
@@ -27,14 +28,13 @@ def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int
 
     Needs no Java. Makes publication and slot where they are missing. Run it often: what is landed no longer holds WAL
     on the source, and `apply` or `sync` brings it into the tables later. Exit code 1: everything is landed, but a table
-    cannot be followed, or needs a new snapshot.
+    cannot be followed.
     """
     pipeline = load_pipeline(config)
     prepared = prepare(pipeline)
     with terminal.progress() as progress:
         report = capture(pipeline, upto=upto, max_windows=max_windows, progress=progress)
-    problems = tuple(str(table.error) for table in (*prepared.stopped, *prepared.broken))
-    return Outcome(report, _display(report), problems)
+    return Outcome(report, _display(report), tuple(str(table.error) for table in prepared.stopped))
 
 
 def _display(report: CaptureReport) -> Text:
@@ -42,4 +42,10 @@ def _display(report: CaptureReport) -> Text:
     read = sum(marker.bytes for marker in report.landed)
     rest = "" if report.caught_up else f"; {size(max(0, report.upto - report.landed_end))} of WAL to go: run it again"
     done = f"{counted(len(report.landed), 'window')} with {counted(changes, 'change')} ({size(read)}) landed"
-    return Text(f"{done}, up to {report.landed_end}{rest}")
+    lines = [f"{done}, up to {report.landed_end}{rest}"]
+    for marker in report.landed:
+        for table in marker.catalogue.changed if marker.catalogue else ():
+            if table.reasons:
+                name = QualifiedName(table.nspname, table.relname)
+                lines.append(f"{name} changed in a way that no event tells of: {'; '.join(table.reasons)}")
+    return Text("\n".join(lines))

@@ -21,7 +21,9 @@ from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.delta_append import WRITABLE, Layout, append
 from spark_jobs.errors import LakeError
+from spark_jobs.fingerprint import Fingerprint
 from spark_jobs.lake_files import table_filesystem
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.relation_facts import RelationFacts
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
@@ -137,6 +139,18 @@ class ChangeLog:
             for row in rows.to_pylist()
         )
 
+    def fingerprints(self, ordinal: int) -> tuple[Fingerprint, ...]:
+        """Those that were landed with this window. Raises LakeError when they are damaged."""
+        table = self._table()
+        if table is None:
+            return ()
+        condition = (pc.field("window") == ordinal) & (pc.field("ordinal") == _NO_ORDINAL)
+        rows = self._scan(table, condition & (pc.field("kind") == RowKind.CATALOGUE.value), ["data"])
+        try:
+            return tuple(Fingerprint.of(*data.decode().split(" ", 1)) for data in rows.column("data").to_pylist())
+        except (ValueError, TypeError) as error:
+            raise LakeError(f"the fingerprints of window {ordinal} in {self.path} are damaged") from error
+
     def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. Not empty batches."""
         table = self._table()
@@ -203,6 +217,21 @@ def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[Relat
         }
         for relation in seen
         if relation.relid in by_relid
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
+
+
+def catalogue_rows(ordinal: int, lsn: Lsn, fingerprints: Iterable[Fingerprint]) -> pa.RecordBatch:
+    """One CATALOGUE row per table; ``lsn`` is the window's start, as they hold from there on."""
+    rows = [
+        {
+            "window": ordinal,
+            "commit_lsn": int(lsn),
+            "ordinal": _NO_ORDINAL,
+            "kind": RowKind.CATALOGUE.value,
+            "data": f"{fingerprint.word} {fingerprint.text}".encode(),
+        }
+        for fingerprint in fingerprints
     ]
     return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
 

@@ -21,17 +21,18 @@ class RowKind(str, Enum):
     RELATION = "R"
     TYPE = "Y"
     FACTS = "F"  # RelationFacts as JSON: what the catalogue said of one relation version
+    CATALOGUE = "C"  # Fingerprint: one per followed table, where one of them has changed
     WINDOW = "W"  # WindowMarker as JSON: one per landed window, the log's own checkpoint
 
 
 # window       ordinal of the window, 0 for the log's first marker, then 1, 2, 3 …
 # commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order
 # ordinal      how many changes (I, U, D, T, M) stand before it in its transaction, whatever the plugin's options were;
-#              RELATION and TYPE have that of the change that follows; -1: FACTS, WINDOW
+#              RELATION and TYPE have that of the change that follows; -1: FACTS, CATALOGUE, WINDOW
 # xid          of the top-level transaction
 # origin_lsn   where the origin committed the transaction; null where the plugin does not say (streamed transactions)
 # version      fingerprint of the Relation message in force, set on changes, RELATION and FACTS rows; on TRUNCATE null
-# data         the message, byte for byte; JSON for FACTS and WINDOW
+# data         the message, byte for byte; JSON for FACTS and WINDOW; word and JSON for CATALOGUE
 CHANGE_LOG_SCHEMA = pa.schema(
     [
         pa.field("window", pa.int64(), nullable=False),

@@ -69,12 +69,39 @@ class FollowedSince:
 
 
 @dataclass(frozen=True)
+class TableChanged:
+    """A followed table whose rows may have changed without an event, and why; ``word`` is its fingerprint's since.
+
+    Without ``reasons`` this is the first look at it: it has changed if its snapshot is of another fingerprint.
+    """
+
+    relid: int
+    nspname: str
+    relname: str
+    word: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CatalogueSeen:
+    """The fingerprints of the followed tables when a window was landed: ``word`` stands for all of them, and they lie
+    in the log with window ``window``. ``horizon``: see ``spark_jobs.postgres.fingerprints``. ``changed`` since the
+    window before.
+    """
+
+    word: str
+    window: int
+    horizon: int
+    changed: tuple[TableChanged, ...] = ()
+
+
+@dataclass(frozen=True)
 class WindowMarker:
     """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position.
 
     ``messages`` counts the plugin's messages as protocol 1 has them, Begin and Commit included; ``bytes`` is the sum
     of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed``: with test_decoding
-    only, where no publication says which tables' changes come.
+    only, where no publication says which tables' changes come. ``catalogue`` is None for the log's beginning.
     """
 
     ordinal: int
@@ -87,6 +114,7 @@ class WindowMarker:
     logical_messages: int = 0
     unknown: tuple[UnknownMessage, ...] = ()
     followed: tuple[FollowedSince, ...] = ()
+    catalogue: CatalogueSeen | None = None
 
     @property
     def changes(self) -> int:
@@ -117,8 +145,16 @@ class WindowMarker:
             relations=relations,
             unknown=unknown,
             followed=tuple(FollowedSince(**table) for table in fields.pop("followed", ())),
+            catalogue=_catalogue_seen(fields.pop("catalogue", None)),
             **fields,
         )
+
+
+def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
+    if fields is None:
+        return None
+    changed = (TableChanged(**{**table, "reasons": tuple(table["reasons"])}) for table in fields.pop("changed"))
+    return CatalogueSeen(changed=tuple(changed), **fields)
 
 
 def _relation_counts(fields: dict[str, Any]) -> RelationCounts:

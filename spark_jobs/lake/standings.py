@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.catalogue_changes import tells_of
 from spark_jobs.lake.cuts import Cut, TableCut
 from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
 from spark_jobs.lake.understood_windows import unknown_messages
@@ -34,12 +35,14 @@ class Standing:
 
     def is_touched_by(self, marker: WindowMarker) -> bool:
         """Whether the window holds changes of the table, or of another that has taken its name, or has another one
-        now; or what may be about it and is not understood."""
+        now; or what may be about it and is not understood; or tells of a change without an event."""
         if marker.ordinal <= self.ordinal:
             return False
         name = (self.name.nspname, self.name.relname)
         changed = any(each.relid == self.relid or (each.nspname, each.relname) == name for each in marker.relations)
-        return changed or bool(unknown_messages(marker, self.name, self.relid))
+        return (
+            changed or tells_of(marker, self.name, self.relid) or bool(unknown_messages(marker, self.name, self.relid))
+        )
 
     def cut_at(self, last: WindowMarker, applied: TableState | None) -> TableCut | None:
         """For a cut at the end of window ``last``: the version that shows it, after a commit or without one (None).

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake.table_state import txn_app_id
+from spark_jobs.lake.table_state import SnapshotCause, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.errors import is_concurrent_commit, is_overtaken
 from spark_jobs.spark.session import isolated_session
@@ -30,7 +30,7 @@ class Provenance:
     """What a commit says of itself: windows ``first`` to ``last`` of the slot, WAL ``[lo, hi)``, rows changed.
 
     A snapshot's ``first`` is its ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``.
-    ``commits`` is the number of this commit: one more than the table had.
+    ``commits`` is the number of this commit: one more than the table had. ``cause`` is that of the table's snapshot.
     """
 
     system_identifier: int
@@ -45,6 +45,7 @@ class Provenance:
     commits: int
     run_id: str = ""
     changes: ChangeCounts = NO_CHANGES
+    cause: SnapshotCause | None = None
 
     @property
     def txn_app_id(self) -> str:
@@ -65,6 +66,7 @@ class Provenance:
                 "hi": str(self.hi),
                 "run_id": self.run_id,
                 **asdict(self.changes),
+                "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
             },
             separators=(",", ":"),
         )

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -36,11 +37,21 @@ _PREFIX = "pgcdc:"
 
 
 @dataclass(frozen=True)
+class SnapshotCause:
+    """Why a snapshot was taken by itself; ``number`` of such ones in a row, the last ``at`` this time (UTC)."""
+
+    reason: str
+    number: int
+    at: datetime
+
+
+@dataclass(frozen=True)
 class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
     ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind a
-    hyphen the ``membership`` that it was taken under. ``relid`` is the source table's OID. ``commits`` counts ours.
+    hyphen the word of the table's ``Fingerprint`` in it. ``relid`` is the source table's OID. ``commits`` counts ours.
+    ``cause``: why that snapshot was taken, None where somebody asked for it.
     """
 
     name: QualifiedName
@@ -50,10 +61,16 @@ class TableState:
     version: int
     relid: int | None = None
     commits: int = 0
+    cause: SnapshotCause | None = None
 
     @property
-    def membership(self) -> str:
-        """See ``spark_jobs.postgres.membership``. Empty: not known."""
+    def is_lost(self) -> bool:
+        """Delta's log clean-up has removed the commit that says how far the table is. It needs a new snapshot."""
+        return not self.generation
+
+    @property
+    def word(self) -> str:
+        """Empty: not known."""
         return self.generation.partition("-")[2]
 
 
@@ -62,8 +79,8 @@ def stream_id(system_identifier: int, slot: str) -> str:
     return f"{_PREFIX}{system_identifier}:{slot}:"
 
 
-def generation_of(snapshot_lsn: Lsn, membership: str = "") -> str:
-    return f"{snapshot_lsn.key}-{membership}" if membership else snapshot_lsn.key
+def generation_of(snapshot_lsn: Lsn, word: str = "") -> str:
+    return f"{snapshot_lsn.key}-{word}" if word else snapshot_lsn.key
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:
@@ -126,18 +143,26 @@ def _state(lake: Lake, name: QualifiedName, version: int, commit: _Transaction) 
     if told is not None:
         generation = told["generation"]
         return TableState(
-            name, generation, _snapshot_lsn(generation), told["last_window"], version, told["relid"], commit.version
+            name,
+            generation,
+            _snapshot_lsn(generation),
+            told["last_window"],
+            version,
+            told["relid"],
+            commit.version,
+            _cause(told.get("cause")),
         )
     # nothing was written for as long as Delta keeps its history, while others committed: the latest cut knows
     cut = latest_cut(lake)
     known = cut.table(name) if cut else None
     if cut is None or known is None or known.commits != commit.version:
-        raise LakeError(
-            f"{name}: Delta's log clean-up has removed the commit that says how far the table is",
-            hint=f"take a new snapshot of this table: postgres-cdc snapshot '{name}'",
-        )
+        return TableState(name, "", Lsn(0), -1, version, None, commit.version)
     lsn = _snapshot_lsn(known.generation)
     return TableState(name, known.generation, lsn, cut.ordinal, version, known.relid, commit.version)
+
+
+def _cause(told: dict[str, Any] | None) -> SnapshotCause | None:
+    return None if told is None else SnapshotCause(told["reason"], told["number"], datetime.fromisoformat(told["at"]))
 
 
 def _snapshot_lsn(generation: str) -> Lsn:

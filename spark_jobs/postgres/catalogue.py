@@ -6,6 +6,7 @@ https://www.postgresql.org/docs/current/catalogs.html
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.errors import PreconditionError
@@ -77,19 +78,30 @@ FROM wanted w ORDER BY w.nspname, w.relname
 """
 
 
-_RELIDS = """
-SELECT n.nspname::text, c.relname::text, c.oid::bigint
+_TABLES_THERE = """
+SELECT n.nspname::text, c.relname::text, c.oid::bigint,
+  (SELECT part.relid::regclass::text FROM (
+     SELECT c.oid UNION ALL SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t) AS part(relid)
+   JOIN pg_catalog.pg_class p ON p.oid = part.relid AND p.relpersistence <> 'p' ORDER BY 1 LIMIT 1)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p')
   AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
 """
 
 
-def relids(connection: Connection, names: Sequence[QualifiedName]) -> dict[QualifiedName, int]:
-    """Of the tables that are there: quicker than their facts."""
+@dataclass(frozen=True)
+class TableThere:
+    """``unlogged``: the name of the table, or of a partition of it, that is unlogged or temporary; None: none is."""
+
+    relid: int
+    unlogged: str | None
+
+
+def tables_there(connection: Connection, names: Sequence[QualifiedName]) -> dict[QualifiedName, TableThere]:
+    """The tables that are there: quicker than their facts."""
     with source_errors("the catalogue could not be read"):
-        rows = connection.execute(_RELIDS, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
-    return {QualifiedName(nspname, relname): relid for nspname, relname, relid in rows}
+        rows = connection.execute(_TABLES_THERE, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
+    return {QualifiedName(nspname, relname): TableThere(relid, unlogged) for nspname, relname, relid, unlogged in rows}
 
 
 def relation_facts(

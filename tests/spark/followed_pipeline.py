@@ -14,6 +14,7 @@ from spark_jobs.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
+from spark_jobs.followed_tables import watched_tables
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -62,7 +63,7 @@ class Followed:
             names or self.names,
             system_identifier=system_identifier,
             ordinal_at=ordinal_at,
-            memberships={},
+            watched=watched_tables(self.pipeline, names or self.names, markers[-1]),
             guard=WriteGuard(self.pipeline.source.slot, None),
         )
 

@@ -1,0 +1,131 @@
+"""One look at the catalogue per window: which followed tables changed, or may have, in ways that no event tells of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.schema import RowKind
+from spark_jobs.change_log.window_marker import CatalogueSeen, TableChanged, WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.fingerprint import Fingerprint, MovedFile
+from spark_jobs.followed_tables import followed_names, watched_tables
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.fingerprints import (
+    fingerprint_words,
+    fingerprints,
+    holds_rows_from_before,
+    transaction_horizon,
+)
+from spark_jobs.qualified_name import QualifiedName
+
+
+@dataclass(frozen=True)
+class _Suspect:
+    """``reasons`` are certain; each of ``moved_files`` is one unless a TRUNCATE explains it. ``is_new``: it was not
+    looked at before."""
+
+    fingerprint: Fingerprint
+    reasons: tuple[str, ...] = ()
+    moved_files: tuple[MovedFile, ...] = ()
+    is_new: bool = False
+
+
+@dataclass
+class CatalogueLook:
+    """What was seen: ``fingerprints`` of all followed tables where one has changed, else none.
+
+    The window's rows pass by ``note_truncates``, then ``seen`` tells what its marker says.
+    """
+
+    word: str
+    horizon: int
+    landed: CatalogueSeen | None
+    fingerprints: tuple[Fingerprint, ...] = ()
+    suspects: tuple[_Suspect, ...] = ()
+    _truncates: set[tuple[int, int]] = field(default_factory=set)
+
+    def note_truncates(self, batch: pa.RecordBatch) -> None:
+        """A TRUNCATE that comes through the slot explains why a table's rows lie in another file."""
+        if any(suspect.moved_files for suspect in self.suspects):
+            found = batch.filter(pc.equal(batch.column("kind"), RowKind.TRUNCATE.value))
+            self._truncates |= set(zip(found.column("relid").to_pylist(), found.column("xid").to_pylist(), strict=True))
+
+    def seen(self, ordinal: int) -> CatalogueSeen:
+        """For the marker of window ``ordinal``."""
+        if not self.fingerprints and self.landed is not None:
+            return replace(self.landed, horizon=self.horizon, changed=())
+        changed = []
+        for suspect in self.suspects:
+            known = suspect.fingerprint
+            unexplained = [
+                moved.reason for moved in suspect.moved_files if (known.relid, moved.changed) not in self._truncates
+            ]
+            reasons = (*suspect.reasons, *unexplained)
+            if reasons or suspect.is_new:
+                name = known.name
+                changed.append(TableChanged(known.relid, name.nspname, name.relname, known.word, reasons))
+        return CatalogueSeen(self.word, ordinal, self.horizon, tuple(changed))
+
+
+def look_at_catalogue(
+    control: Connection, pipeline: Pipeline, checkpoint: WindowMarker, log: ChangeLog
+) -> CatalogueLook:
+    """The followed tables as the catalogue has them now, against what was landed with ``checkpoint``.
+
+    One statement where nothing has changed. Raises SourceError, LakeError.
+    """
+    watched = watched_tables(pipeline, followed_names(control, pipeline), checkpoint)
+    landed, horizon = checkpoint.catalogue, transaction_horizon(control)
+    word = _word_of(word for _, word in fingerprint_words(control, watched).values())
+    if landed is not None and landed.word == word:
+        return CatalogueLook(word, horizon, landed)
+    now = fingerprints(control, watched)
+    word = _word_of(fingerprint.word for fingerprint in now.values())
+    before = log.fingerprints(landed.window) if landed is not None else ()
+    suspects = _suspects(control, before, now.values(), landed.horizon if landed is not None else 0)
+    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects)
+
+
+def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
+    """Why rows may differ that no event tells of, as far as the catalogue alone says it."""
+    suspects = _differences(before, now)
+    return {suspect.fingerprint.name: suspect.reasons for suspect in suspects if suspect.reasons}
+
+
+def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> tuple[_Suspect, ...]:
+    by_relid = {fingerprint.relid: fingerprint for fingerprint in before}
+    by_name = {fingerprint.name: fingerprint for fingerprint in by_relid.values()}
+    suspects = []
+    for fingerprint in now:
+        known = by_relid.get(fingerprint.relid) or by_name.get(fingerprint.name)
+        if known is None:
+            suspects.append(_Suspect(fingerprint, is_new=True))
+        elif known.word != fingerprint.word:
+            found = fingerprint.differences_from(known)
+            suspects.append(_Suspect(fingerprint, found.reasons, found.moved_files))
+    return tuple(suspects)
+
+
+def _suspects(
+    control: Connection, before: Iterable[Fingerprint], now: Iterable[Fingerprint], horizon: int
+) -> tuple[_Suspect, ...]:
+    """Without files that hold rows from before: those were moved, and none of them was written again."""
+    return tuple(
+        replace(
+            suspect,
+            moved_files=tuple(
+                moved for moved in suspect.moved_files if not holds_rows_from_before(control, moved.name, horizon)
+            ),
+        )
+        for suspect in _differences(before, now)
+    )
+
+
+def _word_of(words: Iterable[str]) -> str:
+    return hashlib.blake2b(" ".join(sorted(words)).encode(), digest_size=8).hexdigest()

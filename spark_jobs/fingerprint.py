@@ -1,0 +1,235 @@
+"""What the catalogue says of a table as far as it tells of rows that changed without a row event.
+
+Rewriting DDL, partitions that are attached or detached with their rows, a table that left the publication for a time:
+the output plugin sends nothing of these. Each leaves a trace in the catalogue: another attribute number, another OID,
+or the same row with another ``xmin``. So what happened between two looks counts, even if all looks as before.
+https://www.postgresql.org/docs/current/catalogs.html
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.lake_types import NUMERIC_OID
+from spark_jobs.qualified_name import QualifiedName
+
+_TEXT_OIDS = (25, 1043)  # text, varchar: one turns into the other without a rewrite, and both print the same
+
+
+@dataclass(frozen=True)
+class FingerprintColumn:
+    """One column that is not dropped, as ``pg_attribute`` has it."""
+
+    attnum: int
+    attname: str
+    atttypid: int
+    atttypmod: int
+
+
+@dataclass(frozen=True)
+class FingerprintPart:
+    """The table itself, or one partition below it: a row of ``pg_class`` and what belongs to it.
+
+    ``parent`` and ``attached`` are OID and ``xmin`` from ``pg_inherits``, 0 for the table itself. ``made_as_partition``
+    by CREATE TABLE ... PARTITION OF: it held no row before. ``changed`` is the ``xmin`` of its ``pg_class`` row.
+    ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and ``pg_attrdef`` rows. ``placed`` changes when it
+    moves to another schema, and, where its changes come by name, when it is renamed. ``identity``: the columns by which
+    its changes name their row. ``indexes``: those that may have been its replica identity, with their ``xmin``.
+    """
+
+    relid: int
+    name: QualifiedName
+    relpersistence: str
+    parent: int
+    attached: int
+    made_as_partition: bool
+    relfilenode: int
+    reltoastrelid: int
+    changed: int
+    attributes: str
+    placed: str
+    identity: str
+    indexes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FingerprintType:
+    """A type that a column uses. ``labels`` of an enum by OID; ``attributes`` of a composite type: number and type."""
+
+    typid: int
+    typname: str
+    labels: tuple[tuple[int, str], ...]
+    attributes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class MovedFile:
+    """A part whose rows lie in another file, and the catalogue does not say why. VACUUM FULL and CLUSTER keep each
+    row's ``xmin``, TRUNCATE by transaction ``changed`` removes the rows, and other DDL writes them again.
+    """
+
+    name: QualifiedName
+    changed: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Differences:
+    """``reasons``: why rows may differ that no event tells of; ``moved_files``: reasons unless they are explained."""
+
+    reasons: tuple[str, ...]
+    moved_files: tuple[MovedFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """One followed table. ``word`` is a hash of ``text``, which is all the rest as the server wrote it.
+
+    ``entries``: by which publications its changes come. ``published_by_name``: the table itself is in a publication's
+    list of tables. ``parts`` has the table itself and every partition below it.
+    """
+
+    word: str
+    text: str
+    relid: int
+    name: QualifiedName
+    entries: str
+    published_by_name: bool
+    columns: tuple[FingerprintColumn, ...]
+    parts: tuple[FingerprintPart, ...]
+    types: tuple[FingerprintType, ...]
+
+    @classmethod
+    def of(cls, word: str, text: str) -> Fingerprint:
+        """``text``: the JSON that ``spark_jobs.postgres.fingerprints`` asks for. Raises ValueError or TypeError."""
+        relid, nspname, relname, entries, published_by_name, columns, parts, types = json.loads(text)
+        return cls(
+            word,
+            text,
+            relid,
+            QualifiedName(nspname, relname),
+            entries,
+            published_by_name,
+            tuple(FingerprintColumn(*column) for column in columns),
+            tuple(_part(part) for part in parts),
+            tuple(_type(found) for found in types),
+        )
+
+    def differences_from(self, before: Fingerprint) -> Differences:
+        """What happened since ``before``, a look at the table of the same OID or of the same name."""
+        if before.relid != self.relid:
+            return Differences((f"another table has the name {self.name} now",))
+        reasons = [*_membership(before, self), *_columns(before, self), *_types(before, self)]
+        moved: list[MovedFile] = []
+        known = {part.relid: part for part in before.parts}
+        for part in self.parts:
+            old = known.pop(part.relid, None)
+            if old is None or old.attached != part.attached:
+                if not part.made_as_partition:
+                    reasons.append(f"partition {part.name} was attached")
+                continue
+            reasons += _part_reasons(old, part)
+            moved += _moved_file(old, part, self)
+        reasons += [f"partition {part.name} was detached or dropped" for part in known.values()]
+        return Differences(tuple(dict.fromkeys(reasons)), tuple(moved))
+
+
+def _membership(before: Fingerprint, after: Fingerprint) -> list[str]:
+    if before.entries == after.entries:
+        return []
+    return ["it was not published for a time, or its publication was altered"]
+
+
+def _columns(before: Fingerprint, after: Fingerprint) -> list[str]:
+    reasons = []
+    known = {column.attnum: column for column in before.columns}
+    for column in after.columns:
+        old = known.pop(column.attnum, None)
+        if old is None:
+            reasons.append(f"column {column.attname} was added")
+            continue
+        if old.attname != column.attname:
+            reasons.append(f"column {old.attname} was renamed to {column.attname}")
+        if _prints_otherwise(old, column):
+            reasons.append(f"the type of column {column.attname} was changed")
+    return reasons + [f"column {column.attname} was dropped" for column in known.values()]
+
+
+def _prints_otherwise(old: FingerprintColumn, new: FingerprintColumn) -> bool:
+    """Whether rows that were not rewritten have another value in the lake now. What is rewritten shows elsewhere."""
+    if old.atttypid != new.atttypid:
+        return not (old.atttypid in _TEXT_OIDS and new.atttypid in _TEXT_OIDS)
+    return new.atttypid == NUMERIC_OID and old.atttypmod != new.atttypmod
+
+
+def _types(before: Fingerprint, after: Fingerprint) -> list[str]:
+    reasons = []
+    known = {found.typid: found for found in before.types}
+    for now in after.types:
+        old = known.get(now.typid)
+        if old is None:
+            continue
+        labels = dict(now.labels)
+        if any(labels.get(oid, label) != label for oid, label in old.labels):
+            reasons.append(f"a label of enum {now.typname} was renamed")
+        if old.attributes != now.attributes:
+            reasons.append(f"attributes of type {now.typname} were added or dropped")
+    return reasons
+
+
+def _part_reasons(old: FingerprintPart, new: FingerprintPart) -> list[str]:
+    what = "it" if new.parent == 0 else f"partition {new.name}"
+    reasons = []
+    if old.relpersistence != new.relpersistence:
+        reasons.append(f"{what} was unlogged for a time")
+    if _is_rewritten(old, new):
+        reasons.append(f"{what} was rewritten by DDL")
+    if old.placed != new.placed:
+        reasons.append(f"{what} had another name or schema for a time")
+    if old.identity != new.identity:
+        reasons.append(f"the replica identity of {new.name} was changed")
+    if new.parent and _index_changed(old, new):
+        reasons.append(f"the replica identity of {new.name} was another for a time")
+    return reasons
+
+
+def _index_changed(old: FingerprintPart, new: FingerprintPart) -> bool:
+    """The same index with another ``xmin``, though not because it was clustered on."""
+    known = {index.split(":")[0]: index.split(":")[1:] for index in old.indexes}
+    for index in new.indexes:
+        oid, xmin, clustered = index.split(":")
+        if oid in known and known[oid][0] != xmin and known[oid][1] == clustered:
+            return True
+    return False
+
+
+def _is_rewritten(old: FingerprintPart, new: FingerprintPart) -> bool:
+    """DDL that writes rows again makes a new TOAST table with the new file; VACUUM FULL, CLUSTER and TRUNCATE keep the
+    TOAST table's OID."""
+    return old.relfilenode != new.relfilenode and old.reltoastrelid != new.reltoastrelid
+
+
+def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> list[MovedFile]:
+    if old.relfilenode == new.relfilenode or _is_rewritten(old, new):
+        return []
+    if new.parent:
+        # its TRUNCATE is not sent where changes come under the name of the root
+        return [MovedFile(new.name, new.changed, f"partition {new.name} was truncated on its own, or rewritten")]
+    if new.reltoastrelid == 0 and (old.attributes != new.attributes or not of.published_by_name):
+        # SET UNLOGGED, which leaves columns alone, is refused for a table in a publication's list
+        return [MovedFile(new.name, new.changed, "it was rewritten by DDL, or unlogged for a time")]
+    return []
+
+
+def _part(values: list[Any]) -> FingerprintPart:
+    relid, nspname, relname, *rest, indexes = values
+    return FingerprintPart(relid, QualifiedName(nspname, relname), *[*rest, tuple(indexes)])
+
+
+def _type(values: list[Any]) -> FingerprintType:
+    typid, typname, labels, attributes = values
+    return FingerprintType(
+        typid, typname, tuple((oid, label) for oid, label in labels), tuple((num, typ) for num, typ in attributes)
+    )

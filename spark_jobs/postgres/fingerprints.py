@@ -1,0 +1,187 @@
+"""The fingerprints of followed tables: what of the catalogue tells of changes that no row event tells of.
+
+One statement for all tables, whose answer is a word per table; what stands behind a word is asked only when it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from spark_jobs.errors import PreconditionError
+from spark_jobs.fingerprint import Fingerprint
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import QualifiedName
+
+_FIRST_NORMAL_OID = 16_384  # types below it come with the server and do not change
+
+# CREATE TABLE ... PARTITION OF writes its row of pg_inherits two commands after those of the system columns; a CREATE
+# TABLE and an ATTACH PARTITION in one transaction are further apart (14 to 18)
+_FINGERPRINTS = """
+WITH RECURSIVE asked AS (
+  SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[])
+    AS a(nspname, relname, note)
+), wanted AS (
+  SELECT c.oid AS relid, a.nspname, a.relname, a.note FROM asked a
+  JOIN pg_catalog.pg_namespace n ON n.nspname = a.nspname
+  JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = a.relname AND c.relkind IN ('r', 'p')
+), tree (relid, member, parent, attached, command) AS (
+  SELECT relid, relid, 0::oid, 0::bigint, 0::bigint FROM wanted
+  UNION ALL
+  SELECT t.relid, i.inhrelid, i.inhparent, i.xmin::text::bigint, i.cmin::text::bigint
+  FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
+  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
+), part AS (
+  SELECT t.relid, jsonb_agg(jsonb_build_array(c.oid::bigint, n.nspname, c.relname, c.relpersistence,
+      t.parent::bigint, t.attached,
+      EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = -6
+        AND a.xmin::text::bigint = t.attached AND t.command - a.cmin::text::bigint = 2),
+      c.relfilenode::bigint, c.reltoastrelid::bigint, c.xmin::text::bigint,
+      (SELECT string_agg(seen, ' ' ORDER BY seen) FROM (
+        SELECT a.attnum || ':' || a.xmin::text FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+        UNION ALL SELECT 'd' || d.adnum || ':' || d.xmin::text FROM pg_catalog.pg_attrdef d WHERE d.adrelid = c.oid
+      ) AS x(seen)),
+      (SELECT string_agg(d.xmin::text, ' ' ORDER BY d.xmin::text::bigint) FROM pg_catalog.pg_depend d
+        WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
+          AND d.refclassid = 'pg_catalog.pg_namespace'::regclass)
+        || CASE WHEN %(by_name)s THEN ' ' || (SELECT y.xmin::text FROM pg_catalog.pg_type y WHERE y.oid = c.reltype)
+                ELSE '' END,
+      CASE WHEN t.parent <> 0 THEN c.relreplident::text || ' ' ELSE '' END || coalesce((
+        SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+        FROM pg_catalog.pg_index i, unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)
+        JOIN pg_catalog.pg_attribute a USING (attnum)
+        WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND i.indimmediate AND i.indisvalid
+          AND k.place <= i.indnkeyatts
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'n' THEN false ELSE i.indisprimary END), ''),
+      coalesce((SELECT jsonb_agg(i.indexrelid::text || ':' || i.xmin::text || ':' || i.indisclustered
+          ORDER BY i.indexrelid)
+        FROM pg_catalog.pg_index i
+        WHERE t.parent <> 0 AND i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL), '[]')
+    ) ORDER BY c.oid) AS parts
+  FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  GROUP BY t.relid
+), used (relid, typid) AS (
+  SELECT w.relid, a.atttypid FROM wanted w JOIN pg_catalog.pg_attribute a ON a.attrelid = w.relid
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= {first_normal_oid}
+  UNION
+  SELECT u.relid, behind.typid FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid, LATERAL (
+    SELECT t.typbasetype WHERE t.typtype = 'd'
+    UNION ALL SELECT t.typelem WHERE t.typelem <> 0 AND t.typtype <> 'd'
+    UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid
+    UNION ALL SELECT r.rngtypid FROM pg_catalog.pg_range r WHERE r.rngmultitypid = t.oid
+    UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a
+      WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+  ) AS behind(typid) WHERE behind.typid >= {first_normal_oid}
+), form AS (
+  SELECT w.relid, w.nspname, w.relname, jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
+    coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
+    (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod)
+        ORDER BY a.attnum), '[]') FROM pg_catalog.pg_attribute a
+     WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's')),
+    p.parts,
+    (SELECT coalesce(jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,
+        (SELECT coalesce(jsonb_agg(jsonb_build_array(l.oid::bigint, l.enumlabel) ORDER BY l.oid), '[]')
+         FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid),
+        (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.atttypid::bigint) ORDER BY a.attnum), '[]')
+         FROM pg_catalog.pg_attribute a
+         WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
+      ) ORDER BY t.oid), '[]')
+     FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE u.relid = w.relid AND t.typtype IN ('e', 'c'))
+  )::text AS text
+  FROM wanted w JOIN part p USING (relid), LATERAL (
+    SELECT bool_or(entry.by_name) AS by_name,
+      string_agg(pub.oid || ':' || pub.xmin::text || ':' || entry.oid, ' ' ORDER BY pub.oid, entry.oid) AS entries
+    FROM ({entries}) AS entry(pubid, oid, by_name)
+    JOIN pg_catalog.pg_publication pub ON pub.oid = entry.pubid AND pub.pubname = ANY (%(publications)s)
+  ) AS e
+)
+SELECT nspname::text, relname::text, relid::bigint,
+  left(encode(sha256(convert_to(text, 'UTF8')), 'hex'), 16), CASE WHEN %(whole)s THEN text END
+FROM form
+"""
+# of the table itself, of the roots it is a partition of, of their schemas (15+), and FOR ALL TABLES
+_ITSELF_AND_ABOVE = (
+    "ANY (ARRAY(SELECT w.relid UNION SELECT a.relid FROM pg_catalog.pg_partition_ancestors(w.relid) a(relid)))"
+)
+_ENTRIES = f"""
+      SELECT r.prpubid, r.oid, r.prrelid = w.relid FROM pg_catalog.pg_publication_rel r
+      WHERE r.prrelid = {_ITSELF_AND_ABOVE}
+      UNION SELECT p.oid, 0, false FROM pg_catalog.pg_publication p WHERE p.puballtables
+"""  # noqa: S608  # constants
+_SCHEMA_ENTRIES = f"""
+      UNION SELECT s.pnpubid, s.oid, false
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s ON s.pnnspid = c.relnamespace
+      WHERE c.oid = {_ITSELF_AND_ABOVE}
+"""  # noqa: S608
+_SCHEMAS_SINCE = 150_000
+# of all transactions below it, none is still at work
+_HORIZON = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
+_XIDS = 1 << 32
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Which tables are looked at: ``names``, each with a ``note`` that is part of its fingerprint.
+
+    ``publications`` bring their changes; with none of them changes come ``by_name``, as from test_decoding.
+    """
+
+    names: tuple[QualifiedName, ...]
+    publications: tuple[str, ...]
+    notes: Mapping[QualifiedName, str]
+
+    @property
+    def by_name(self) -> bool:
+        return not self.publications
+
+
+def fingerprint_words(connection: Connection, watched: Watched) -> dict[QualifiedName, tuple[int, str]]:
+    """Relid and word of the tables that are there. In a transaction: as its snapshot sees the catalogue."""
+    rows = _ask(connection, watched, whole=False)
+    return {QualifiedName(nspname, relname): (relid, word) for nspname, relname, relid, word, _ in rows}
+
+
+def fingerprints(connection: Connection, watched: Watched) -> dict[QualifiedName, Fingerprint]:
+    """Of the tables that are there."""
+    found = (Fingerprint.of(word, text) for *_, word, text in _ask(connection, watched, whole=True))
+    return {fingerprint.name: fingerprint for fingerprint in found}
+
+
+def transaction_horizon(connection: Connection) -> int:
+    """A transaction number: what others did below it is done, and to be seen."""
+    with source_errors("the catalogue could not be read"):
+        return int(connection.execute(_HORIZON).fetchall()[0][0])
+
+
+def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon: int) -> bool:
+    """Whether a row of this one part, not of its partitions, was written by a transaction below ``horizon``.
+
+    VACUUM FULL and CLUSTER leave such rows; after a rewrite or a TRUNCATE all rows are newer. False too where the role
+    may not read them.
+    """
+    query = sql.SQL("SELECT EXISTS (SELECT FROM ONLY {} WHERE age(xmin) > age({}::text::xid))").format(
+        sql.Identifier(name.nspname, name.relname), sql.Literal(str(horizon % _XIDS))
+    )
+    try:
+        with source_errors(f"{name} could not be read"):
+            return bool(connection.execute(query).fetchall()[0][0])
+    except PreconditionError:
+        return False
+
+
+def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
+    entries = _ENTRIES + (_SCHEMA_ENTRIES if connection.info.server_version >= _SCHEMAS_SINCE else "")
+    statement = sql.SQL(_FINGERPRINTS).format(entries=sql.SQL(entries), first_normal_oid=sql.Literal(_FIRST_NORMAL_OID))
+    parameters = {
+        "nspnames": [name.nspname for name in watched.names],
+        "relnames": [name.relname for name in watched.names],
+        "notes": [watched.notes.get(name, "") for name in watched.names],
+        "publications": list(watched.publications),
+        "by_name": watched.by_name,
+        "whole": whole,
+    }
+    with source_errors("the catalogue could not be read"):
+        rows: list[tuple[str, str, int, str, str]] = connection.execute(statement, parameters).fetchall()
+    return rows

@@ -1,0 +1,39 @@
+"""Which tables get a new snapshot by themselves, and which have to wait for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from spark_jobs.apply import TableApplied
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError, NeedsSnapshotError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot_pace import next_snapshot_at
+
+
+def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
+    """Those that only a new snapshot brings on, each with the reason. None where ``on_rewrite`` is ``error``, and none
+    that has had one too often of late."""
+    if pipeline.on_rewrite == "error":
+        return {}
+    return {
+        outcome.name: outcome.error.what
+        for outcome in outcomes
+        if isinstance(outcome.error, NeedsSnapshotError) and _next(outcome) is None
+    }
+
+
+def _next(outcome: TableApplied) -> datetime | None:
+    return next_snapshot_at(outcome.state.cause if outcome.state else None)
+
+
+def told_to_wait(outcome: TableApplied) -> CdcError | None:
+    """The outcome's error, with when the table is read again where that has to wait."""
+    due = _next(outcome)
+    if due is None or not isinstance(outcome.error, NeedsSnapshotError):
+        return outcome.error
+    return type(outcome.error)(
+        f"{outcome.error.what}; it changes again and again, and is not read again before {due:%Y-%m-%d %H:%M} UTC",
+        hint=outcome.error.hint,
+    )
