@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,7 +61,9 @@ class RelationFacts:
     """One table: ``relreplident`` is d, n, f or i; ``primary_key``, ``replica_identity`` are names in key order.
 
     ``primary_key`` is empty when the table has none that is checked at once (a deferrable one identifies no row).
-    ``replica_identity`` is empty for f and n, and for d without a primary key. ``types`` has every type behind the
+    ``replica_identity`` is empty for f and n, and for d without a primary key. ``leaf_identities`` are those of a
+    partitioned table's leaves, each once, None for FULL: rows lie in leaves, so theirs say what comes with a change,
+    whatever the root's is. ``types`` has every type behind the
     columns' base types that ``FIRST_VARYING_OID`` does not exclude; logs written before it was landed have none.
     """
 
@@ -72,6 +75,7 @@ class RelationFacts:
     replica_identity: tuple[str, ...]
     columns: tuple[ColumnFacts, ...]
     types: tuple[TypeFacts, ...] = ()
+    leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
 
     @property
     def name(self) -> QualifiedName:
@@ -79,8 +83,16 @@ class RelationFacts:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which changes find their row: replica identity, else primary key. Empty: no usable key."""
-        return self.replica_identity or (self.primary_key if self.relreplident == "f" else ())
+        """The columns by which changes find their row: replica identity, else primary key. Empty: no usable key.
+
+        Of a partitioned table: those that every leaf sends with a change of them.
+        """
+        if not self.leaf_identities:
+            return self.replica_identity or (self.primary_key if self.relreplident == "f" else ())
+        for columns in (self.replica_identity, self.primary_key):
+            if columns and all(leaf is None or set(columns) <= set(leaf) for leaf in self.leaf_identities):
+                return columns
+        return ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
@@ -98,7 +110,13 @@ class RelationFacts:
             replica_identity=tuple(fields["replica_identity"]),
             columns=tuple(ColumnFacts(**column) for column in fields["columns"]),
             types=tuple(_type_facts(found) for found in fields.get("types", ())),
+            leaf_identities=leaf_identities(fields.get("leaf_identities", ())),
         )
+
+
+def leaf_identities(found: Iterable[Sequence[str] | None]) -> tuple[tuple[str, ...] | None, ...]:
+    """As JSON has them, frozen."""
+    return tuple(None if columns is None else tuple(columns) for columns in found)
 
 
 def _type_facts(fields: dict[str, Any]) -> TypeFacts:

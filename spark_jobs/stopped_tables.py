@@ -61,6 +61,11 @@ def stopped_tables(
 
 def why_unusable(facts: RelationFacts, source: Source, *, stored: bool = False) -> PreconditionError | None:
     """What keeps a table that is there from being followed. ``stored``: generated columns that are stored are sent."""
+    if not facts.key and facts.leaf_identities:
+        return PreconditionError(
+            f"table {facts.name} has no key that each of its partitions sends with its changes",
+            hint="give root and partitions the same primary key, or the same REPLICA IDENTITY",
+        )
     if not facts.key:
         return PreconditionError(
             f"table {facts.name} has no usable key",

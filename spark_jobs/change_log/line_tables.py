@@ -49,14 +49,19 @@ class LineTables:
 def relation_message(facts: RelationFacts) -> bytes:
     """The Relation message that pgoutput sends for this table: ``logicalrep_write_rel`` of PostgreSQL's ``proto.c``.
 
-    Generated columns are left out. https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+    Generated columns are left out. A partitioned table's lines come with the identities of its leaves, so it has FULL
+    only where all of them have. https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
     """
     columns = [column for column in facts.columns if not column.attgenerated]
     nspname = "" if facts.nspname == "pg_catalog" else facts.nspname
     data = b"R" + struct.pack(">I", facts.relid) + _cstring(nspname) + _cstring(facts.relname)
-    data += facts.relreplident.encode("ascii") + struct.pack(">H", len(columns))
+    relreplident, identity = facts.relreplident, facts.replica_identity
+    if facts.leaf_identities:
+        relreplident = "f" if all(leaf is None for leaf in facts.leaf_identities) else "d"
+        identity = facts.key
+    data += relreplident.encode("ascii") + struct.pack(">H", len(columns))
     for column in columns:
-        key = facts.relreplident == "f" or column.attname in facts.replica_identity
+        key = relreplident == "f" or column.attname in identity
         data += struct.pack(">B", key) + _cstring(column.attname)
         data += struct.pack(">Ii", column.atttypid, column.atttypmod)
     return data

@@ -118,7 +118,7 @@ class OrderedChanges:
         several rows may have had one key of now, and a delete of one would take them all."""
         names = {column.name for column in self.shape.columns if column.key}
         identity = {column.name for column in relation.columns if column.key}
-        if relation.relreplident == "f" or names == identity or not len(finding):
+        if relation.relreplident == "f" or self.shape.has_leaves or names == identity or not len(finding):
             return
         raise SchemaChangeError(
             f"the replica identity of {self.shape.name} is ({', '.join(sorted(identity))}) at"

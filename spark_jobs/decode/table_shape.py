@@ -34,11 +34,16 @@ class LakeColumn:
 
 @dataclass(frozen=True)
 class TableShape:
-    """A table as the lake holds it; ``columns`` in the order of the wire."""
+    """A table as the lake holds it; ``columns`` in the order of the wire.
+
+    ``has_leaves``: a partitioned table, whose rows come with the replica identities of its leaves; its Relation
+    messages show its own, which says nothing.
+    """
 
     relid: int
     name: QualifiedName
     columns: tuple[LakeColumn, ...]
+    has_leaves: bool = False
 
     @classmethod
     def of(cls, facts: RelationFacts, relation: Relation | None = None, *, stored: bool = False) -> TableShape:
@@ -56,7 +61,7 @@ class TableShape:
             found = _on_the_wire(facts, relation)
         columns = tuple(_lake_column(column, facts) for column in found)
         _require_key(facts, columns)
-        return cls(facts.relid, name, columns)
+        return cls(facts.relid, name, columns, bool(facts.leaf_identities))
 
     @property
     def key_indices(self) -> tuple[int, ...]:
@@ -91,6 +96,11 @@ def _lake_column(column: ColumnFacts, facts: RelationFacts) -> LakeColumn:
 def _require_key(facts: RelationFacts, columns: tuple[LakeColumn, ...]) -> None:
     names = {column.name for column in columns}
     missing = [name for name in facts.key if name not in names]
+    if not facts.key and facts.leaf_identities:
+        raise PreconditionError(
+            f"{facts.name} has no key that each of its partitions sends with its changes",
+            hint="give root and partitions the same primary key, or the same REPLICA IDENTITY",
+        )
     if not facts.key:
         raise PreconditionError(
             f"{facts.name} has no usable key (replica identity {facts.relreplident!r}, no primary key that fits)",

@@ -12,7 +12,7 @@ from typing import Any
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts
+from spark_jobs.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
 
 # Domains may be of domains, each with a modifier of its own: the innermost domain's counts, as it is the one that the
 # base type sees. A primary key that is deferrable can be violated inside a transaction, so it identifies no row.
@@ -73,7 +73,16 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
         WHERE b.attrelid = w.oid AND b.whole = t.oid), '[]')) ORDER BY t.oid)
     FROM pg_catalog.pg_type t JOIN pg_catalog.pg_proc o ON o.oid = t.typoutput
     LEFT JOIN pg_catalog.pg_proc s ON s.oid = t.typsend
-    WHERE t.oid >= %(first_varying_oid)s AND t.oid IN (SELECT b.typid FROM behind b WHERE b.attrelid = w.oid)), '[]')
+    WHERE t.oid >= %(first_varying_oid)s AND t.oid IN (SELECT b.typid FROM behind b WHERE b.attrelid = w.oid)), '[]'),
+  coalesce((SELECT jsonb_agg(DISTINCT CASE leaf.relreplident WHEN 'f' THEN NULL ELSE coalesce((
+      SELECT jsonb_agg(a.attname ORDER BY a.attname)
+      FROM pg_catalog.pg_index i, unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)
+      JOIN pg_catalog.pg_attribute a USING (attnum)
+      WHERE i.indrelid = leaf.oid AND a.attrelid = leaf.oid AND i.indimmediate AND i.indisvalid
+        AND k.place <= i.indnkeyatts
+        AND CASE leaf.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END), '[]')
+    END) FROM pg_catalog.pg_partition_tree(w.oid) tree JOIN pg_catalog.pg_class leaf ON leaf.oid = tree.relid
+    WHERE tree.isleaf AND tree.relid <> w.oid), '[]')
 FROM wanted w ORDER BY w.nspname, w.relname
 """
 
@@ -132,7 +141,7 @@ def facts_by_name(connection: Connection, names: Sequence[QualifiedName]) -> tup
 
 
 def _facts(row: tuple[Any, ...]) -> RelationFacts:
-    relid, nspname, relname, relreplident, primary_key, replica_identity, columns, types = row
+    relid, nspname, relname, relreplident, primary_key, replica_identity, columns, types, leaves = row
     return RelationFacts(
         relid,
         nspname,
@@ -142,4 +151,5 @@ def _facts(row: tuple[Any, ...]) -> RelationFacts:
         tuple(replica_identity),
         tuple(ColumnFacts(**column) for column in columns),
         tuple(TypeFacts(**{**found, "parts": tuple(found["parts"])}) for found in types),
+        leaf_identities(leaves),
     )

@@ -1,0 +1,284 @@
+"""What the catalogue tells of changes that no row event tells of, on every server version: captured, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.capture import capture
+from spark_jobs.configuration import Pipeline
+from spark_jobs.sync import prepare
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+SCHEMA = (
+    "CREATE TYPE mood AS ENUM ('good', 'bad')",
+    "CREATE TYPE place AS (x int, y int)",
+    "CREATE TABLE plain (id int PRIMARY KEY, a text, b text, n numeric(10,2), m mood[], at place)",
+    "CREATE TABLE narrow (id int PRIMARY KEY, n int)",
+    "CREATE TABLE parted (id int PRIMARY KEY, t text) PARTITION BY RANGE (id)",
+    "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
+    "CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20)",
+    "INSERT INTO plain SELECT g, 'a', 'b', g, '{good}', ROW(g, g)::place FROM generate_series(0, 19) g",
+    "INSERT INTO narrow SELECT g, g FROM generate_series(0, 19) g",
+    "INSERT INTO parted SELECT g, 'x' FROM generate_series(0, 19) g",
+)
+TABLES = ("public.plain", "public.narrow", "public.parted")
+ANOTHER = "CREATE TABLE other (id int PRIMARY KEY, t text); INSERT INTO other VALUES (25, 'before')"
+
+# name → what is done between two captures, the table that it changes, and the reason that is given
+EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "names swapped": (
+        tuple(f"ALTER TABLE plain RENAME {a} TO {b}" for a, b in (("a", "x"), ("b", "a"), ("x", "b"))),
+        "plain",
+        "column a was renamed to b; column b was renamed to a",
+    ),
+    "rewritten by USING": (("ALTER TABLE plain ALTER a TYPE text USING a || '!'",), "plain", "it was rewritten by DDL"),
+    "rewritten by USING, without a TOAST table": (
+        ("ALTER TABLE narrow ALTER n TYPE int USING n + 1",),
+        "narrow",
+        "it was rewritten by DDL, or unlogged for a time",
+    ),
+    "to another type and back": (
+        ("ALTER TABLE plain ALTER a TYPE char(3)", "ALTER TABLE plain ALTER a TYPE text"),
+        "plain",
+        "it was rewritten by DDL",
+    ),
+    "a type of the same lake type": (
+        ("ALTER TABLE plain ALTER a TYPE varchar(1)",),
+        "plain",
+        "it was rewritten by DDL",
+    ),
+    "a wider numeric": (
+        ("ALTER TABLE plain ALTER n TYPE numeric(12,2)",),
+        "plain",
+        "the type of column n was changed",
+    ),
+    "dropped and added again": (
+        ("ALTER TABLE plain DROP a", "ALTER TABLE plain ADD a text"),
+        "plain",
+        "column a was added; column a was dropped",
+    ),
+    "added with a default": (("ALTER TABLE plain ADD c text DEFAULT 'x'",), "plain", "column c was added"),
+    "a label renamed": (
+        ("ALTER TYPE mood RENAME VALUE 'good' TO 'fine'",),
+        "plain",
+        "a label of enum mood was renamed",
+    ),
+    "an attribute added": (
+        ("ALTER TYPE place ADD ATTRIBUTE z int",),
+        "plain",
+        "attributes of type place were added or dropped",
+    ),
+    "another identity": (
+        ("ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (id, a)",),
+        "plain",
+        "the replica identity of public.plain was changed",
+    ),
+    "out of the publication for a time": (
+        ("ALTER PUBLICATION {p} DROP TABLE plain", "ALTER PUBLICATION {p} ADD TABLE plain"),
+        "plain",
+        "it was not published for a time, or its publication was altered",
+    ),
+    "dropped and created": (
+        (
+            "DROP TABLE plain",
+            "CREATE TABLE plain (id int PRIMARY KEY, a text, b text, n numeric(10,2), m mood[], at place)",
+            "ALTER PUBLICATION {p} ADD TABLE plain",
+        ),
+        "plain",
+        "another table has the name public.plain now",
+    ),
+    "in another schema for a time": (
+        ("CREATE SCHEMA away", "ALTER TABLE plain SET SCHEMA away", "ALTER TABLE away.plain SET SCHEMA public"),
+        "plain",
+        "it had another name or schema for a time",
+    ),
+    "a partition attached with its rows": (
+        (ANOTHER, "ALTER TABLE parted ATTACH PARTITION other FOR VALUES FROM (20) TO (30)"),
+        "parted",
+        "partition public.other was attached",
+    ),
+    "a partition attached in the transaction that made it": (
+        (f"BEGIN; {ANOTHER}; ALTER TABLE parted ATTACH PARTITION other FOR VALUES FROM (20) TO (30); COMMIT",),
+        "parted",
+        "partition public.other was attached",
+    ),
+    "a partition detached": (
+        ("ALTER TABLE parted DETACH PARTITION parted_2",),
+        "parted",
+        "partition public.parted_2 was detached or dropped",
+    ),
+    "a partition dropped": (("DROP TABLE parted_2",), "parted", "partition public.parted_2 was detached or dropped"),
+    "a partition truncated on its own": (
+        ("TRUNCATE parted_2", "INSERT INTO parted VALUES (11, 'after')"),
+        "parted",
+        "partition public.parted_2 was truncated on its own, or rewritten",
+    ),
+    "a partition detached, changed, attached again": (
+        (
+            "ALTER TABLE parted DETACH PARTITION parted_2",
+            "UPDATE parted_2 SET t = 'unseen'",
+            "ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (10) TO (20)",
+        ),
+        "parted",
+        "partition public.parted_2 was attached",
+    ),
+    "a partition unlogged for a time": (
+        ("ALTER TABLE parted_1 SET UNLOGGED", "UPDATE parted_1 SET t = 'unseen'", "ALTER TABLE parted_1 SET LOGGED"),
+        "parted",
+        "partition public.parted_1 was rewritten by DDL",
+    ),
+    "the identity of a leaf": (
+        ("ALTER TABLE parted_1 REPLICA IDENTITY FULL",),
+        "parted",
+        "the replica identity of public.parted_1 was changed",
+    ),
+    "the identity of a leaf, for a time": (
+        (
+            "ALTER TABLE parted_1 ALTER t SET NOT NULL",
+            "CREATE UNIQUE INDEX parted_1_t ON parted_1 (id, t)",
+            "-- captured",
+            "ALTER TABLE parted_1 REPLICA IDENTITY USING INDEX parted_1_t",
+            "ALTER TABLE parted_1 REPLICA IDENTITY DEFAULT",
+        ),
+        "parted",
+        "the replica identity of public.parted_1 was another for a time",
+    ),
+    "publish narrowed and widened": (
+        (
+            "ALTER PUBLICATION {p} SET (publish = 'insert')",
+            "ALTER PUBLICATION {p} SET (publish = 'insert, update, delete, truncate')",
+        ),
+        "plain",
+        "it was not published for a time, or its publication was altered",
+    ),
+}
+
+HARMLESS = (
+    "VACUUM FULL plain",
+    "VACUUM FULL narrow",
+    "VACUUM FULL parted_1",
+    "CLUSTER plain USING plain_pkey",
+    "CLUSTER narrow USING narrow_pkey",
+    "CLUSTER parted_1 USING parted_1_pkey",
+    "CREATE INDEX ON plain (a)",
+    "CREATE UNIQUE INDEX ON parted (id)",
+    "REINDEX TABLE plain",
+    "ALTER TABLE plain ADD CHECK (id >= 0)",
+    "ALTER TABLE narrow ALTER n SET NOT NULL",
+    "ALTER TABLE plain ALTER a SET DEFAULT 'later'",
+    "ALTER TABLE plain ALTER a SET STATISTICS 100",
+    "ALTER TABLE plain ALTER a SET STORAGE EXTERNAL",
+    "ALTER TABLE plain SET (fillfactor = 80)",
+    "ALTER TABLE plain ALTER a TYPE varchar",
+    "COMMENT ON TABLE plain IS 'x'",
+    "COMMENT ON COLUMN plain.a IS 'x'",
+    "ANALYZE",
+    "VACUUM FREEZE",
+    "GRANT SELECT ON plain, narrow, parted, parted_1 TO PUBLIC",
+    "GRANT UPDATE (a) ON plain TO PUBLIC",
+    "GRANT UPDATE (n) ON narrow TO PUBLIC",
+    "ALTER TYPE mood ADD VALUE 'so-so'",
+    "CREATE TABLE parted_3 PARTITION OF parted FOR VALUES FROM (20) TO (30)",
+    "BEGIN; CREATE TABLE parted_4 PARTITION OF parted FOR VALUES FROM (30) TO (40); INSERT INTO parted VALUES (31);END",
+    "CREATE TABLE parted_5 PARTITION OF parted FOR VALUES FROM (50) TO (60) PARTITION BY RANGE (id)",
+    "CREATE TABLE parted_51 PARTITION OF parted_5 FOR VALUES FROM (50) TO (55)",
+    "CREATE SUBSCRIPTION nothing CONNECTION '' PUBLICATION none WITH (connect = false, slot_name = NONE)",
+    "DROP SUBSCRIPTION nothing",
+    "ALTER PUBLICATION {p} SET TABLE parted, narrow, plain",
+)
+
+
+def _pipeline(database: Database, folder: Path) -> Pipeline:
+    database.execute(*SCHEMA)
+    pipeline = pipeline_of(database, folder / "lake", *TABLES)
+    prepare(pipeline)
+    database.execute("INSERT INTO narrow VALUES (-1, -1)")
+    assert _changed(pipeline) == {}, "a first look"
+    return pipeline
+
+
+def _changed(pipeline: Pipeline) -> dict[str, str]:
+    """What a capture tells: relname and reasons. A first look has none."""
+    return {
+        table.relname: "; ".join(table.reasons)
+        for marker in capture(pipeline).landed
+        for table in (marker.catalogue.changed if marker.catalogue else ())
+        if table.reasons
+    }
+
+
+def test_each_change_without_an_event_is_seen_and_its_reason_given(every_database: Database, tmp_path: Path) -> None:
+    """One after the other on one log, each undone by making the tables again."""
+    failures = {}
+    for number, (name, (statements, relname, reason)) in enumerate(EVENTS.items()):
+        pipeline = _pipeline(every_database, tmp_path / str(number))
+        publication = pipeline.source.publications[0]
+        for statement in statements:
+            if statement == "-- captured":
+                assert _changed(pipeline) == {}
+            else:
+                every_database.execute(statement.format(p=publication))
+        seen = _changed(pipeline)
+        if reason not in seen.get(relname, "") or (set(seen) != {relname} and not name.startswith("publish")):
+            failures[name] = seen
+        if again := _changed(pipeline):
+            failures[f"{name}, once more"] = again
+        every_database.execute(
+            f"SELECT pg_drop_replication_slot('{pipeline.source.slot}')",
+            f"DROP PUBLICATION {publication}",
+            "DROP SCHEMA public CASCADE",
+            "DROP SCHEMA IF EXISTS away CASCADE",
+            "CREATE SCHEMA public",
+        )
+    assert failures == {}
+
+
+def test_what_leaves_the_rows_alone_is_no_change(every_database: Database, tmp_path: Path) -> None:
+    pipeline = _pipeline(every_database, tmp_path)
+    publication = pipeline.source.publications[0]
+    every_database.execute(*(statement.format(p=publication) for statement in HARMLESS))
+    assert _changed(pipeline) == {}
+    every_database.execute("TRUNCATE plain, narrow", "TRUNCATE parted", "INSERT INTO parted VALUES (1, 'x')")
+    assert _changed(pipeline) == {}
+
+
+def test_a_truncate_of_a_table_without_toast_that_no_list_names(every_database: Database, tmp_path: Path) -> None:
+    """FOR ALL TABLES lets SET UNLOGGED pass, and nothing else tells it from a TRUNCATE than the TRUNCATE itself."""
+    database = every_database
+    database.execute(*SCHEMA, f"CREATE PUBLICATION {database.name} FOR ALL TABLES WITH (publish_via_partition_root)")
+    pipeline = pipeline_of(database, tmp_path / "lake")
+    prepare(pipeline)
+    database.execute("INSERT INTO narrow VALUES (-1, -1)")
+    assert _changed(pipeline) == {}, "a first look"
+    database.execute("TRUNCATE narrow", "INSERT INTO narrow VALUES (1, 1)")
+    assert _changed(pipeline) == {}
+    database.execute("ALTER TABLE narrow SET UNLOGGED", "INSERT INTO narrow VALUES (2, 2)")
+    database.execute("ALTER TABLE narrow SET LOGGED", "INSERT INTO narrow VALUES (3, 3)")
+    assert _changed(pipeline) == {"narrow": "it was rewritten by DDL, or unlogged for a time"}
+    database.execute("VACUUM FULL narrow")
+    assert _changed(pipeline) == {}
+
+
+def test_with_test_decoding_a_name_that_was_another_for_a_time_is_seen(
+    every_database: Database, tmp_path: Path
+) -> None:
+    """Its lines hold names: those under the other one are not kept."""
+    database = every_database
+    database.execute(*SCHEMA)
+    pipeline = pipeline_of(database, tmp_path / "lake", *TABLES)
+    pipeline = replace(pipeline, source=replace(pipeline.source, plugin="test_decoding"))
+    prepare(pipeline)
+    database.execute("INSERT INTO narrow VALUES (-1, -1)")
+    assert _changed(pipeline) == {}, "a first look"
+    database.execute("ALTER TABLE plain RENAME TO x", "UPDATE x SET a = 'unseen'", "ALTER TABLE x RENAME TO plain")
+    database.execute("ALTER TABLE parted_1 RENAME TO x", "DELETE FROM x", "ALTER TABLE x RENAME TO parted_1")
+    assert _changed(pipeline) == {
+        "plain": "it had another name or schema for a time",
+        "parted": "partition public.parted_1 had another name or schema for a time",
+    }
