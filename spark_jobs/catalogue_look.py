@@ -74,14 +74,14 @@ class CatalogueLook:
 
 
 def look_at_catalogue(
-    control: Connection, pipeline: Pipeline, checkpoint: WindowMarker, log: ChangeLog
+    control: Connection, pipeline: Pipeline, checkpoint: WindowMarker | None, log: ChangeLog
 ) -> CatalogueLook:
-    """The followed tables as the catalogue has them now, against what was landed with ``checkpoint``.
+    """The followed tables as the catalogue has them now, against what was landed with ``checkpoint``, if anything was.
 
     One statement where nothing has changed. Raises SourceError, LakeError.
     """
     watched = watched_tables(pipeline, followed_names(control, pipeline), checkpoint)
-    landed, horizon = checkpoint.catalogue, transaction_horizon(control)
+    landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
     word = _word_of(word for _, word in fingerprint_words(control, watched).values())
     if landed is not None and landed.word == word:
         return CatalogueLook(word, horizon, landed)

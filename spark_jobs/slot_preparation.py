@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_jobs.change_log.log import ChangeLog, marker_row
+from spark_jobs.catalogue_look import look_at_catalogue
+from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
@@ -64,8 +65,9 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
         if checkpoint is not None:
             return checkpoint
         start = slot.confirmed_flush_lsn
-        marker = WindowMarker(0, Window(start, start), identity)
-        log.land(identity, 0, [marker_row(marker)])
+        look = look_at_catalogue(control, pipeline, None, log)
+        marker = WindowMarker(0, Window(start, start), identity, catalogue=look.seen(0))
+        log.land(identity, 0, [catalogue_rows(0, start, look.fingerprints), marker_row(marker)])
         return marker
 
 

@@ -48,7 +48,7 @@ def command(terminal: Terminal, folder: Path | None, jars: str, scale: int, rate
 
 
 def _display(report: DemoReport) -> RenderableType:
-    return Group(Text(), _tables(report), Text(), _figures(report), Text(), _next(report))
+    return Group(Text(), _tables(report), Text(), _read_again(report), Text(), _figures(report), Text(), _next(report))
 
 
 def _tables(report: DemoReport) -> Table:
@@ -67,6 +67,11 @@ def _tables(report: DemoReport) -> Table:
             verdict,
         )
     return shown
+
+
+def _read_again(report: DemoReport) -> Text:
+    lines = [table.read_again for table in report.tables if table.read_again]
+    return Text("\n".join(["Altered while the load ran, and read again by themselves:", *lines]))
 
 
 def _figures(report: DemoReport) -> Text:

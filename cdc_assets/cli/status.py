@@ -30,7 +30,10 @@ def command(config: Path) -> Outcome:
 
 
 def _display(status: PipelineStatus) -> RenderableType:
-    return Group(_slot_and_log(status), Text(), _tables(status.tables, status.messages))
+    parts: list[RenderableType] = [_slot_and_log(status), Text(), _tables(status.tables, status.messages)]
+    if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
+        parts += [Text(), Text("\n".join(["snapshots that were taken because of a change:", *reasons]))]
+    return Group(*parts)
 
 
 def _slot_and_log(status: PipelineStatus) -> Table:

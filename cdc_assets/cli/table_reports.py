@@ -43,9 +43,11 @@ def applied_table(applied: Sequence[TableApplied], messages: MessagesApplied | N
 
 
 def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
-    """Rows read, and the one LSN that they are from."""
-    shown = new_table("table", "rows", "snapshot", "outcome", right=("rows",))
+    """Rows read, the one LSN that they are from, and why tables were read again that nobody asked for."""
+    reasons = ("because",) if any(table.reason for table in snapshots) else ()
+    shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
     for table in snapshots:
         outcome = Text("stopped", style="bold red") if table.error else Text("snapshot taken", style="green")
-        shown.add_row(Text(str(table.name)), f"{table.rows:,}", "–" if table.error else str(table.lsn), outcome)
+        lsn = "–" if table.error else str(table.lsn)
+        shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *(Text(table.reason) for _ in reasons))
     return shown

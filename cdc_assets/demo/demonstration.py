@@ -21,7 +21,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, 
 from cdc_assets.demo.pgbench import initialise, running_pgbench
 from cdc_assets.demo.row_compare import Comparison, compare
 from cdc_assets.demo.shop_load import ShopLoad
-from cdc_assets.demo.shop_schema import PGBENCH_HISTORY_KEY, PGBENCH_TABLES, SHOP_SCHEMA, SHOP_TABLES
+from cdc_assets.demo.shop_schema import PGBENCH_HISTORY_KEY, PGBENCH_TABLES, SHOP_ALTERATIONS, SHOP_SCHEMA, SHOP_TABLES
 from spark_jobs.catch_up import SparkProvider
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TABLES = (*PGBENCH_TABLES, *SHOP_TABLES)
 _DSN_VARIABLE = "POSTGRES_CDC_DEMO_DSN"
-_ROUNDS = 3  # syncs while the load runs
+_ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DemoOptions:
 @dataclass(frozen=True)
 class TableResult:
     """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
-    WAL before and after the last sync."""
+    WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not."""
 
     name: QualifiedName
     comparison: Comparison
@@ -61,6 +61,7 @@ class TableResult:
     changes: int
     lag_before: int
     lag_after: int
+    read_again: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class _Tally:
 
     snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
     changes: Counter[QualifiedName] = field(default_factory=Counter)
+    read_again: dict[QualifiedName, str] = field(default_factory=dict)
     windows: int = 0
     seconds: float = 0.0
 
@@ -101,7 +103,9 @@ class _Tally:
         for error in report.errors:
             raise error
         for snapshot in report.snapshots:
-            self.snapshot_rows[snapshot.name] += snapshot.rows
+            self.snapshot_rows[snapshot.name] = snapshot.rows
+            if snapshot.reason:
+                self.read_again[snapshot.name] = snapshot.reason
         for table in report.tables:
             self.changes[table.name] += table.changes.total
         self.windows += len(report.windows)
@@ -158,15 +162,26 @@ def _under_load(
         first = _timed_sync(pipeline, session, tally, progress)
         tally.seconds = 0.0  # the snapshot is not to be counted as speed of following
         tally.changes.clear()
-        for number in range(1, _ROUNDS + 1):
+        told = 0
+        for number, alteration in enumerate(SHOP_ALTERATIONS, start=1):
             time.sleep(options.seconds / _ROUNDS)
+            _alter(server, alteration, say)
             seconds = _timed_sync(pipeline, session, tally, progress)
             say(
                 f"sync {number} under load: {tally.windows} windows, {tally.changes.total():,} changes, {seconds:.1f} s"
             )
+            for reason in list(tally.read_again.values())[told:]:
+                say(f"read again by itself: {reason}")
+            told = len(tally.read_again)
         time.sleep(options.seconds / _ROUNDS)
         say(f"the shop made {load.transactions:,} transactions")
     return first
+
+
+def _alter(server: PostgresServer, alteration: str, say: Callable[[str], None]) -> None:
+    say(alteration)
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute(alteration)
 
 
 def _timed_sync(pipeline: Pipeline, session: SparkSession, tally: _Tally, progress: Progress) -> float:
@@ -226,6 +241,7 @@ def _result(comparison: Comparison, tally: _Tally, before: PipelineStatus, after
         changes=tally.changes[name],
         lag_before=_lag(before, name),
         lag_after=_lag(after, name),
+        read_again=tally.read_again.get(name, ""),
     )
 
 

@@ -101,7 +101,7 @@ class WindowMarker:
 
     ``messages`` counts the plugin's messages as protocol 1 has them, Begin and Commit included; ``bytes`` is the sum
     of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed``: with test_decoding
-    only, where no publication says which tables' changes come. ``catalogue`` is None for the log's beginning.
+    only, where no publication says which tables' changes come. ``catalogue`` is None in logs of an older version.
     """
 
     ordinal: int

@@ -17,7 +17,7 @@ from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
-from spark_jobs.errors import DecodeError
+from spark_jobs.errors import NeedsSnapshotError
 from spark_jobs.lake_types import LakeKind
 
 WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # which of a change's actions a row stands for
@@ -79,7 +79,7 @@ class Actions:
 
     @classmethod
     def of(cls, ordered: OrderedChanges, halves: np.ndarray | None = None) -> Actions:
-        """``halves``: for each change WHOLE, DELETE_HALF or PUT_HALF. Raises DecodeError for a key without a value."""
+        """``halves``: for each change WHOLE, DELETE_HALF or PUT_HALF. Raises NeedsSnapshotError: a key has no value."""
         changes = ordered.changes
         with_new = np.flatnonzero(changes.kinds != DELETE)
         with_old = np.flatnonzero(changes.old_slots >= 0)
@@ -159,7 +159,7 @@ def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old
     spans = Spans.of(starts, lengths, kinds)
     if not spans.valid.all():
         at_slot = int(slots[np.argmin(spans.valid)])
-        raise DecodeError(
+        raise NeedsSnapshotError(
             f"the change of {ordered.shape.name} at {ordered.position(at_slot)} has no value in key column"
             f" {ordered.shape.columns[column].name}",
             hint="take a new snapshot of this table if its replica identity was changed",

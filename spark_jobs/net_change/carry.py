@@ -13,7 +13,7 @@ import numpy as np
 
 from spark_jobs.decode.columnar import INSERT, OLD_TUPLE
 from spark_jobs.decode.tuple_vectors import UNCHANGED
-from spark_jobs.errors import DecodeError
+from spark_jobs.errors import DecodeError, NeedsSnapshotError
 from spark_jobs.net_change.actions import Actions, Spans
 
 
@@ -68,7 +68,7 @@ class Carry:
     def _refuse(self, wrong: np.ndarray) -> None:
         ordered = self.actions.ordered
         at = ordered.position(int(self.actions.slots[np.argmax(wrong)]))
-        raise DecodeError(
+        raise NeedsSnapshotError(
             f"the update of {ordered.shape.name} at {at} leaves a value unchanged in a row that was deleted before",
             hint="the change log is not a whole history of this table; take a new snapshot of it",
         )

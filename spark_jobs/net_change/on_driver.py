@@ -19,7 +19,7 @@ from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import OrderedChanges, plain_columns
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.errors import DecodeError
+from spark_jobs.errors import DecodeError, NeedsSnapshotError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Truncate
@@ -105,7 +105,7 @@ def _check_truncate(data: bytes, position: Position, shape: TableShape) -> None:
         if data.startswith(b"t"):  # a line of test_decoding
             is_of_table = (shape.name.nspname, shape.name.relname) in read_truncate(data).tables
             if not is_of_table:
-                raise DecodeError(
+                raise NeedsSnapshotError(
                     f"TRUNCATE at {position} empties a partition of {shape.name} alone: which rows it held is not told",
                     hint="take a new snapshot of this table",
                 )

@@ -12,7 +12,7 @@ from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
-from spark_jobs.errors import DecodeError, UnrepresentableError
+from spark_jobs.errors import DecodeError, NeedsSnapshotError, UnrepresentableError
 from spark_jobs.net_change.actions import Actions, Spans
 from spark_jobs.net_change.carry import Carried, Carry, has_unchanged, known_spans
 
@@ -49,7 +49,7 @@ def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepre
             kept, roots = kept | column.kept, np.where(column.kept, column.roots, roots)
     if truncated and kept.any():
         at = actions.ordered.position(int(actions.slots[rows[np.argmax(kept)]]))
-        raise DecodeError(f"a value of {actions.ordered.shape.name} at {at} hangs on a row that was truncated")
+        raise NeedsSnapshotError(f"a value of {actions.ordered.shape.name} at {at} hangs on a row that was truncated")
     return NetRows(pa.table(named | outcome.origins(kept, roots)), is_put & ~existed)
 
 

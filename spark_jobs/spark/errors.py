@@ -51,6 +51,6 @@ def _typed(error: Exception, what: str, hint: str) -> CdcError:
         if isinstance(kind, type) and issubclass(kind, CdcError):
             return kind(f"{what}: {ours[2]}")
     if kept := _KEPT.search(text):
-        return errors.GapError(f"{what}: {kept[0].strip()}", hint="take a new snapshot of this table")
+        return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint="take a new snapshot of this table")
     condition = _DELTA.search(text) or _CONDITION.search(text)
     return LakeError(f"{what}: {condition[condition.lastindex or 0] if condition else type(error).__name__}", hint=hint)

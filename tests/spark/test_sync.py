@@ -214,7 +214,7 @@ def test_every_table_of_a_users_own_publication(spark: SparkSession, database: D
         ("ALTER TABLE orders RENAME TO purchases", "was renamed"),
         ("DROP TABLE orders CASCADE; CREATE TABLE orders (id bigint PRIMARY KEY, status text)", "another table"),
     ],
-    ids=["renamed", "made anew"],
+    ids=["renamed", "re-created"],
 )
 def test_another_table_under_the_name_stops_it(shop: Followed, ddl: str, told: str) -> None:
     synced(shop)
