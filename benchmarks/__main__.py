@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.capture_memory import measure_capture_memory
+from benchmarks.catalogue_look import measure_catalogue_looks
 from benchmarks.floor import measure_floor
 from benchmarks.following import check_equal, measure_following
 from benchmarks.large_transactions import measure_large_transactions, transactions
@@ -70,6 +71,7 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
         # the quicker build lacks test_decoding; variants are compared with one another only
         with running_postgres(other_data, binaries=with_contrib) as other:
             yield from measure_variants(other, folder / "variants", size)
+        yield from measure_catalogue_looks(server, lambda name, tables: load_pipeline(configuration_of(name, tables)))
         make_table(server, MIXED, size.rows)
         spark = spark_session(SparkOptions(jars=jars))
         stack.callback(spark.stop)

@@ -85,10 +85,11 @@ def _followed(facts: RelationFacts) -> tuple[ColumnFacts, ...]:
 
 
 def _column(column: ColumnFacts) -> sql.Composable:
-    """concat() calls the type's output function: a cast to text would drop the padding of char(n)."""
+    """concat() calls the type's output function: a cast to text would drop the padding of char(n). A row with a null in
+    it is neither null nor IS NOT NULL."""
     name = sql.Identifier(column.attname)
     if column.lake_type.kind in (LakeKind.STRING, LakeKind.DECIMAL):
-        return sql.SQL("CASE WHEN {0} IS NOT NULL THEN concat({0}) END AS {0}").format(name)
+        return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END AS {0}").format(name)
     if column.lake_type.kind is LakeKind.BIGINT:  # oid too
         return sql.SQL("{0}::bigint AS {0}").format(name)
     return name

@@ -311,6 +311,20 @@ def test_stopped_table_stops_alone(followed: UnderDagster) -> None:
     assert "\n" not in str(data.description)
 
 
+def test_a_table_that_changed_without_an_event_is_read_again(followed: UnderDagster) -> None:
+    change(followed, 1)
+    followed.run(requested(followed.tick()))
+    followed.database.execute("ALTER TABLE orders ALTER amount TYPE numeric(10,2) USING amount + 1")
+    change(followed, 2)
+    followed.run(requested(followed.tick()))
+    followed.assert_equal()
+    reason = str(
+        followed.metadata("public", "orders", partition=followed.partition_keys()[-1])["snapshot_reason"].value
+    )
+    assert reason.startswith("public.orders must be read again: it was rewritten by DDL (seen with window")
+    assert "snapshot_reason" not in followed.metadata("public", "items", partition=followed.partition_keys()[-1])
+
+
 def test_table_added_later_is_snapshotted_on_the_way(
     followed: UnderDagster, database: Database, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
