@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ from pydantic import SecretStr
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError, SourceError, SourceUnreachableError
-from spark_jobs.postgres.session_settings import APPLICATION_NAME, PIN_STATEMENT
+from spark_jobs.postgres.session_settings import APPLICATION_NAME, PIN_STATEMENT, startup_options
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -23,7 +24,10 @@ _STARTING_UP = ("the database system is starting up", "too many clients", "remai
 
 
 def conninfo(dsn: SecretStr, **changes: Any) -> str:
-    """The connection string with our defaults under it and ``changes`` over it. Raises ConfigurationError."""
+    """The connection string with our defaults under it, our settings and ``changes`` over it.
+
+    It holds all that a session needs, on an executor too. Raises ConfigurationError.
+    """
     try:
         given = conninfo_to_dict(dsn.get_secret_value())
     except psycopg.ProgrammingError:
@@ -33,7 +37,8 @@ def conninfo(dsn: SecretStr, **changes: Any) -> str:
             hint="expected postgresql://user:password@host:port/database or host=... dbname=...",
         ) from None
     defaults = {"application_name": APPLICATION_NAME, "connect_timeout": _CONNECT_SECONDS, **_KEEPALIVE}
-    return make_conninfo(**{**defaults, **given, **changes})
+    options = startup_options(str(given.get("options") or os.environ.get("PGOPTIONS", "")))
+    return make_conninfo(**{**defaults, **given, "options": options, **changes})
 
 
 @contextmanager
