@@ -26,6 +26,7 @@ from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_lost
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
 from spark_jobs.stopped_tables import TableStopped, broken_tables, require_readable, stopped_tables
@@ -79,6 +80,7 @@ class SyncReport:
         return (*found.values(), *([told] if told else []))
 
 
+@again_when_lost
 def prepare(pipeline: Pipeline) -> Prepared:
     """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
 
@@ -194,6 +196,7 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     )
 
 
+@again_when_lost
 def _flushed(pipeline: Pipeline) -> Lsn:
     with connected(pipeline.source.dsn) as connection:
         return flushed_lsn(connection)

@@ -88,7 +88,7 @@ def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connec
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot_name)))
                 exported = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()[0][0]
         yield ExportedSnapshot(exported, lsn), connection
-        with source_errors():
+        with source_errors("the exported snapshot could not be kept to the end"):
             connection.execute("COMMIT")
 
 
