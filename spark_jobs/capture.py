@@ -43,6 +43,7 @@ from spark_jobs.postgres.slot import (
 )
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.retries import again_when_lost
 from spark_jobs.slot_preparation import check_identity, check_slot, slot_identity
 from spark_jobs.windows import fit_windows, plan_windows
 
@@ -94,22 +95,35 @@ def capture(
     Raises GapError, SlotError, SourceError, LakeError, DecodeError; what was landed until then stays landed.
     """
     limits = pipeline.windows if max_windows is None else replace(pipeline.windows, max_per_run=max_windows)
-    with capture_session(pipeline) as session:
-        flushed = flushed_lsn(session.control)
-        end = flushed if upto is None else min(upto, flushed)
-        landed_end = session.checkpoint.window.hi
-        windows = plan_windows(landed_end, session.slot.confirmed_flush_lsn, max(end, landed_end), limits)
-        return _capture(session, windows, end, progress)
+    landed: list[WindowMarker] = []
+
+    @again_when_lost
+    def attempt() -> CaptureReport:
+        with capture_session(pipeline) as session:
+            flushed = flushed_lsn(session.control)
+            end = flushed if upto is None else min(upto, flushed)
+            landed_end = session.checkpoint.window.hi
+            left = replace(limits, max_per_run=limits.max_per_run - len(landed))
+            windows = plan_windows(landed_end, session.slot.confirmed_flush_lsn, max(end, landed_end), left)
+            return _capture(session, windows, end, landed, progress)
+
+    return attempt()
 
 
 def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: Progress = silent) -> CaptureReport:
     """Land exactly these windows, less what is landed already. Raises as ``capture``, and GapError on a gap."""
-    with capture_session(pipeline) as session:
-        landed_end = session.checkpoint.window.hi
-        flushed = flushed_lsn(session.control)
-        fitted = fit_windows(windows, landed_end, session.slot.confirmed_flush_lsn, flushed)
-        end = max([landed_end, *(window.hi for window in windows)])
-        return _capture(session, fitted, end, progress)
+    landed: list[WindowMarker] = []
+
+    @again_when_lost
+    def attempt() -> CaptureReport:
+        with capture_session(pipeline) as session:
+            landed_end = session.checkpoint.window.hi
+            flushed = flushed_lsn(session.control)
+            fitted = fit_windows(windows, landed_end, session.slot.confirmed_flush_lsn, flushed)
+            end = max([landed_end, *(window.hi for window in windows)])
+            return _capture(session, fitted, end, landed, progress)
+
+    return attempt()
 
 
 @contextmanager
@@ -168,8 +182,10 @@ def advance(session: CaptureSession, marker: WindowMarker) -> Lsn:
     return advance_slot(session.control, session.identity.slot, marker.window.hi)
 
 
-def _capture(session: CaptureSession, windows: Sequence[Window], end: Lsn, progress: Progress) -> CaptureReport:
-    landed: list[WindowMarker] = []
+def _capture(
+    session: CaptureSession, windows: Sequence[Window], end: Lsn, landed: list[WindowMarker], progress: Progress
+) -> CaptureReport:
+    """``landed`` has what a connection that was lost since had brought, and grows."""
     landed_end = session.checkpoint.window.hi
     for number, window in enumerate(windows):
 
@@ -178,9 +194,9 @@ def _capture(session: CaptureSession, windows: Sequence[Window], end: Lsn, progr
 
         tell(0)
         marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=tell)
-        advance(session, marker)
         session = replace(session, checkpoint=marker)
         landed.append(marker)
+        advance(session, marker)
         landed_end = window.hi
     progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
     return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)

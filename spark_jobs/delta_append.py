@@ -26,9 +26,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from spark_jobs.errors import LakeError
-from spark_jobs.lake_files import table_filesystem
+from spark_jobs.lake_files import WRITABLE, table_filesystem
 
-WRITABLE = "check lake.path, its permissions and the storage's credentials"
 # of a row group, before it is packed; three of them are in memory: one fills up, one is packed, one is written
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 128 << 10
@@ -182,4 +181,4 @@ class _Files:
         self._writer = self._sink = None
 
     def _failed(self, error: Exception) -> LakeError:
-        return LakeError(f"{self._path} cannot be written: {' '.join(str(error).split())}", hint=WRITABLE)
+        return LakeError(f"{self._path} cannot be written: {error}", hint=WRITABLE)

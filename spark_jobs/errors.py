@@ -6,8 +6,11 @@
     ├── ConfigurationError      exit code 2: the file, an option, the environment
     ├── SourceError             PostgreSQL refused, or cannot be reached
     │   ├── SourceUnreachableError   no connection, wrong password
+    │   │   ├── SourceBusyError      the server starts, or has no connection to spare
+    │   │   └── ConnectionLostError  a connection was lost while it was at work
     │   ├── PreconditionError   wal_level, privileges, publication, replica identity, free slots
-    │   └── SlotError           the slot is lost, in use, or of another kind
+    │   └── SlotError           the slot is lost, or of another kind
+    │       └── SlotInUseError      another session reads it
     ├── GapError                changes between two LSNs are missing, in the slot or in the log
     ├── DecodeError             the change log holds something that is not understood
     ├── UnrepresentableError    a value that the lake type cannot hold
@@ -17,10 +20,26 @@
     │   └── OvertakenError      another writer has committed to the table since its state was read
     └── SparkError              no Java, no jars, no session
 
-Messages never hold cell values or connection strings.
+Messages never hold cell values or connection strings. What is put into them, a library's own words say, becomes one
+plain line: without line breaks, colours and other control characters.
 """
 
 from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# ECMA-48: CSI sequences (colours), OSC sequences (links, titles), two-character ones
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def one_line(text: str) -> str:
+    """Without escape sequences and control characters; each stretch of white space is one space."""
+    return " ".join(_CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
 
 
 class CdcError(Exception):
@@ -29,13 +48,15 @@ class CdcError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, *, hint: str = "") -> None:
-        super().__init__(what, hint)
-        self.what = what
-        self.hint = hint
+        self.what, self.hint = one_line(what), one_line(hint)
+        super().__init__(self.what, self.hint)
 
     def __str__(self) -> str:
-        text = f"{self.what}: {self.hint}" if self.hint else self.what
-        return " ".join(text.split())
+        return f"{self.what}: {self.hint}" if self.hint else self.what
+
+    def within(self, where: str) -> Self:
+        """The same error, its message beginning with ``where``."""
+        return type(self)(f"{where}: {self.what}", hint=self.hint)
 
     def __reduce__(self) -> tuple[object, ...]:
         # keyword-only arguments: an executor's error must survive pickling
@@ -60,12 +81,24 @@ class SourceUnreachableError(SourceError):
     """No connection to PostgreSQL could be made, or it was lost."""
 
 
+class SourceBusyError(SourceUnreachableError):
+    """PostgreSQL takes no connection now: it is starting, or all are taken."""
+
+
+class ConnectionLostError(SourceUnreachableError):
+    """A connection to PostgreSQL was lost while it was at work."""
+
+
 class PreconditionError(SourceError):
     """The source is not set up for logical decoding of these tables."""
 
 
 class SlotError(SourceError):
     """The replication slot cannot be used."""
+
+
+class SlotInUseError(SlotError):
+    """Another session reads the replication slot."""
 
 
 class GapError(CdcError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pyarrow import fs
@@ -12,6 +13,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.qualified_name import QualifiedName
 
 Answer = TypeVar("Answer")
+WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
 
 # an object store answers each in tens of milliseconds, and gladly many at a time
 _REQUESTS_AT_ONCE = 16
@@ -27,6 +29,15 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), rest
     found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{_ARROW_SCHEMES.get(scheme, scheme)}://{rest}")
     return found
+
+
+@contextmanager
+def lake_errors(what: str) -> Iterator[None]:
+    """Raise the storage's errors as LakeError: ``what`` and its own text, which names files and never rows."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"{what}: {error}", hint=WRITABLE) from None
 
 
 def table_filesystem(path: str) -> fs.FileSystem:

@@ -10,7 +10,14 @@ from typing import Any
 from spark_jobs.lake_types import LakeType, lake_type
 from spark_jobs.qualified_name import QualifiedName
 
-FIRST_VARYING_OID = 10_000  # FirstGenbkiObjectId: an OID below it means the same type on every server
+# FirstGenbkiObjectId: from here on initdb gives out OIDs (to the types of information_schema, say), and users do from
+# 16384 on. They stay the same as long as a cluster lives, and are others in the next
+FIRST_VARYING_OID = 10_000
+
+
+def means_the_same_everywhere(typid: int) -> bool:
+    """Whether this type's OID is written in PostgreSQL's source: of others only the landed facts say what they are."""
+    return typid < FIRST_VARYING_OID
 
 
 @dataclass(frozen=True)

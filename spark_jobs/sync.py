@@ -27,6 +27,7 @@ from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
+from spark_jobs.retries import again_when_lost
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
 from spark_jobs.stopped_tables import TableStopped, require_readable, stopped_tables
@@ -81,6 +82,7 @@ class SyncReport:
         return (*found.values(), *([told] if told else []))
 
 
+@again_when_lost
 def prepare(pipeline: Pipeline) -> Prepared:
     """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
 
@@ -169,12 +171,12 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     started = time.monotonic()
     prepared = prepare(pipeline)
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
-    done = _Done(failed={table.name for table in prepared.stopped})
+    done = _Done(stopped={table.name for table in prepared.stopped})
     if prepared.missing:
         done.add_snapshots(snapshot(spark, pipeline, prepared.missing, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
-        again = tables_to_read_again(pipeline, done.stopped_tables())
+        again = tables_to_read_again(pipeline, done.to_mend())
         if not again:
             break
         # a change may come while they are read: then they are read once more, in the next round
@@ -236,9 +238,10 @@ def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, 
 
 @dataclass
 class _Done:
-    """What one sync has done so far. ``failed`` are not tried again in it."""
+    """What one sync has done so far. ``stopped`` cannot be snapshotted; ``failed`` are not tried again in it."""
 
-    failed: set[QualifiedName]
+    stopped: set[QualifiedName]
+    failed: set[QualifiedName] = field(default_factory=set)
     snapshots: list[TableSnapshot] = field(default_factory=list)
     windows: list[WindowMarker] = field(default_factory=list)
     tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
@@ -259,9 +262,10 @@ class _Done:
         for outcome in report.tables:
             self.tables.setdefault(outcome.name, []).append(outcome)
 
-    def stopped_tables(self) -> tuple[TableApplied, ...]:
-        """Those whose last outcome is an error."""
-        return tuple(rounds[-1] for rounds in self.tables.values() if rounds and rounds[-1].error is not None)
+    def to_mend(self) -> tuple[TableApplied, ...]:
+        """The tables whose last outcome is an error, and that are there to be read."""
+        last = (rounds[-1] for rounds in self.tables.values() if rounds)
+        return tuple(done for done in last if done.error is not None and done.name not in self.stopped)
 
     def report(self, prepared: Prepared, lag_before: int, lag_after: int, seconds: float) -> SyncReport:
         return SyncReport(
@@ -277,6 +281,7 @@ class _Done:
         )
 
 
+@again_when_lost
 def _flushed(pipeline: Pipeline) -> Lsn:
     with connected(pipeline.source.dsn) as connection:
         return flushed_lsn(connection)

@@ -14,8 +14,8 @@ import click
 from cdc_assets.cli.commands import postgres_cdc
 from cdc_assets.cli.json_output import error_document, json_text
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import Terminal, one_line
-from spark_jobs.errors import CdcError
+from cdc_assets.cli.terminal import Terminal
+from spark_jobs.errors import CdcError, one_line
 
 USAGE = 2
 INTERRUPTED = 130

@@ -13,12 +13,8 @@ from rich.progress import Progress as ProgressDisplay
 from rich.table import Table
 from rich.text import Text
 
+from spark_jobs.errors import one_line
 from spark_jobs.progress import Progress, Step, silent
-
-
-def one_line(text: str) -> str:
-    """The text with every run of white space made one space."""
-    return " ".join(text.split())
 
 
 def size(count: int) -> str:

@@ -20,8 +20,8 @@ from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.relation_facts import means_the_same_everywhere
 
-_FIRST_USER_OID = 16_384  # FirstNormalObjectId: below it an OID means the same type on every server
 _BINARY_LIMIT = (1 << 31) - 1  # bytes one Arrow binary array can hold
 
 
@@ -189,9 +189,10 @@ def _same_column(wire: RelationColumn, column: LakeColumn) -> bool:
     """The same column in the lake: a type's name, a typmod that changes nothing there, and key flags may differ."""
     if wire.name != column.name:
         return False
-    if wire.atttypid >= _FIRST_USER_OID or column.atttypid >= _FIRST_USER_OID:
-        return wire.atttypid == column.atttypid
-    return lake_type(wire.atttypid, wire.atttypmod) == column.lake_type
+    if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(column.atttypid):
+        return lake_type(wire.atttypid, wire.atttypmod) == column.lake_type
+    # the facts have told what a domain is in the lake; its own OID does not
+    return wire.atttypid == column.atttypid
 
 
 def _is_line(data: np.ndarray, bounds: np.ndarray, slot: int) -> bool:

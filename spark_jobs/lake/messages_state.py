@@ -15,9 +15,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
-from spark_jobs.delta_append import WRITABLE
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import stream_id
+from spark_jobs.lake_files import WRITABLE
 from spark_jobs.qualified_name import QualifiedName
 
 # as cuts list it: no source table has an empty schema
@@ -82,7 +82,7 @@ def created(pipeline: Pipeline, identity: SlotIdentity, first: WindowMarker) -> 
             commit_properties=CommitProperties(app_transactions=[Transaction(app_id(identity), ordinal)]),
         )
     except (DeltaError, OSError) as error:
-        raise LakeError(f"{path} cannot be made: {' '.join(str(error).split())}", hint=WRITABLE) from None
+        raise LakeError(f"{path} cannot be made: {error}", hint=WRITABLE) from None
     return MessagesState(ordinal, 0)
 
 
@@ -92,4 +92,4 @@ def _opened(path: str) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise LakeError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+        raise LakeError(f"{path} cannot be read: {error}") from None

@@ -33,7 +33,7 @@ from spark_jobs.decode.message_columns import (
     has_prefix,
     message_columns,
 )
-from spark_jobs.delta_append import WRITABLE, Layout, append
+from spark_jobs.delta_append import Layout, append
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import (
     MessagesState,
@@ -42,6 +42,7 @@ from spark_jobs.lake.messages_state import (
     messages_state,
     refuse_schema_in_the_folder,
 )
+from spark_jobs.lake_files import WRITABLE
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -198,5 +199,5 @@ def _append(
     except CommitFailedError as error:
         raise overtaken from error
     except DeltaError as error:
-        raise LakeError(f"{path} cannot be written: {' '.join(str(error).split())}", hint=WRITABLE) from None
+        raise LakeError(f"{path} cannot be written: {error}", hint=WRITABLE) from None
     return DeltaTable(path).version()

@@ -19,7 +19,7 @@ from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.lake.landed_changes import LandedChanges
 from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
-from spark_jobs.lake_files import lake_filesystem
+from spark_jobs.lake_files import lake_errors, lake_filesystem
 from spark_jobs.net_change.on_driver import net_change
 from spark_jobs.qualified_name import QualifiedName
 
@@ -66,9 +66,10 @@ def staging_folder(lake: Lake, name: QualifiedName) -> Iterator[str]:
     """
     folder = f"{lake.path}/_staging/{name.path}"
     filesystem, of_table = lake_filesystem(folder)
-    filesystem.delete_dir_contents(of_table, missing_dir_ok=True)
     part = secrets.token_hex(8)  # of another process, where nothing keeps it away
-    filesystem.create_dir(f"{of_table}/{part}", recursive=True)
+    with lake_errors(f"{name}: {folder} cannot be made"):
+        filesystem.delete_dir_contents(of_table, missing_dir_ok=True)
+        filesystem.create_dir(f"{of_table}/{part}", recursive=True)
     try:
         yield f"{folder}/{part}"
     finally:
@@ -85,7 +86,8 @@ def _frame(rows: pa.Table, shape: TableShape, lake: Lake) -> Iterator[Frame]:
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
         return
     with staging_folder(lake, shape.name) as folder:
-        _stage(rows, folder)
+        with lake_errors(f"{shape.name}: {folder} cannot be written"):
+            _stage(rows, folder)
         yield lambda spark: spark.read.schema(schema).parquet(folder)
 
 

@@ -13,12 +13,14 @@ import adbc_driver_manager
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions, dbapi
 
-from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
+from spark_jobs.errors import PreconditionError, SlotInUseError, SourceError, SourceUnreachableError
+from spark_jobs.postgres.refusals import is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
 BATCH_BYTES = 4 << 20
 _SERVER_MESSAGE = re.compile(r"(?:ERROR|FATAL):\s*(.+)")
-_PRIVILEGE = "42501"
+_QUERY = re.compile(r"\bQuery was:.*|.*Failed to execute query '.*':", re.IGNORECASE | re.DOTALL)
+_PRIVILEGE, _IN_USE = "42501", "55006"
 
 
 @contextmanager
@@ -77,13 +79,16 @@ def bulk_error(error: Exception) -> SourceError:
     """The typed error for one of the driver's; the driver's own text holds the whole query, ours the server's line."""
     message = _server_message(error)
     sqlstate = getattr(error, "sqlstate", None)
+    # FATAL ends a session, by definition; a server that has gone gives no reason at all
+    if is_lost(sqlstate, message) or "FATAL:" in str(error) or not message:
+        return lost_connection("a bulk read ended early", message)
     if sqlstate == _PRIVILEGE or message.startswith("permission denied"):
         return PreconditionError(
             f"PostgreSQL refused: {message}", hint="`postgres-cdc doctor` lists what the role needs"
         )
-    if str(sqlstate).startswith(("08", "57P")) or "server closed the connection" in message:
-        return SourceUnreachableError(f"the connection to PostgreSQL was lost: {message}")
-    return SourceError(f"PostgreSQL refused: {message}")
+    if sqlstate == _IN_USE or "is active for PID" in message:
+        return SlotInUseError(f"PostgreSQL refused: {message}", hint="wait until the other session is done, or end it")
+    return SourceError(f"PostgreSQL refused: {message}", hint=refusal_hint(sqlstate, message))
 
 
 def _server_message(error: Exception) -> str:
@@ -91,5 +96,5 @@ def _server_message(error: Exception) -> str:
     found = _SERVER_MESSAGE.search(text)
     if found:
         return found[1].strip()
-    # libpq's own: without the query that the driver appends
-    return re.split(r"\bQuery was:", text, flags=re.IGNORECASE)[0].strip()
+    # libpq's own: without the query that the driver puts before or behind it
+    return _QUERY.sub("", text).replace("[libpq] ", "").strip()

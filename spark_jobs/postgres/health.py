@@ -82,7 +82,7 @@ FROM server LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s AND 
 
 def server_identity(connection: Connection) -> ServerIdentity:
     """Which cluster, timeline, version and database the connection is to."""
-    with source_errors():
+    with source_errors("the server's identity could not be read"):
         row = connection.execute(_SERVER).fetchall()[0]
     return ServerIdentity(*row[:4])
 
@@ -92,7 +92,7 @@ def slot_health(connection: Connection, slot: str) -> SlotHealth:
 
     The age of the oldest transaction is that of sessions the role may see: others' with ``pg_read_all_stats`` only.
     """
-    with source_errors():
+    with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH, [slot]).fetchall()[0]
     *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, oldest = row
     if plugin is None:

@@ -40,7 +40,7 @@ def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
 def table_lock(connection: Connection, slot: str, name: QualifiedName) -> Iterator[None]:
     """One writer of this table's Delta table at a time. Raises LakeError when there is another."""
     key = _key(f"{slot}:table:{name}")
-    with source_errors():
+    with source_errors(f"the lock on {name} could not be taken"):
         locked = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchall()[0][0]
     if not locked:
         raise LakeError(
@@ -67,7 +67,7 @@ def _key(what: str) -> int:
 
 
 def _locked_in_time(connection: Connection, key: int) -> bool:
-    with source_errors(), connection.transaction():
+    with source_errors("a lock could not be taken"), connection.transaction():
         connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{_WAIT_SECONDS}s"])
         try:
             with connection.transaction():

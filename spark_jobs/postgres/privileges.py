@@ -78,7 +78,7 @@ WHERE c.relkind IN ('r', 'p') ORDER BY 1, 2
 
 
 def server_settings(connection: Connection) -> ServerSettings:
-    with source_errors():
+    with source_errors("the server's settings could not be read"):
         return ServerSettings(*connection.execute(_SETTINGS).fetchall()[0])
 
 
@@ -104,18 +104,18 @@ def require_slot_possible(connection: Connection, slot: str) -> None:
 
 def slot_exists(connection: Connection, slot: str) -> bool:
     """Whether the name is taken, in whatever state and database the slot is."""
-    with source_errors():
+    with source_errors(f"slot {slot} could not be looked up"):
         rows = connection.execute("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", [slot]).fetchall()
     return bool(rows)
 
 
 def role_privileges(connection: Connection) -> RolePrivileges:
-    with source_errors():
+    with source_errors("the role's privileges could not be read"):
         return RolePrivileges(*connection.execute(_ROLE).fetchall()[0])
 
 
 def table_privileges(connection: Connection, names: Sequence[QualifiedName]) -> tuple[TablePrivileges, ...]:
     """Those of ``names`` that exist, ordered by name."""
-    with source_errors():
+    with source_errors("the role's privileges could not be read"):
         rows = connection.execute(_TABLES, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
     return tuple(TablePrivileges(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)

@@ -56,7 +56,7 @@ WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::te
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
-    with source_errors():
+    with source_errors(f"publication {name} could not be read"):
         row = connection.execute(_PUBLICATION, {"name": name, "comment": OUR_COMMENT}).fetchone()
     if row is None:
         return None
@@ -160,7 +160,7 @@ def _table_list(tables: Sequence[QualifiedName]) -> sql.Composed:
 
 def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName]) -> None:
     names = [[table.nspname for table in tables], [table.relname for table in tables]]
-    with source_errors():
+    with source_errors("the catalogue could not be read"):
         existing = {QualifiedName(*row) for row in connection.execute(_EXISTING, names).fetchall()}
     missing = sorted(set(tables) - existing)
     if missing:

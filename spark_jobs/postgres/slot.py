@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 from psycopg import sql
 
-from spark_jobs.errors import PreconditionError, SlotError, SourceError
+from spark_jobs.errors import ConnectionLostError, PreconditionError, SlotError, SourceError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
@@ -51,7 +51,7 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
 
 def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
     """None when there is no such logical slot. Raises SlotError when the slot is of another database or is lost."""
-    with source_errors():
+    with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_STATUS, [slot]).fetchone()
     if row is None:
         return None
@@ -142,7 +142,7 @@ def missing_slot(slot: str) -> SlotError:
 
 def flushed_lsn(connection: Connection) -> Lsn:
     """How far a window may reach: the WAL flushed by a primary, or replayed by a standby."""
-    with source_errors():
+    with source_errors("the end of the WAL could not be asked for"):
         rows = connection.execute(_FLUSHED).fetchall()
     return Lsn.parse(rows[0][0])
 
@@ -168,6 +168,22 @@ def read_window(
     to be two-phase. A peek leaves ``two_phase`` out, which would make the slot itself two-phase for good: its prepared
     transactions come as ordinary ones.
     """
+    try:
+        with _read(bulk, slot, window, options, through, output) as reader:
+            yield reader
+    except SourceError as error:
+        raise error.within(f"window {window} of slot {slot}") from None
+
+
+@contextmanager
+def _read(
+    bulk: dbapi.Connection,
+    slot: str,
+    window: Window,
+    options: Options,
+    through: Literal["copy", "peek"],
+    output: Literal["binary", "text"],
+) -> Iterator[pa.RecordBatchReader]:
     if through == "peek":
         options = without(options, "two_phase")
         with _output_of(bulk, slot, _changes_query("peek", slot, window.hi, options, output)) as reader:
@@ -180,8 +196,9 @@ def read_window(
         with _output_of(bulk, slot, _changes_query("get", copy, window.hi, options, output)) as reader:
             yield reader
     finally:
-        # at once, so that the next window finds it free; a broken connection has taken it along
-        _drop_copy(bulk, copy)
+        # at once, so that the next window finds it free; a lost connection has taken it along
+        with suppress(ConnectionLostError):
+            _drop_copy(bulk, copy)
 
 
 class NoSpareSlotError(PreconditionError):

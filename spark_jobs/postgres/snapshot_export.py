@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from psycopg import pq, sql
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from spark_jobs.decode.snapshot_values import SEND_FUNCTIONS, Form, SnapshotColumn
 from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connect_failure, connected, conninfo, source_errors
+from spark_jobs.postgres.session_settings import PIN_STATEMENT
 from spark_jobs.postgres.snapshot_read import RangeQuery
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import ColumnFacts, RelationFacts
@@ -88,7 +88,7 @@ def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connec
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot_name)))
                 exported = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()[0][0]
         yield ExportedSnapshot(exported, lsn), connection
-        with source_errors():
+        with source_errors("the exported snapshot could not be kept to the end"):
             connection.execute("COMMIT")
 
 
@@ -172,12 +172,12 @@ def _expression(column: ColumnFacts) -> sql.Composable:
 @contextmanager
 def _replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
     """A walsender session; it knows the simple query protocol only, hence libpq without psycopg's cursors."""
-    given = conninfo_to_dict(conninfo(dsn)).get("options") or ""
-    options = f"{given} -c lock_timeout={_PATIENCE}".strip()
-    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database", options=options).encode())
+    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
     try:
         if pgconn.status != pq.ConnStatus.OK:
             raise _refused(pgconn.error_message.decode(errors="replace"))
+        for statement in (PIN_STATEMENT, f"SELECT pg_catalog.set_config('lock_timeout', '{_PATIENCE}', false)"):
+            _answer(pgconn, statement)
         yield pgconn
     finally:
         pgconn.finish()

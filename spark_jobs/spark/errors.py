@@ -8,11 +8,10 @@ from contextlib import contextmanager
 
 from spark_jobs import errors
 from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.spark.causes import innermost_cause
 
 # an executor's error arrives as the text of its traceback
 _OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
-_DELTA = re.compile(r"\bDELTA_[A-Z0-9_.]+")
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 _KEPT = re.compile(r"[^\n\]]+: a change keeps a value of a row that the table does not have")
 # Delta's optimistic commits: another writer was quicker. Safe to repeat as it is, because of the transaction
 # identifier, unless that is what the other one has written too: then it was a writer of ours
@@ -35,7 +34,7 @@ def is_overtaken(error: BaseException) -> bool:
 
 @contextmanager
 def spark_errors(what: str, *, hint: str = "") -> Iterator[None]:
-    """Raise what an executor of ours raised, else LakeError: ``what`` and the name of Spark's error condition."""
+    """Raise what an executor of ours raised, else LakeError: ``what``, the innermost cause, and the way out."""
     try:
         yield
     except CdcError:
@@ -52,5 +51,5 @@ def _typed(error: Exception, what: str, hint: str) -> CdcError:
             return kind(f"{what}: {ours[2]}")
     if kept := _KEPT.search(text):
         return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint="take a new snapshot of this table")
-    condition = _DELTA.search(text) or _CONDITION.search(text)
-    return LakeError(f"{what}: {condition[condition.lastindex or 0] if condition else type(error).__name__}", hint=hint)
+    cause = innermost_cause(error)
+    return LakeError(f"{what}: {cause.said}", hint=hint or cause.hint)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from spark_jobs.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts
+from spark_jobs.relation_facts import ColumnFacts, RelationFacts, TypeFacts, means_the_same_everywhere
 
 
 class Family(Enum):
@@ -96,7 +96,7 @@ class WireType:
         for part in self.parts:
             if part.typid == typid:
                 return part
-        found = built_in(typid) if typid < FIRST_VARYING_OID else None
+        found = built_in(typid) if means_the_same_everywhere(typid) else None
         if found is None:
             raise ValueError("a part of an unknown type")
         return found
@@ -135,7 +135,7 @@ _FORMS = {
 
 def _resolved(typid: int, types: dict[int, TypeFacts]) -> WireType:
     if typid not in types:
-        found = built_in(typid) if typid < FIRST_VARYING_OID else None
+        found = built_in(typid) if means_the_same_everywhere(typid) else None
         return found or WireType(typid, f"{typid}", Family.UNKNOWN)
     facts = types[typid]
     parts = tuple(_resolved(part, types) for part in facts.parts)

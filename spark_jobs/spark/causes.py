@@ -1,0 +1,122 @@
+"""Why Spark failed: the innermost cause that says something, in one line that holds no cell's value.
+
+Classic Spark gives a Java stack trace as text, Spark Connect the error's text and its chain of causes, an executor's
+Python a traceback inside one of these. So causes are read from the text: outermost first, innermost last.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from spark_jobs.errors import one_line
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``said`` holds no cell's value, no SQL and no password; ``hint`` is empty where no way out is known."""
+
+    said: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class _Thrown:
+    """One exception of the chain: its class without the package, the first line of its message."""
+
+    package: str
+    name: str
+    message: str
+
+    @property
+    def safe(self) -> bool:
+        return self.package.startswith(_SAFE_PACKAGES) or _SAFE_CONDITIONS.match(self.message) is not None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}" if self.message else self.name
+
+
+# a line of a Java stack trace, or the last one of a Python traceback, that begins with the exception's class
+_THROWN = re.compile(
+    r"^(?:: |Caused by: )?((?:[A-Za-z_]\w*\.)*)([A-Za-z_][\w$]*(?:Exception|Error|Failure|Exit))(?:: (.*))?$",
+    re.MULTILINE,
+)
+_CONDITION = re.compile(r"^\[([A-Z][A-Z0-9_.]{4,})\]")
+
+# words by which a cause is known, and the way out. They match nothing that a row's value may be part of
+_KNOWN: dict[tuple[str, ...], str] = {
+    (r"No space left on device", r"Disk quota exceeded"): (
+        "the disk is full: free space where the lake lies and in spark.local.dir, then run it again"
+    ),
+    (
+        r"Permission denied",
+        r"Read-only file system",
+        r"Operation not permitted",
+        r"AccessDeniedException",
+        r"DELTA_CANNOT_CREATE_LOG_PATH",
+        r"Parent path is not a directory",
+        r"Mkdirs failed to create",
+    ): "let the user that Spark runs as write there, or choose another lake.path",
+    (r"OutOfMemoryError(?:: (?:Java heap space|GC overhead limit exceeded|Metaspace))?", r"^MemoryError"): (
+        "give Spark more memory: spark.driver.memory, on a cluster spark.executor.memory, in spark.config"
+    ),
+    (
+        r"ExecutorLostFailure",
+        r"Executor heartbeat timed out",
+        r"Python worker exited unexpectedly \(crashed\)",
+        r"Py4JNetworkError",
+    ): "a process of Spark's was ended, most often for want of memory: look into its log, give it more, run it again",
+    (
+        r"DELTA_CONCURRENT_[A-Z_]+",
+        r"DELTA_(?:METADATA|PROTOCOL)_CHANGED",
+        r"^Concurrent[A-Za-z]+Exception",
+        r"^(?:Metadata|Protocol)ChangedException",
+    ): "another writer committed to the table meanwhile: run it again",
+    (r"^(?:ModuleNotFoundError|ImportError): No module named '[\w.]+'",): (
+        "install it for the Python that executors run, or name another one in PYSPARK_PYTHON"
+    ),
+    (r"PYTHON_VERSION_MISMATCH",): "executors must run the driver's Python version: name it in PYSPARK_PYTHON",
+    (r"Cannot run program",): "executors have no such Python: name another one in PYSPARK_PYTHON",
+    (r"/_staging/",): "another process swept this table's staging folder: let one write at a time, run it again",
+    (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
+        "a file that the table names is gone: if somebody deleted it, take a new snapshot of the table"
+    ),
+    (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (
+        "see that Spark can reach the lake's storage"
+    ),
+}
+_PATTERNS = tuple((re.compile("|".join(words)), hint) for words, hint in _KNOWN.items())
+# whose own text names files and hosts, never rows
+_SAFE_PACKAGES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
+_SAFE_CONDITIONS = re.compile(r"^\[(?:PATH_NOT_FOUND|FAILED_READ_FILE|DELTA_CANNOT_CREATE_LOG_PATH|DELTA_LOG_\w+)\b")
+_SQLSTATE = re.compile(r" SQLSTATE: \w{5}$")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def innermost_cause(error: Exception) -> Cause:
+    """What is known of the innermost cause that anything is known of; else the innermost one's class."""
+    chain = _chain(error)
+    for thrown in reversed(chain):
+        for pattern, hint in _PATTERNS:
+            if match := pattern.search(str(thrown)):
+                return Cause(_plain(str(thrown) if thrown.safe else match[0]), hint)
+    for thrown in reversed(chain):
+        if thrown.message and thrown.safe:
+            return Cause(_plain(str(thrown)))
+    conditions = [match[1] for thrown in reversed(chain) if (match := _CONDITION.match(thrown.message))]
+    named = dict.fromkeys([*conditions[:1], chain[-1].name])
+    return Cause(_plain(", ".join(named)))
+
+
+def _chain(error: Exception) -> list[_Thrown]:
+    """The error itself, then what its text tells of causes. Never empty."""
+    # pyspark's attributes: of classic Spark's exceptions, of Connect's
+    traces = [str(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or ""]
+    first = (traces[0].strip().splitlines() or [""])[0]
+    itself = _Thrown(f"{type(error).__module__}.", type(error).__name__, first)
+    found = _THROWN.finditer("\n".join(traces))
+    return [itself, *(_Thrown(match[1], match[2].rpartition("$")[2], match[3] or "") for match in found)]
+
+
+def _plain(text: str) -> str:
+    return _CREDENTIALS.sub("", _SQLSTATE.sub("", one_line(text)))
