@@ -180,7 +180,7 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
         if not again:
             break
         # a change may come while they are read: then they are read once more, in the next round
-        done.add_snapshots(snapshot(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress))
+        done.add_snapshots(_read_again(spark, pipeline, again, run_id, progress))
     else:
         captured = _follow(pipeline, spark, done, run_id, progress)
     lag = max(0, _flushed(pipeline) - captured.landed_end)
@@ -215,7 +215,7 @@ def apply_and_read_again(
     again = tables_to_read_again(pipeline, report.tables)
     if not again:
         return replace(report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)), ()
-    taken = snapshot(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
+    taken = _read_again(spark, pipeline, again, run_id, progress)
     read = [table.name for table in taken if table.error is None]
     since = apply(spark, pipeline, read, upto=upto, messages=False, run_id=run_id, progress=progress) if read else None
     outcomes = {done.name: done for done in (*report.tables, *(since.tables if since else ()))}
@@ -223,6 +223,21 @@ def apply_and_read_again(
         if table.error is not None:
             outcomes[table.name] = replace(outcomes[table.name], error=table.error)
     return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), taken
+
+
+def _read_again(
+    spark: SparkProvider, pipeline: Pipeline, again: Mapping[QualifiedName, str], run_id: str, progress: Progress
+) -> tuple[TableSnapshot, ...]:
+    """Their new snapshots; what keeps them from being taken at all is the error of these tables alone."""
+    try:
+        return snapshot(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
+    except CdcError as error:
+        return tuple(
+            TableSnapshot(
+                name, Lsn(0), error=type(error)(f"{why}; it could not be read again: {error.what}", hint=error.hint)
+            )
+            for name, why in again.items()
+        )
 
 
 def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, progress: Progress) -> CaptureReport:
