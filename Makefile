@@ -18,7 +18,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test matrix golden servers fuzz check bench ui lock clean
+.PHONY: help demo test matrix kills golden servers fuzz check bench ui lock clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,10 @@ test: $(JARS_READY) $(SERVERS_READY)  ## every test, on real servers
 
 matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
 	@MATRIX=full $(PYTEST) --dist loadfile tests/matrix $(ARGS)
+
+KILLS ?= 50
+kills: $(JARS_READY) $(SERVERS_READY)  ## kill KILLS=50 clients of a Spark Connect server while it writes for them; ARGS="--seed N"
+	@$(BIN)/python -m tests.orphan_kills --kills $(KILLS) $(ARGS)
 
 golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 18
 	@$(BIN)/python -m tests.golden.record $(ARGS)

@@ -41,7 +41,7 @@ def changes_on_driver(
         yield None
         return
     _check_columns(spark, pipeline, landed)
-    with net_on_driver(landed, pipeline.lake, pipeline.on_unrepresentable) as net:
+    with net_on_driver(landed, state, pipeline.lake, pipeline.on_unrepresentable) as net:
         yield FoundChanges(landed, net)
 
 

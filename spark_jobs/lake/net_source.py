@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Lake
@@ -19,9 +21,9 @@ from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.lake.landed_changes import LandedChanges
 from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.lake_files import lake_errors, lake_filesystem
 from spark_jobs.net_change.on_driver import net_change
-from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +35,8 @@ Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
 # a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
 _STAGED_FROM_ROWS = 20_000
 _ROW_GROUP_ROWS = 65_536  # what one task reads
+# of the commit that a staging folder is for
+_NUMBER = re.compile(r"(\d+)-")
 
 
 @dataclass(frozen=True)
@@ -46,46 +50,68 @@ class NetSource:
 
 
 @contextmanager
-def net_on_driver(landed: LandedChanges, lake: Lake, on_unrepresentable: OnUnrepresentable) -> Iterator[NetSource]:
-    """The net change of a small range, computed here. Raises as ``net_change`` does.
+def net_on_driver(
+    landed: LandedChanges, state: TableState, lake: Lake, on_unrepresentable: OnUnrepresentable
+) -> Iterator[NetSource]:
+    """The net change of a small range, computed here, for the commit after ``state``. Raises as ``net_change`` does.
 
-    Handed over from memory when it has few rows, else through a Parquet file in the lake that lives as long as the
+    Handed over from memory when it has few rows, else through Parquet files in the lake that live as long as the
     context.
     """
     net = net_change(landed.rows, landed.relations, landed.shape, on_unrepresentable=on_unrepresentable)
     form = NetForm(tuple(net.rows.column_names), net.truncated, net.insert_only, key_range_of(net.rows, landed.shape))
-    with _frame(net.rows, landed.shape, lake) as read:
+    with _frame(net.rows, landed.shape, state, lake) as read:
         yield NetSource(form, read, net.rows.num_rows, net.changes)
 
 
 @contextmanager
-def staging_folder(lake: Lake, name: QualifiedName) -> Iterator[str]:
+def staging_folder(lake: Lake, state: TableState) -> Iterator[str]:
     """An empty folder in the lake, for executors and driver alike; gone when the context ends.
 
-    What a killed process has left of this table goes too: a table has one writer at a time.
+    Its name begins with the number of the commit that it is for, the one after ``state``.
     """
-    folder = f"{lake.path}/_staging/{name.path}"
-    filesystem, of_table = lake_filesystem(folder)
-    part = secrets.token_hex(8)  # of another process, where nothing keeps it away
-    with lake_errors(f"{name}: {folder} cannot be made"):
-        filesystem.delete_dir_contents(of_table, missing_dir_ok=True)
-        filesystem.create_dir(f"{of_table}/{part}", recursive=True)
+    _sweep(lake, state)
+    folder = f"{_staging(lake, state)}/{state.commits + 1}-{secrets.token_hex(8)}"
+    filesystem, path = lake_filesystem(folder)
+    with lake_errors(f"{state.name}: {folder} cannot be written"):
+        filesystem.create_dir(path, recursive=True)
     try:
-        yield f"{folder}/{part}"
+        yield folder
     finally:
-        try:
-            filesystem.delete_dir(f"{of_table}/{part}")  # not the others: another process may write the table by now
-        except OSError as error:  # what was to be done is done, and the next process sweeps
-            _log.warning("%s/%s could not be removed: %s", of_table, part, error)
+        _remove(filesystem, path)
+
+
+def _staging(lake: Lake, state: TableState) -> str:
+    return f"{lake.path}/_staging/{state.name.path}"
+
+
+def _sweep(lake: Lake, state: TableState) -> None:
+    """Remove what killed processes have staged for commits that the table has by now.
+
+    What others have staged for the next commit stays: locks may be lost, and a process that is robbed of a part of its
+    files might commit the rest.
+    """
+    filesystem, folder = lake_filesystem(_staging(lake, state))
+    for staged in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        if (number := _NUMBER.match(staged.base_name)) and int(number[1]) <= state.commits:
+            _remove(filesystem, staged.path)
+
+
+def _remove(filesystem: fs.FileSystem, folder: str) -> None:
+    try:
+        filesystem.delete_dir(folder)
+    except OSError as error:  # what is to be done does not hang on it, and the next process sweeps
+        _log.warning("%s could not be removed: %s", folder, error)
 
 
 @contextmanager
-def _frame(rows: pa.Table, shape: TableShape, lake: Lake) -> Iterator[Frame]:
+def _frame(rows: pa.Table, shape: TableShape, state: TableState, lake: Lake) -> Iterator[Frame]:
     schema = net_schema(tuple(rows.column_names), shape)
     if rows.num_rows < _STAGED_FROM_ROWS:
+        _sweep(lake, state)
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
         return
-    with staging_folder(lake, shape.name) as folder:
+    with staging_folder(lake, state) as folder:
         with lake_errors(f"{shape.name}: {folder} cannot be written"):
             _stage(rows, folder)
         yield lambda spark: spark.read.schema(schema).parquet(folder)

@@ -72,7 +72,7 @@ def net_staged(
     counts = {row["kind"]: row["count"] for row in logged.rows(spark, _ROW_CHANGES).groupBy("kind").count().collect()}
     inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
     seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
-    with staging_folder(lake, logged.state.name) as folder:
+    with staging_folder(lake, logged.state) as folder:
         after = last_truncate(landed.rows, landed.shape)
         source = _staged(spark, f"{folder}/net", logged, landed, after, on_unrepresentable)
         if source is None:  # a key move hangs on what lies in other partitions

@@ -1,6 +1,8 @@
 """Up to which window each table is done, and so which landed windows concern it.
 
-What the latest cut lists is not opened: an idle table costs one listing. The others tell it themselves.
+What the latest cut lists is not opened: an idle table costs a look at two names. The others tell it themselves, among
+them those that have newer commits than the cut knows: an OPTIMIZE, or a snapshot whose process was killed before it
+could say so in the cuts.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pyarrow import fs
+
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.catalogue_changes import tells_of
 from spark_jobs.lake.cuts import Cut, TableCut
-from spark_jobs.lake.table_state import TableState, has_delta_table, table_state
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.lake.understood_windows import unknown_messages
-from spark_jobs.lake_files import ask_tables
+from spark_jobs.lake_files import ask_tables, lake_filesystem
 from spark_jobs.qualified_name import QualifiedName
 
 
@@ -83,10 +87,17 @@ def state_to_apply_to(lake: Lake, standing: Standing, identity: SlotIdentity, cu
 
 def _standing(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> Standing:
     known = cut.table(name) if cut else None
-    if cut is not None and known is not None and has_delta_table(lake, name):
+    if cut is not None and known is not None and _is_newest(lake, known):
         return Standing(name, cut.ordinal, known, None)
-    state = _state(lake, name, identity)
+    state = known_state(_state(lake, name, identity), cut)
     return Standing(name, state.ordinal, None, state)
+
+
+def _is_newest(lake: Lake, known: TableCut) -> bool:
+    """Whether the table is there, without a commit after the one that the cut names."""
+    filesystem, log = lake_filesystem(f"{lake.table(known.name)}/_delta_log")
+    folder, following = filesystem.get_file_info([log, f"{log}/{known.version + 1:020}.json"])
+    return bool(folder.type == fs.FileType.Directory and following.type == fs.FileType.NotFound)
 
 
 def _state(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> TableState:

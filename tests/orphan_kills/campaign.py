@@ -1,0 +1,191 @@
+"""Clients of one Spark Connect server that are killed while it writes for them: what they leave must do no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline, SparkOptions, WindowLimits
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.locks import table_lock
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.session import spark_session
+from spark_jobs.sync import sync
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.fixtures.spark_connect import ConnectServer
+from tests.orphan_kills.load import SCHEMA, TABLES, Load, load
+from tests.spark.commit_chain import faults, our_commits
+from tests.spark.followed_pipeline import Followed
+
+# of the kills those that wait until a table is being written; the others come at any moment
+_INTO_WRITES = 0.85
+_LONGEST_WRITE, _LONGEST_SYNC = 1.5, 4.0
+_SECONDS = 300
+
+
+@dataclass
+class Figures:
+    """What a campaign has seen. ``differences`` is empty if all is well."""
+
+    seed: int
+    kills: int = 0
+    into_writes: int = 0
+    orphans_commits: int = 0
+    transactions: int = 0
+    windows: int = 0
+    commits: int = 0
+    client_errors: int = 0
+    seconds: float = 0
+    differences: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counted = (
+            f"transactions {self.transactions}, windows {self.windows}, commits to tables {self.commits},"
+            f" errors that clients told {self.client_errors}"
+        )
+        return "\n".join(
+            [
+                f"seed {self.seed}: {self.kills} kills in {self.seconds:.0f} s",
+                f"kills while a table was being written:            {self.into_writes}",
+                f"commits by the server after their client's death: {self.orphans_commits}",
+                counted,
+                f"differences: {len(self.differences)}",
+                *(f"  {difference}" for difference in self.differences),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class _Locks:
+    """The advisory locks of the tables, as ``pg_locks`` names them."""
+
+    database: Database
+    keys: frozenset[tuple[object, object]]
+
+    @classmethod
+    def learnt(cls, pipeline: Pipeline, database: Database) -> _Locks:
+        """By taking each once."""
+        keys: set[tuple[object, object]] = set()
+        query = "SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        with connected(pipeline.source.dsn) as connection:
+            for table in TABLES:
+                with table_lock(connection, pipeline.source.slot, QualifiedName.parse(table)):
+                    keys.update((row[0], row[1]) for row in connection.execute(query).fetchall())
+        return cls(database, frozenset(keys))
+
+    def held(self) -> bool:
+        """Whether a table is being written now."""
+        rows = self.database.execute("SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND granted")
+        return any((row[0], row[1]) in self.keys for row in rows)
+
+
+def run_campaign(database: Database, server: ConnectServer, folder: Path, kills: int, seed: int) -> Figures:
+    """Kill so many clients, one after the other; then let all end, and compare."""
+    started, figures = time.monotonic(), Figures(seed)
+    database.execute(*SCHEMA)
+    pipeline = pipeline_of(database, folder / "lake", *TABLES, messages=True)
+    pipeline = replace(
+        pipeline,
+        spark=SparkOptions(remote=server.url),
+        windows=WindowLimits(max_bytes=64 << 10, max_per_run=8),
+    )
+    file = folder / "pipeline.pickle"
+    file.write_bytes(pickle.dumps(pipeline))
+    spark = spark_session(pipeline.spark)
+    assert sync(pipeline, lambda: spark, run_id="first").errors == ()
+    deaths: dict[str, float] = {}
+    with load(database, pipeline, seed) as busy:
+        _kill_clients(_Locks.learnt(pipeline, database), file, kills, seed, figures, deaths)
+    report = sync(pipeline, lambda: spark, run_id="last")
+    figures.differences += [f"the last sync: {error}" for error in report.errors]
+    server.wait_until_idle()
+    names = tuple(map(QualifiedName.parse, TABLES))
+    _compare(Followed(spark, database, pipeline, names), busy, figures, deaths)
+    figures.seconds = time.monotonic() - started
+    return figures
+
+
+def _kill_clients(locks: _Locks, file: Path, kills: int, seed: int, figures: Figures, deaths: dict[str, float]) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    errors = file.with_name("clients.log")
+    with errors.open("w") as log, contextlib.ExitStack() as stack:
+
+        def standby(number: int) -> subprocess.Popen[str]:
+            command = [sys.executable, "-m", "tests.orphan_kills.client", str(file), f"client-{number}"]
+            return stack.enter_context(_client([*command, f"{seed}-{number}"], log.fileno()))
+
+        following = standby(1)
+        for number in range(1, kills + 1):
+            client = following
+            assert client.stdin is not None
+            assert client.stdout is not None
+            assert client.stdout.readline() == "ready\n", errors.read_text()
+            client.stdin.write("go\n")
+            client.stdin.flush()
+            following = standby(number + 1)
+            _wait_for_its_moment(locks, rng)
+            assert client.poll() is None, errors.read_text()
+            figures.into_writes += locks.held()
+            client.kill()
+            deaths[f"client-{number}"] = time.time()
+            client.wait()
+            figures.kills += 1
+            sys.stderr.write(f"\r{number} of {kills} kills")
+    sys.stderr.write("\n")
+    figures.client_errors = len(errors.read_text().splitlines())
+
+
+def _wait_for_its_moment(locks: _Locks, rng: random.Random) -> None:
+    if rng.random() >= _INTO_WRITES:
+        time.sleep(rng.uniform(0, _LONGEST_SYNC))
+        return
+    deadline = time.monotonic() + _SECONDS
+    while not locks.held():
+        assert time.monotonic() < deadline, "no client writes anything"
+        time.sleep(0.02)
+    time.sleep(rng.uniform(0, _LONGEST_WRITE))
+
+
+@contextlib.contextmanager
+def _client(command: list[str], log: int) -> Iterator[subprocess.Popen[str]]:
+    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        yield client
+    finally:
+        client.kill()
+        client.communicate()
+
+
+def _compare(followed: Followed, busy: Load, figures: Figures, deaths: dict[str, float]) -> None:
+    lake, markers = followed.pipeline.lake, ChangeLog(followed.pipeline.lake.change_log).markers()
+    figures.transactions, figures.windows = busy.transactions, len(markers)
+    for name in followed.names:
+        commits = our_commits(lake.table(name))
+        figures.commits += len(commits)
+        figures.orphans_commits += sum(each.at > deaths.get(each.run_id, float("inf")) for each in commits)
+        figures.differences += [f"{name}: {fault}" for fault in faults(commits, markers)]
+        rows, columns = followed.lake_rows(name)
+        figures.differences += _differences(str(name), Counter(rows), Counter(followed.source_rows(name, columns)))
+    written = DeltaTable(lake.messages).to_pyarrow_table().column("content").to_pylist()
+    figures.differences += _differences(
+        "messages", Counter(content.decode() for content in written), Counter(busy.messages)
+    )
+
+
+def _differences(name: str, lake: Counter[object], source: Counter[object]) -> list[str]:
+    extra, lacking = lake - source, source - lake
+    if not extra and not lacking:
+        return []
+    return [f"{name}: the lake has {extra.total()} rows that the source lacks, and lacks {lacking.total()}"]

@@ -1,0 +1,57 @@
+"""Run as a program that is killed at some moment: applies in a loop, now and then syncs or takes a snapshot anew.
+
+``python -m tests.orphan_kills.client PIPELINE NAME SEED``: a pickled Pipeline, the run's id. Says ``ready`` when its
+session is up, and begins at a line on its input, so that it can stand by while another one is killed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError
+from spark_jobs.spark.session import spark_session
+from spark_jobs.sync import apply, snapshot, sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# a bare apply comes soonest to its first write, while the write of the one before is still going on
+_APPLIES, _SYNCS, _SNAPSHOTS = 6, 2, 2
+
+
+def main(pipeline_file: str, name: str, seed: str) -> None:
+    pipeline: Pipeline = pickle.loads(Path(pipeline_file).read_bytes())  # noqa: S301 - our own file
+    rng = random.Random(seed)  # noqa: S311
+    spark = spark_session(pipeline.spark)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    while True:
+        try:
+            told = _one_run(pipeline, spark, name, rng)
+        except CdcError as error:
+            told = [error]
+        for each in told:
+            # the one before may hold a slot or a lock for a moment yet; the last sync must have no error
+            sys.stderr.write(f"{name}: {each}\n")
+        sys.stderr.flush()
+
+
+def _one_run(pipeline: Pipeline, spark: SparkSession, name: str, rng: random.Random) -> list[CdcError]:
+    run = rng.choices([apply, sync, snapshot], [_APPLIES, _SYNCS, _SNAPSHOTS])[0]
+    if run is apply:
+        return list(apply(lambda: spark, pipeline, run_id=name).errors)
+    if run is sync:
+        return list(sync(pipeline, lambda: spark, run_id=name).errors)
+    assert pipeline.tables is not None
+    table = rng.choice(pipeline.tables).name
+    return [taken.error for taken in snapshot(lambda: spark, pipeline, [table], run_id=name) if taken.error is not None]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,73 @@
+"""The commits of ours to one Delta table, as its log tells them: do their windows follow one on the other?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from spark_jobs.change_log.window_marker import WindowMarker
+
+
+@dataclass(frozen=True)
+class OurCommit:
+    """``number`` is its ``txnVersion``; ``at`` is when its file was written, by the clock of ``time.time``."""
+
+    version: int
+    app_id: str
+    number: int
+    generation: str
+    relid: int
+    first: int
+    last: int
+    run_id: str
+    at: float
+
+
+def our_commits(table: str) -> list[OurCommit]:
+    """Oldest first. An OPTIMIZE, ours or not, carries no transaction identifier and is none of them."""
+    found = []
+    for file in sorted(Path(table, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        txn = next((action["txn"] for action in actions if "txn" in action), None)
+        if txn is None:
+            continue
+        told = json.loads(next(action["commitInfo"]["userMetadata"] for action in actions if "commitInfo" in action))
+        found.append(
+            OurCommit(
+                version=int(file.stem),
+                app_id=txn["appId"],
+                number=txn["version"],
+                generation=told["generation"],
+                relid=told["relid"],
+                first=told["first_window"],
+                last=told["last_window"],
+                run_id=told["run_id"],
+                at=file.stat().st_mtime,
+            )
+        )
+    return found
+
+
+def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> list[str]:
+    """What is wrong with a table's chain of commits; nothing, if the windows of each generation tile.
+
+    A window between two commits may be missing only if it holds nothing of the table.
+    """
+    found = []
+    touched = {marker.ordinal: {counts.relid for counts in marker.relations} for marker in markers}
+    for before, after in pairwise(commits):
+        if after.app_id == before.app_id and after.number <= before.number:
+            found.append(f"number {after.number} after {before.number}: {after}")
+        if after.generation != before.generation:
+            if any(each.generation == after.generation for each in commits if each.version < before.version):
+                found.append(f"a snapshot that was replaced is back: {after}")
+        elif after.first <= before.last:
+            found.append(f"windows {after.first} to {min(after.last, before.last)} twice: {after}")
+        else:
+            left_out = [n for n in range(before.last + 1, after.first) if after.relid in touched.get(n, ())]
+            if left_out:
+                found.append(f"windows {left_out} left out: {after}")
+    return found
