@@ -64,8 +64,11 @@ _KNOWN: dict[tuple[str, ...], str] = {
         r"ExecutorLostFailure",
         r"Executor heartbeat timed out",
         r"Python worker exited unexpectedly \(crashed\)",
-        r"Py4JNetworkError",
     ): "a process of Spark's was ended, most often for want of memory: look into its log, give it more, run it again",
+    # the latter are py4j's, when nobody is at the other end
+    (r"SparkContext was shut down", r"^(?:Py4JNetworkError|ConnectionRefusedError|ConnectionResetError)"): (
+        "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
+    ),
     (
         r"DELTA_CONCURRENT_[A-Z_]+",
         r"DELTA_(?:METADATA|PROTOCOL)_CHANGED",

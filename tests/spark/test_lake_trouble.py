@@ -1,0 +1,231 @@
+"""A disk that is full, a folder that is none, a file that is gone, an executor that fails: one line with the cause."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.capture import capture
+from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.sync import apply, prepare, snapshot, sync
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.followed_pipeline import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+SECRET = "cell-4711"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """``spoil`` leaves no room in ``folder``, or no right to write there; then errors have the words ``said``."""
+
+    folder: Path
+    spoil: Callable[[], None]
+    mend: Callable[[], None]
+    said: str
+    hint: str
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A small disk of its own where this user may mount one; else a folder that loses its write permission."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    mounted = subprocess.run(mounting, capture_output=True, check=False).returncode == 0
+    assert mounted or os.geteuid() != 0, "root needs the right to mount: nothing else keeps it from writing"
+
+    def spoil() -> None:
+        if mounted:
+            fill(folder / "ballast")
+        else:
+            change_mode(folder, "a-w")
+
+    def mend() -> None:
+        if mounted:
+            (folder / "ballast").unlink(missing_ok=True)
+        else:
+            change_mode(folder, "u+w")
+
+    full = ("No space left on device", "the disk is full")
+    try:
+        yield Disk(folder, spoil, mend, *(full if mounted else ("Permission denied", "run as write there")))
+    finally:
+        mend()
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+
+
+def change_mode(folder: Path, mode: str) -> None:
+    subprocess.run(["chmod", "-R", mode, str(folder)], check=True)
+
+
+@pytest.fixture
+def item(database: Database) -> Database:
+    database.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, v text)",
+        f"INSERT INTO item SELECT g, '{SECRET} ' || g FROM generate_series(1, 2000) g",
+    )
+    return database
+
+
+def follow(spark: SparkSession, database: Database, lake: Path) -> Followed:
+    return Followed(spark, database, pipeline_of(database, lake, "public.item"), (QualifiedName("public", "item"),))
+
+
+def assert_one_line(error: CdcError | None, database: Database, *words: str) -> None:
+    text = str(error)
+    assert isinstance(error, LakeError), text
+    assert all(word in text for word in words), text
+    assert "\n" not in text
+    assert "\x1b" not in text
+    assert SECRET not in text
+    assert database.server.password not in text
+
+
+def test_a_full_disk_during_a_snapshot(spark: SparkSession, item: Database, disk: Disk) -> None:
+    followed = follow(spark, item, disk.folder / "lake")
+    prepare(followed.pipeline)
+    disk.spoil()
+    (taken,) = snapshot(lambda: spark, followed.pipeline)
+    assert_one_line(taken.error, item, "public.item: snapshot at ", " failed: ", disk.said, disk.hint)
+    disk.mend()
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    followed.assert_equal()
+
+
+def test_a_full_disk_during_a_merge(spark: SparkSession, item: Database, disk: Disk) -> None:
+    followed = follow(spark, item, disk.folder / "lake")
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    item.execute("UPDATE item SET v = v || ' again' WHERE id % 2 = 0", "DELETE FROM item WHERE id % 7 = 0")
+    capture(followed.pipeline)
+    disk.spoil()
+    (table,) = apply(lambda: spark, followed.pipeline).tables
+    assert_one_line(table.error, item, "public.item: windows ", " were not applied: ", disk.said, disk.hint)
+    disk.mend()
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    followed.assert_equal()
+
+
+def test_a_full_disk_while_a_window_is_landed(spark: SparkSession, item: Database, disk: Disk) -> None:
+    followed = follow(spark, item, disk.folder / "lake")
+    prepare(followed.pipeline)
+    item.execute("UPDATE item SET v = v || ' again'")
+    disk.spoil()
+    with pytest.raises(LakeError) as full:
+        capture(followed.pipeline)
+    assert_one_line(full.value, item, "change_log", disk.said, "the room on its disk")
+    disk.mend()
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    followed.assert_equal()
+
+
+def test_a_file_where_a_folder_is_needed(spark: SparkSession, item: Database, tmp_path: Path) -> None:
+    followed = follow(spark, item, tmp_path / "lake")
+    prepare(followed.pipeline)
+    place = Path(followed.pipeline.lake.table(followed.names[0])).parent
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("not a folder")
+    (taken,) = snapshot(lambda: spark, followed.pipeline)
+    assert_one_line(taken.error, item, "public.item: ", str(place))
+    place.unlink()
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    # rows enough to be staged in a file
+    item.execute(
+        f"INSERT INTO item SELECT g, '{SECRET}' FROM generate_series(5000, 30000) g", "DELETE FROM item WHERE id = 1"
+    )
+    staging = tmp_path / "lake" / "_staging"
+    staging.write_text("not a folder")
+    (error,) = sync(followed.pipeline, lambda: spark).errors
+    assert_one_line(error, item, "public.item: ", str(staging), "Not a directory", "check lake.path")
+    staging.unlink()
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    followed.assert_equal()
+
+
+def test_a_data_file_that_is_gone(spark: SparkSession, item: Database, tmp_path: Path) -> None:
+    followed = follow(spark, item, tmp_path / "lake")
+    assert sync(followed.pipeline, lambda: spark).errors == ()
+    files = list(Path(followed.pipeline.lake.table(followed.names[0])).glob("**/*.parquet"))
+    assert files
+    for file in files:
+        file.unlink()
+    item.execute("UPDATE item SET v = 'other' WHERE id = 5")
+    (error,) = sync(followed.pipeline, lambda: spark).errors
+    assert_one_line(error, item, "public.item: windows ", ".parquet does not exist", "take a new snapshot of the table")
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (ModuleNotFoundError("No module named 'nosuch'", name="nosuch"), "No module named 'nosuch': install it"),
+        (ValueError(f"could not read {SECRET}"), "work stopped: PYTHON_EXCEPTION, ValueError"),
+        (ValueError(f"many\nlines [{SECRET}]\nof {SECRET}"), "work stopped: PYTHON_EXCEPTION, ValueError"),
+        (MemoryError(), "work stopped: MemoryError: give Spark more memory"),
+        (OSError(28, "No space left on device"), "work stopped: No space left on device: the disk is full"),
+        (LakeError("\x1b[31mof ours\x1b[0m\nin red", hint="mend it"), "work stopped: of ours in red: mend it"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_executors_raise(spark: SparkSession, item: Database, raised: Exception, said: str) -> None:
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            raise raised
+        yield from ()
+
+    with pytest.raises(LakeError) as stopped, spark_errors("work stopped"):
+        spark.range(3).mapInArrow(fail, "id long").collect()
+    assert_one_line(stopped.value, item, said)
+
+
+def test_values_in_sparks_own_errors_are_not_repeated(spark: SparkSession, item: Database) -> None:
+    with pytest.raises(LakeError) as cast, spark_errors("work stopped"):
+        spark.sql(f"SELECT CAST(concat('{SECRET}', id) AS int) FROM range(3)").collect()
+    assert_one_line(cast.value, item, "work stopped: CAST_INVALID_INPUT, SparkNumberFormatException")
+    with pytest.raises(LakeError) as raised, spark_errors("work stopped"):
+        spark.sql(f"SELECT raise_error('[{SECRET.upper()}] {SECRET}')").collect()
+    assert_one_line(raised.value, item, "work stopped: USER_RAISED_EXCEPTION")
+
+
+_TOO_LARGE = """
+import sys
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import spark_session
+
+spark = spark_session(SparkOptions(master="local[1]", jars=sys.argv[1]))
+with spark_errors("work stopped"):
+    spark.sql("SELECT length(repeat('x', int(2000000000 + id))) FROM range(1)").collect()
+"""
+
+
+def test_too_little_memory(jars_folder: Path) -> None:
+    """In a process of its own: local Spark's JVM ends with it, sooner or later than the answer comes."""
+    command = [sys.executable, "-c", _TOO_LARGE, str(jars_folder)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = [line for line in answer.stderr.splitlines() if line.startswith("spark_jobs.errors.LakeError: ")]
+    assert len(said) == 1, answer.stderr
+    assert "work stopped: " in said[0]
+    assert "spark.driver.memory" in said[0]
