@@ -15,7 +15,7 @@ from spark_jobs.decode.snapshot_values import SnapshotColumn
 from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, OvertakenError, PreconditionError
-from spark_jobs.lake.delta_table import replace_table, rows_written
+from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.net_write import net_schema
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
@@ -168,7 +168,8 @@ def _snapshot_table(
         committing_session(spark, provenance) as own,
     ):
         tasks = own.range(0, len(plan.tasks), 1, len(plan.tasks))
-        replace_table(tasks.mapInArrow(read, schema).selectExpr(*named_columns(plan.shape.columns)), path)
+        rows_read = tasks.mapInArrow(read, schema).selectExpr(*named_columns(plan.shape.columns))
+        replace_table(with_attribute_numbers(rows_read, plan.shape.columns), path)
         committed_version(own, path)
         rows = rows_written(own, path)
     state = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.decode.table_shape import TableShape
+from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.errors import SchemaChangeError
-from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier
+from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier, quoted
 from spark_jobs.logicalrep.lsn import Lsn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def table_columns(spark: SparkSession, path: str) -> dict[str, str]:
-    """Name and SQL type of each column."""
-    return {field.name: field.dataType.simpleString() for field in spark.read.format("delta").load(path).schema}
+# in the metadata of each column of the Delta schema: a name may come to mean another column, a number never does
+_ATTNUM = "pg_attribute.attnum"
+
+
+def table_columns(spark: SparkSession, path: str) -> dict[str, tuple[str, int | None]]:
+    """Name, SQL type and attribute number of each column."""
+    schema = spark.read.format("delta").load(path).schema
+    return {field.name: (field.dataType.simpleString(), field.metadata.get(_ATTNUM)) for field in schema}
+
+
+def with_attribute_numbers(frame: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
+    """``frame``, which has these columns, as a table that remembers their attribute numbers."""
+    from pyspark.sql import functions
+
+    return frame.select(*(functions.col(quoted(c.name)).alias(c.name, metadata={_ATTNUM: c.attnum}) for c in columns))
 
 
 def check_columns(spark: SparkSession, path: str, shape: TableShape, lsn: Lsn) -> None:
-    """Raise SchemaChangeError when the source's columns at ``lsn`` are not the table's, by name and lake type."""
-    lake, source = table_columns(spark, path), {column.name: column.lake_type.sql for column in shape.columns}
-    if lake == source:
+    """Raise SchemaChangeError when the source's columns at ``lsn`` are not the table's: by name, type and number."""
+    found = table_columns(spark, path)
+    lake = {name: sql for name, (sql, _) in found.items()}
+    source = {column.name: column.lake_type.sql for column in shape.columns}
+    others = [
+        f"{column.name} is another column of that name"
+        for column in shape.columns
+        if column.name in found and found[column.name][1] not in (None, column.attnum)
+    ]
+    if lake == source and not others:
         return
     differences = [f"{name} {source[name]} is new" for name in source if name not in lake]
     differences += [f"{name} is gone" for name in lake if name not in source]
@@ -29,8 +49,8 @@ def check_columns(spark: SparkSession, path: str, shape: TableShape, lsn: Lsn) -
         f"{name} was {lake[name]} and is {source[name]}" for name in lake if source.get(name, lake[name]) != lake[name]
     ]
     raise SchemaChangeError(
-        f"{shape.name} has other columns from {lsn} on: {'; '.join(differences)}",
-        hint=f"re-snapshot this table: postgres-cdc snapshot '{shape.name}'",
+        f"{shape.name} has other columns from {lsn} on: {'; '.join([*differences, *others])}",
+        hint=f"take a new snapshot of this table: postgres-cdc snapshot '{shape.name}'",
     )
 
 

@@ -77,6 +77,19 @@ def test_truncate_then_insert_is_one_overwrite(followed: Followed) -> None:
     followed.assert_equal()
 
 
+def test_columns_keep_their_attribute_numbers(followed: Followed) -> None:
+    from spark_jobs.lake.delta_table import table_columns
+
+    path = followed.pipeline.lake.table(followed.names[0])
+    numbers = [number for _, number in table_columns(followed.spark, path).values()]
+    assert numbers == list(range(1, 10))
+    for statement in ("INSERT INTO item (id) VALUES (500)", "UPDATE item SET name = 'x' WHERE id = 1", "TRUNCATE item"):
+        followed.database.execute(statement)
+        assert followed.sync()[0].error is None
+    assert [number for _, number in table_columns(followed.spark, path).values()] == numbers
+    followed.assert_equal()
+
+
 def test_truncate_alone(followed: Followed) -> None:
     followed.database.execute("TRUNCATE item")
     assert followed.sync()[0].outcome == "applied"
