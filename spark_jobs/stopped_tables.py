@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.errors import CdcError, GapError, LakeError, PreconditionError
+from spark_jobs.lake.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.postgres.catalogue import relation_facts, relids
 from spark_jobs.postgres.connection import Connection
@@ -87,6 +88,8 @@ def why_unusable(facts: RelationFacts, source: Source, *, stored: bool = False) 
             f"table {facts.name} has a generated column in its key: {', '.join(generated)}",
             hint=f"ALTER TABLE {facts.name} REPLICA IDENTITY USING INDEX one without generated columns",
         )
+    if fault := name_fault(facts, stored=stored):
+        return PreconditionError(f"table {facts.name} has {fault}", hint=NAME_REMEDY.format(table=facts.name))
     return why_unreadable(facts, source)
 
 

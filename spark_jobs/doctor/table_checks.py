@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.doctor.checks import Check, fail, ok
+from spark_jobs.lake.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
@@ -34,6 +35,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
             continue
         faults = (
             *_faults(privileges[name], facts[name], role, publication),
+            *_name_faults(facts[name], publication),
             *_binary_faults(facts[name], pipeline.source),
         )
         yield from faults or [ok(AREA, str(name), f"key ({', '.join(facts[name].key)})")]
@@ -98,6 +100,12 @@ def _faults(
         remedy = f"give it a primary key, or ALTER TABLE {name} REPLICA IDENTITY USING INDEX a unique one"
         yield fail(AREA, name, f"no usable key (replica identity {facts.relreplident})", remedy)
     yield from _publication_faults(table, role, publication)
+
+
+def _name_faults(facts: RelationFacts, publication: Publication | None) -> Iterator[Check]:
+    stored = publication is not None and publication.sends_generated
+    if fault := name_fault(facts, stored=stored):
+        yield fail(AREA, str(facts.name), fault, NAME_REMEDY.format(table=facts.name))
 
 
 def _binary_faults(facts: RelationFacts, source: Source) -> Iterator[Check]:

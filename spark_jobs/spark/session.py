@@ -38,6 +38,7 @@ _STATIC_CONF = {
 _RUNTIME_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # a cast that fails raises; it never becomes null
+    "spark.sql.variable.substitute": "false",  # a column or a path may be named ${x}: it would become what x is set to
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is still INT96
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # 4.2.0 hangs with it (SPARK-58241)
     # row groups and pages are held whole by writers and readers, and by default neither ends before it has 100 rows:

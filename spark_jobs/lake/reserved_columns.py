@@ -1,0 +1,66 @@
+"""Column names under which Spark and Delta cannot follow a table: those they use themselves, and two that are one to
+them.
+
+Found by trying, with Delta 4.4: tests/spark/test_column_names.py merges a table with each of them, and follows the
+names that look as if they were taken and are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from spark_jobs.relation_facts import RelationFacts
+
+# Delta adds these to a table's own columns while it reads or merges one with deletion vectors
+RESERVED = frozenset(
+    {
+        "_metadata",
+        "_tmp_metadata_row_index",
+        "__delta_internal_is_row_deleted",
+        "_row_dropped_",
+        "_source_row_present_",
+        "_target_row_present_",
+        "deletionvectorid",
+        "dvfilepath",
+    }
+)
+# these only where the condition of a MERGE asks for them
+RESERVED_IN_KEY = frozenset({"_row_id_", "_file_name_"})
+
+NAME_REMEDY = "ALTER TABLE {table} RENAME COLUMN, or take the table out of tables:"
+
+
+def reserved_columns(names: Iterable[str], key: Collection[str] = ()) -> tuple[str, ...]:
+    """Those of ``names`` that Delta uses itself in the statements that follow a table; ``key`` are some of them."""
+    return tuple(
+        name
+        for name in names
+        if not _folded(name).isdisjoint(RESERVED) or (name in key and not _folded(name).isdisjoint(RESERVED_IN_KEY))
+    )
+
+
+def columns_alike(names: Collection[str]) -> tuple[str, ...]:
+    """Those of ``names`` that differ from another one in case only: one column to Spark."""
+    counts = Counter(form for name in names for form in _folded(name))
+    return tuple(name for name in names if any(counts[form] > 1 for form in _folded(name)))
+
+
+def name_fault(facts: RelationFacts, *, stored: bool) -> str | None:
+    """What is wrong with the names of the columns that enter the lake: with ``stored`` also stored generated ones."""
+    sent = ("", "s") if stored else ("",)
+    names = [column.attname for column in facts.columns if column.attgenerated in sent]
+    if reserved := reserved_columns(names, facts.key):
+        return f"columns whose names Delta Lake uses itself: {', '.join(reserved)}"
+    if alike := columns_alike(names):
+        return f"columns whose names differ only in case, which is one name to Spark: {', '.join(alike)}"
+    return None
+
+
+def _folded(name: str) -> frozenset[str]:
+    """The forms by which Spark compares: ``toLowerCase`` in one place, ``equalsIgnoreCase`` in another.
+
+    The second takes character by character up and then down, and leaves one that would become two (ß) as it is.
+    """
+    raised = (char.upper() if len(char.upper()) == 1 else char for char in name)
+    return frozenset({name.lower(), "".join(char.lower()[0] for char in raised)})
