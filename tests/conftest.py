@@ -6,5 +6,6 @@ pytest_plugins = [
     "tests.fixtures.property_tests",
     "tests.fixtures.servers",
     "tests.fixtures.spark",
+    "tests.fixtures.spark_connect",
     "tests.fixtures.pipelines",
 ]

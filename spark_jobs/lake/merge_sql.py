@@ -1,5 +1,9 @@
 """Statements to Spark as text: quoting, the properties of a new table, the one MERGE of a table and range.
 
+A user's column only ever stands behind ``t.``, one of ours only behind ``s.``, and Spark takes a name behind an alias
+for that relation's column before it looks for a column or field of that name: so users may have columns named ``s``,
+``op`` or ``s.v0``.
+
 https://docs.delta.io/latest/delta-update.html#upsert-into-a-table-using-merge
 """
 
@@ -104,8 +108,12 @@ def kept_values_query(path: str, shape: TableShape, kept: Sequence[int], moved: 
 
 
 def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
-    """``v{i}`` under the names of the table, one expression each."""
-    return tuple(f"v{i} AS {quoted(column.name)}" for i, column in enumerate(columns))
+    """``v{i}`` under the names and with the types of the table, one expression each.
+
+    The cast costs nothing where the type is that already. Over Spark Connect a string comes as ``string collate
+    UTF8_BINARY``: the same values, but other readers refuse a Delta table whose schema says so.
+    """
+    return tuple(f"CAST(v{i} AS {column.lake_type.sql}) AS {quoted(column.name)}" for i, column in enumerate(columns))
 
 
 def _inserted(i: int, shape: TableShape) -> str:

@@ -54,7 +54,7 @@ def test_moved_rows_are_joined_by_the_key_they_left() -> None:
 
 def test_quoting() -> None:
     assert quoted("a`b c") == "`a``b c`"
-    assert named_columns(ITEM.columns) == ("v0 AS `id`", "v1 AS `doc`")
+    assert named_columns(ITEM.columns) == ("CAST(v0 AS bigint) AS `id`", "CAST(v1 AS string) AS `doc`")
 
 
 def test_only_types_with_literals_are_ranged() -> None:

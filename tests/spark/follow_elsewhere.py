@@ -1,4 +1,4 @@
-"""Run as a program, in a process of its own: a snapshot and applies through another kind of Spark.
+"""A snapshot and applies through another kind of Spark, in a process of its own.
 
 ``python -m tests.spark.follow_elsewhere OPTIONS DATABASE LAKE``: pickled SparkOptions, pickled Database, a folder.
 """
@@ -6,13 +6,33 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+from spark_jobs.configuration import SparkOptions
 from spark_jobs.spark.session import spark_session
+from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 from tests.spark.scenarios import SCENARIOS
+
+# each written in a way of its own: an overwrite and a MERGE on the driver, then a MERGE and an append by executors, all
+# in one partition, and by key
+_ON_DRIVER = ("truncated in the middle", "mixed changes, values kept")
+_BY_EXECUTORS = ("rows that move with their documents, and swap", "inserts alone")
+
+
+def follow_elsewhere(options: SparkOptions, database: Database, folder: Path) -> str:
+    """Follow ``item`` of ``database`` into ``folder``/lake; the path of its Delta table."""
+    (folder / "options").write_bytes(pickle.dumps(options))
+    (folder / "database").write_bytes(pickle.dumps(database))
+    arguments = [str(folder / "options"), str(folder / "database"), str(folder / "lake")]
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.spark.follow_elsewhere", *arguments], capture_output=True, text=True, check=False
+    )
+    assert answer.stdout.splitlines()[-1:] == ["lake equals source"], answer.stderr
+    return str(folder / "lake" / "tables" / "public" / "item")
 
 
 def main(options: str, database_file: str, lake: str) -> None:
@@ -22,10 +42,9 @@ def main(options: str, database_file: str, lake: str) -> None:
     (snapshot,) = followed.snapshot()
     assert snapshot.error is None, snapshot.error
     followed.assert_equal()
-    # one on the driver, then through executors: all in one partition, and by key
-    for number, (scenario, statements) in enumerate(list(SCENARIOS.items())[:3]):
-        database.execute(*statements)
-        (applied,) = (replace(followed, on_driver_bytes=0) if number else followed).sync()
+    for scenario in (*_ON_DRIVER, *_BY_EXECUTORS):
+        database.execute(*SCENARIOS[scenario])
+        (applied,) = (followed if scenario in _ON_DRIVER else replace(followed, on_driver_bytes=0)).sync()
         assert applied.error is None, (scenario, applied.error)
         followed.assert_equal()
     (again,) = followed.apply()
