@@ -157,39 +157,59 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: QualifiedName)
     assert differing == []
 
 
-@pytest.mark.parametrize(
-    ("version", "plugin"), [(15, "pgoutput"), (18, "pgoutput"), (15, "test_decoding")], ids=lambda value: str(value)
-)
 def test_every_kind_of_change_ends_equal_without_a_hand(
-    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, version: int, plugin: str
+    spark: SparkSession, postgres_15: PostgresServer, tmp_path: Path
 ) -> None:
-    with fresh_database(request.getfixturevalue(f"postgres_{version}")) as database:
-        _follow_every_kind_of_change(spark, database, tmp_path, plugin)
+    """On one server: tests/postgres/test_fingerprints.py sees each kind on all of them."""
+    with fresh_database(postgres_15) as database:
+        database.execute(*_schema())
+        pipeline = pipeline_of(database, tmp_path / "lake", *map(str, NAMES))
+        synced(spark, pipeline)
+        database.execute(*(statement.format(p=database.name) for statement in CHANGES), *OF_LEAVES)
+        again = read_again(synced(spark, pipeline))
+        assert set(again) == {name.relname for name in NAMES} - UNCHANGED
+        assert all(again.values()), "each says why"
+        assert_equal(spark, pipeline, *NAMES)
+        # once per cause
+        database.execute("UPDATE swapped SET a = 5 WHERE id = 1", "UPDATE moved_key SET t = 'more' WHERE id = 2")
+        assert read_again(synced(spark, pipeline)) == {}
+        assert_equal(spark, pipeline, *NAMES)
+        reasons = {table.name.relname: table.snapshot_reason for table in pipeline_status(pipeline).tables}
+        assert {name for name, reason in reasons.items() if reason} == set(again)
 
 
-def _follow_every_kind_of_change(spark: SparkSession, database: Database, tmp_path: Path, plugin: str) -> None:
-    database.execute(*_schema())
-    pipeline = pipeline_of(database, tmp_path / "lake", *map(str, NAMES), plugin=plugin)
-    synced(spark, pipeline)
-    database.execute("INSERT INTO calm VALUES (9, 'seen')")
-    assert read_again(synced(spark, pipeline)) == {}
-    for statement in CHANGES:
-        if plugin == "pgoutput" or "PUBLICATION" not in statement:
-            database.execute(statement.format(p=database.name))
-    database.execute(*OF_LEAVES)
-    again = read_again(synced(spark, pipeline))
-    changed = {name.relname for name in NAMES} - UNCHANGED
-    assert set(again) == (changed if plugin == "pgoutput" else changed - {"gone_for_a_time"})
-    assert all(again.values()), "each says why"
-    assert_equal(spark, pipeline, *NAMES)
-    # once per cause
-    database.execute(
-        "UPDATE swapped SET a = 5 WHERE id = 1", "UPDATE moods SET a = 'bad' WHERE id = 1", *OF_LEAVES[4:5]
-    )
-    assert read_again(synced(spark, pipeline)) == {}
-    assert_equal(spark, pipeline, *NAMES)
-    reasons = {table.name.relname: table.snapshot_reason for table in pipeline_status(pipeline).tables}
-    assert {name for name, reason in reasons.items() if reason} == set(again)
+def test_with_test_decoding_names_and_keys_count_too(
+    spark: SparkSession, postgres_15: PostgresServer, tmp_path: Path
+) -> None:
+    """A table in another schema for a time, a key of fewer columns, leaves with another identity than their root's."""
+    with fresh_database(postgres_15) as database:
+        database.execute(
+            "CREATE SCHEMA away",
+            "CREATE TABLE moved (id int PRIMARY KEY, t text)",
+            "CREATE TABLE fewer (id int, t text, PRIMARY KEY (id, t))",
+            "INSERT INTO moved VALUES (1, 'x'), (2, 'x')",
+            "INSERT INTO fewer VALUES (1, 'x'), (2, 'x')",
+            "CREATE TABLE mixed (id int PRIMARY KEY, t text, doc text) PARTITION BY RANGE (id)",
+            "ALTER TABLE mixed ALTER doc SET STORAGE EXTERNAL",
+            "CREATE TABLE mixed_1 PARTITION OF mixed FOR VALUES FROM (0) TO (10)",
+            "ALTER TABLE ONLY mixed REPLICA IDENTITY FULL",
+            "INSERT INTO mixed SELECT g, 'x', repeat('x', 9000) FROM generate_series(0, 4) g",
+        )
+        names = tuple(QualifiedName("public", name) for name in ("moved", "fewer", "mixed"))
+        pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names), plugin="test_decoding")
+        synced(spark, pipeline)
+        database.execute(
+            "ALTER TABLE moved SET SCHEMA away",
+            "DELETE FROM away.moved WHERE id = 1",
+            "ALTER TABLE away.moved SET SCHEMA public",
+            "ALTER TABLE fewer DROP CONSTRAINT fewer_pkey, ADD PRIMARY KEY (id)",
+            "UPDATE fewer SET t = 'y' WHERE id = 1",
+            "UPDATE mixed SET id = id + 5 WHERE id < 2",  # keeps the documents
+            "UPDATE mixed SET t = 'y' WHERE id = 4",
+            "DELETE FROM mixed WHERE id = 3",
+        )
+        assert set(read_again(synced(spark, pipeline))) == {"moved", "fewer"}
+        assert_equal(spark, pipeline, *names)
 
 
 @pytest.fixture
