@@ -122,7 +122,7 @@ def snapshot(
     A table that fails is reported, and keeps what it held.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
-    PreconditionError for a table that is not there or has no key.
+    PreconditionError for a table that somebody asked for and that is not there, has no key, or cannot be followed.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
@@ -130,8 +130,11 @@ def snapshot(
         raise SlotError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
     with connected(pipeline.source.dsn) as connection:
         wanted = followed_names(connection, pipeline) if names is None else tuple(names)
-        for table in stopped_tables(connection, pipeline, wanted, ()):
-            raise table.error
+        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
+        for name, error in stopped.items():
+            if reasons is None or name not in reasons:
+                raise error
+        wanted = tuple(name for name in wanted if name not in stopped)
         published = find_publications(connection, pipeline.source.publications)
 
     def ordinal_at(lsn: Lsn) -> int:
@@ -158,7 +161,7 @@ def snapshot(
         )
         with guard.cuts():  # a run beside this one may have cut the tables as they were
             forget(pipeline.lake, wanted)
-    return taken
+    return (*taken, *(TableSnapshot(name, Lsn(0), error=error) for name, error in stopped.items()))
 
 
 def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:

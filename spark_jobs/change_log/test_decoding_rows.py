@@ -36,7 +36,9 @@ Ints = npt.NDArray[np.int64]
 _BODY = ("ordinal", "kind", "relid", "version", "data")
 LINE_SPOOL_SCHEMA = pa.schema([CHANGE_LOG_SCHEMA.field(name) for name in _BODY])
 _KNOWN = BEGIN + COMMIT + TABLE + MESSAGE + PREPARED
-_UNATTRIBUTED = "t"  # the kind of a line whose table is gone, and may have been a partition of a followed one
+# the kind of a line whose table is gone, and may have been a partition of a followed one: kept, and of no use where the
+# partition came and went since the last window; else its root's fingerprint has changed, and the root is read again
+_UNATTRIBUTED = "t"
 _CHANGES = "IUDT"
 _UNIX_US = pa.timestamp("us", tz="UTC")
 _POSTGRES_EPOCH = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
@@ -56,8 +58,8 @@ class _Placed:
 class LineWindowRows:
     """Turns one window's lines into rows; what it has counted is complete when ``rows`` is exhausted.
 
-    ``tables`` is asked once, behind the first lines: the catalogue then knows whatever they are of. Of what is
-    ``unknown`` only the window's first is listed.
+    ``tables`` is asked once, behind the first lines: the catalogue then knows whatever they are of. Nothing is ever
+    ``unknown``: a line is understood, or the window is refused.
     """
 
     ordinal: int
@@ -114,9 +116,7 @@ class LineWindowRows:
                 ChangeCounts(*(self._counts[relid, kind] for kind in "IUDT")),
                 self._sizes[relid],
             )
-            for relid in sorted(
-                {relid for relid, _ in self._counts} | {relid for message in self.unknown for relid in message.relids}
-            )
+            for relid in sorted({relid for relid, _ in self._counts})
         )
 
     def _batch(self, lines: LineBatch, known: LineTables) -> Iterator[pa.RecordBatch]:
@@ -267,11 +267,6 @@ class LineWindowRows:
             self._sizes[relid] += int(length[here].sum())
             for kind in _CHANGES:
                 self._counts[relid, kind] += int((kinds[here] == ord(kind)).sum())
-        lost = np.flatnonzero(kinds == ord(_UNATTRIBUTED))
-        if len(lost) and not self.unknown and self._known is not None:
-            row = batch.slice(int(lost[0]), 1)
-            place = (row.column("commit_lsn")[0].as_py(), row.column("ordinal")[0].as_py())
-            self.unknown = (UnknownMessage(_UNATTRIBUTED, *place, self._known.partitioned),)
 
     def _error(self, lsn: int, what: str) -> DecodeError:
         return DecodeError(
