@@ -11,17 +11,25 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.configuration import Lake
-from spark_jobs.doctor.checks import Check, fail, ok, warn
+from spark_jobs.doctor.checks import Check, fail, ok
+from spark_jobs.errors import one_line
+from spark_jobs.lake_files import lake_filesystem
 
 AREA = "lake"
+_MESSAGE_LENGTH = 300  # object stores add request identifiers and whole documents
 
 
 def lake_path_check(lake: Lake) -> Check:
     """Write a file and delete it again: what the rights of a path promise and what a disk does are two things."""
-    scheme, _, rest = lake.path.partition("://")
-    if rest and scheme != "file":
-        return _remote(lake.path)
-    return _local(Path(rest if rest else lake.path))
+    try:
+        filesystem, folder = lake_filesystem(lake.path)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError) as error:
+        # as in sync: tables' states are read, and changes staged, the same way
+        remedy = "choose a lake.path that this process can open too: a folder, s3a://, gs:// or abfss://"
+        return fail(AREA, "lake.path", f"{lake.path} cannot be opened: {_brief(error)}", remedy)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return _local(Path(folder))
+    return _remote(lake.path, filesystem, folder)
 
 
 def _local(path: Path) -> Check:
@@ -40,19 +48,20 @@ def _local(path: Path) -> Check:
     return ok(AREA, "lake.path", found)
 
 
-def _remote(path: str) -> Check:
-    remedy = "check the bucket and the credentials in the environment"
+def _remote(path: str, filesystem: fs.FileSystem, folder: str) -> Check:
+    probe = f"{folder}/.postgres-cdc-doctor-{uuid4().hex}"
     try:
-        filesystem, folder = fs.FileSystem.from_uri(path)
-        probe = f"{folder}/.postgres-cdc-doctor-{uuid4().hex}"
         with filesystem.open_output_stream(probe) as stream:
             stream.write(b"")
         filesystem.delete_file(probe)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        return warn(AREA, "lake.path", f"{path} was not tried: no way to reach this scheme from here", "try sync")
     except OSError as error:
-        return fail(AREA, "lake.path", f"{path} cannot be written: {' '.join(str(error).split())[:200]}", remedy)
+        remedy = "check the bucket and the credentials in the environment"
+        return fail(AREA, "lake.path", f"{path} cannot be written: {_brief(error)}", remedy)
     return ok(AREA, "lake.path", f"{path} is writable")
+
+
+def _brief(error: Exception) -> str:
+    return one_line(str(error))[:_MESSAGE_LENGTH]
 
 
 def _user() -> str:

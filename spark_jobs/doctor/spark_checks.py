@@ -1,35 +1,49 @@
-"""Spark's side, without starting it: Java, Delta's jars, and the Python that executors will run."""
+"""Spark's side: Java, Delta's jars, and the Python that executors run.
+
+Local Spark is looked at without starting it. Where executors are elsewhere, one of them is asked.
+"""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
 from spark_jobs.configuration import SparkOptions
-from spark_jobs.doctor.checks import Check, fail, ok, warn
-from spark_jobs.errors import SparkError
+from spark_jobs.doctor.checks import Check, Verdict, fail, ok
+from spark_jobs.errors import CdcError, SparkError
 from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf
 from spark_jobs.spark.java import find_java
+from spark_jobs.spark.session import has_executors, spark_session
+from spark_jobs.spark.worker_python import NEEDED_MODULES, ask_worker_python, worker_python
 
 AREA = "spark"
-_NEEDED = ("pyarrow", "numpy", "pandas")
+PYTHON = "Python of executors"
+OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def spark_checks(options: SparkOptions) -> Iterator[Check]:
-    """For a Connect client only the client itself; else Java, jars and Python."""
+    """For a Connect client only the client itself and an executor's Python; else Java and jars too."""
     if options.remote is not None:
-        yield _connect_client()
+        client = _connect_client()
+        yield client
+        if client.verdict is Verdict.OK:
+            yield _executor_python(options)
         return
+    java, jars = _java(), _jars(options)
+    yield java
+    yield jars
+    if not has_executors(options) or Verdict.FAIL not in (java.verdict, jars.verdict):
+        yield _executor_python(options)
+
+
+def _java() -> Check:
     try:
         java = find_java()
-        yield ok(AREA, "Java", f"{java.version} at {java.home}, from {java.origin}")
     except SparkError as error:
-        yield fail(AREA, "Java", error.what, f"{error.hint}; capture, status and doctor need none")
-    yield _jars(options)
-    yield _executor_python(options)
+        return fail(AREA, "Java", error.what, f"{error.hint}; capture and status need none")
+    return ok(AREA, "Java", f"{java.version} at {java.home}, from {java.origin}")
 
 
 def _jars(options: SparkOptions) -> Check:
@@ -60,21 +74,38 @@ def _absent(module: str) -> bool:
 
 
 def _executor_python(options: SparkOptions) -> Check:
-    what = "Python of executors"
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    python = dict(options.config).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    if options.master is not None and not options.master.startswith("local"):
-        remedy = f"each node needs Python {ours} with {', '.join(_NEEDED)}; name it in spark.pyspark.python"
-        return warn(AREA, what, f"{python or 'python3'} on the cluster's nodes, not seen from here", remedy)
-    python = python or sys.executable
-    program = f"import sys, {', '.join(_NEEDED)}; print('%d.%d' % sys.version_info[:2])"
+    if not has_executors(options):
+        return _local_python(worker_python(options, local=True) or sys.executable)
+    try:
+        found = ask_worker_python(spark_session(options))
+    except CdcError as error:
+        return fail(AREA, PYTHON, error.what, error.hint)
+    named = _where_named(options)
+    if found.version != OURS:
+        return fail(AREA, PYTHON, f"{found.executable} is {found.version}, this is {OURS}", f"use one version: {named}")
+    if found.missing:
+        remedy = f"install it for each executor's Python, or name another one in {named}"
+        return fail(AREA, PYTHON, f"{found.executable} has no {', '.join(found.missing)}", remedy)
+    return ok(AREA, PYTHON, f"{found.version}, {found.executable} of an executor, with all that is needed")
+
+
+def _where_named(options: SparkOptions) -> str:
+    if options.remote is not None:
+        return "PYSPARK_PYTHON in the environment of the Spark Connect server"
+    return "PYSPARK_PYTHON, or spark.pyspark.python in spark.config"
+
+
+def _local_python(python: str) -> Check:
+    """The worker's program, without Spark around it."""
+    program = f"import sys, {', '.join(NEEDED_MODULES)}; print('%d.%d' % sys.version_info[:2])"
+    remedy = "unset PYSPARK_PYTHON and spark.pyspark.python: then it is the Python of this process"
     try:
         answer = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    except OSError as error:
-        return fail(AREA, what, f"{python} does not start: {error.strerror}", "unset PYSPARK_PYTHON")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return fail(AREA, PYTHON, f"{python} does not start: {getattr(error, 'strerror', 'no answer')}", remedy)
     if answer.returncode != 0:
         missing = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return fail(AREA, what, f"{python}: {missing}", "unset PYSPARK_PYTHON, or install it there")
-    if answer.stdout.strip() != ours:
-        return fail(AREA, what, f"{python} is {answer.stdout.strip()}, this is {ours}", "use the same version")
-    return ok(AREA, what, f"{ours}, {python}")
+        return fail(AREA, PYTHON, f"{python}: {missing}", f"install it there, or {remedy}")
+    if answer.stdout.strip() != OURS:
+        return fail(AREA, PYTHON, f"{python} is {answer.stdout.strip()}, this is {OURS}", remedy)
+    return ok(AREA, PYTHON, f"{OURS}, {python}")

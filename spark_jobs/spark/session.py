@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import SparkError
 from spark_jobs.spark.delta_jars import jars_conf
 from spark_jobs.spark.java import find_java
+from spark_jobs.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ _LOCAL_CONF = {
 def session_conf(options: SparkOptions) -> dict[str, str]:
     """Every conf of a session made for ``options``; the user's own win. Raises SparkError when jars are missing."""
     conf = {**_STATIC_CONF, **_RUNTIME_CONF}
-    if _is_local(options):
+    if is_local(options):
         conf |= _LOCAL_CONF
     conf |= dict(jars_conf(options.jars))
     own = dict(options.config)
@@ -132,8 +132,14 @@ def is_connect(spark: SparkSession) -> bool:
     return "connect" in type(spark).__module__
 
 
-def _is_local(options: SparkOptions) -> bool:
+def is_local(options: SparkOptions) -> bool:
+    """Whether all of Spark runs on this machine."""
     return options.remote is None and (options.master is None or options.master.startswith("local"))
+
+
+def has_executors(options: SparkOptions) -> bool:
+    """Whether executors are processes of their own, and not threads of the driver."""
+    return not is_local(options) or (options.master or "").startswith("local-cluster")
 
 
 def _connect(options: SparkOptions) -> SparkSession:
@@ -166,8 +172,8 @@ def _classic(options: SparkOptions) -> SparkSession:
     master = options.master or "local[*]"
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         os.environ["JAVA_HOME"] = str(find_java().home)  # read by Spark's launcher, here and for local executors
-        if _is_local(options):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are the PATH's python3
+        if python := worker_python(options, local=is_local(options)):
+            os.environ["PYSPARK_PYTHON"] = python
         log = _jvm_log()
         java_options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
         conf["spark.driver.extraJavaOptions"] = f"{java_options} {conf.get('spark.driver.extraJavaOptions', '')}"
