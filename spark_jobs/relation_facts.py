@@ -10,9 +10,10 @@ from typing import Any
 from spark_jobs.lake_types import LakeType, lake_type
 from spark_jobs.qualified_name import QualifiedName
 
-# FirstGenbkiObjectId: from here on initdb gives out OIDs (to the types of information_schema, say), and users do from
-# 16384 on. They stay the same as long as a cluster lives, and are others in the next
+# FirstGenbkiObjectId: from here on initdb gives out OIDs (to the types of information_schema, say). They stay the same
+# as long as a cluster lives, and are others in the next
 FIRST_VARYING_OID = 10_000
+FIRST_NORMAL_OID = 16_384  # FirstNormalObjectId: what lies below came with the cluster, and does not change in it
 
 
 def means_the_same_everywhere(typid: int) -> bool:

@@ -92,7 +92,9 @@ def _sweep(lake: Lake, state: TableState) -> None:
     files might commit the rest.
     """
     filesystem, folder = lake_filesystem(_staging(lake, state))
-    for staged in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+    with lake_errors(f"{state.name}: {folder} cannot be read"):
+        listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    for staged in listed:
         if (number := _NUMBER.match(staged.base_name)) and int(number[1]) <= state.commits:
             _remove(filesystem, staged.path)
 

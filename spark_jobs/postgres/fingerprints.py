@@ -14,8 +14,7 @@ from spark_jobs.errors import PreconditionError
 from spark_jobs.fingerprint import Fingerprint
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
-
-_FIRST_NORMAL_OID = 16_384  # types below it come with the server and do not change
+from spark_jobs.relation_facts import FIRST_NORMAL_OID
 
 # CREATE TABLE ... PARTITION OF writes its row of pg_inherits two commands after those of the system columns; a CREATE
 # TABLE and an ATTACH PARTITION in one transaction are further apart (14 to 18)
@@ -173,7 +172,7 @@ def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon:
 
 def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
     entries = _ENTRIES + (_SCHEMA_ENTRIES if connection.info.server_version >= _SCHEMAS_SINCE else "")
-    statement = sql.SQL(_FINGERPRINTS).format(entries=sql.SQL(entries), first_normal_oid=sql.Literal(_FIRST_NORMAL_OID))
+    statement = sql.SQL(_FINGERPRINTS).format(entries=sql.SQL(entries), first_normal_oid=sql.Literal(FIRST_NORMAL_OID))
     parameters = {
         "nspnames": [name.nspname for name in watched.names],
         "relnames": [name.relname for name in watched.names],
