@@ -304,7 +304,7 @@ def test_a_table_that_is_unlogged_stops_until_it_is_logged_again(
         "INSERT INTO orders VALUES (1, 'x')",
         f"CREATE PUBLICATION {database.name} FOR ALL TABLES",
     )
-    pipeline = pipeline_of(database, tmp_path / "lake")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items")
     synced(spark, pipeline)
     database.execute("ALTER TABLE orders SET UNLOGGED", "INSERT INTO orders VALUES (2, 'unseen')")
     database.execute("INSERT INTO items VALUES (1, 'x')")
