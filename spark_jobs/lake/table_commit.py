@@ -89,6 +89,8 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
         "spark.databricks.delta.autoCompact.enabled": str(compact).lower(),
     }
     with isolated_session(spark, conf) as own:
+        # in Connect a clone inherits what its origin has noted, and a write that was skipped would look like a commit
+        own.conf.unset(_LAST_COMMIT)
         yield own
 
 

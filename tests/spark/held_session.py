@@ -41,16 +41,16 @@ class Gate:
 
     def wait_for(self, writers: int) -> None:
         """Until so many writers are held."""
-        _wait(lambda: len(list(self.folder.glob("held-*"))) >= writers)
+        wait_until(lambda: len(list(self.folder.glob("held-*"))) >= writers)
 
     def hold(self) -> None:
         """As a writer. One that comes to an open gate goes through."""
         if not (self.folder / "open").exists():
             (self.folder / f"held-{uuid.uuid4()}").touch()
-            _wait((self.folder / "open").exists)
+            wait_until((self.folder / "open").exists)
 
 
-def _wait(happened: Callable[[], bool]) -> None:
+def wait_until(happened: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _SECONDS
     while not happened():
         if time.monotonic() > deadline:

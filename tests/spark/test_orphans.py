@@ -15,6 +15,7 @@ import pytest
 
 from spark_jobs.apply import TableApplied, apply_tables
 from spark_jobs.capture import capture
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot import TableSnapshot
@@ -194,3 +195,26 @@ def test_an_older_snapshot_behind_the_latest_cut_is_caught_up(
     shown = report.cut.table(T)
     assert shown is not None
     assert shown.version == state_of(followed).version
+
+
+def test_an_orphan_whose_staged_rows_are_swept_fails_and_writes_nothing(
+    one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor
+) -> None:
+    """The next run has committed, so the one after it sweeps."""
+    one_table.snapshot()
+    stands = state_of(one_table).ordinal
+    last = change(one_table, ("INSERT INTO t SELECT g, 'many' FROM generate_series(1000, 25000) g",))
+    orphan = in_background.submit(writer(one_table, "orphan", (gate, "before")))
+    gate.wait_for(1)
+    staging = Path(one_table.pipeline.lake.path, "_staging")
+    assert list(staging.rglob("*.parquet"))
+    assert writer(one_table, "next")().outcome == "applied"
+    assert list(staging.rglob("*.parquet")), "one who has lost his lock may still need them"
+    later = change(one_table, ("UPDATE t SET v = 'later' WHERE id < 5",))
+    assert writer(one_table, "later")().outcome == "applied"
+    assert not list(staging.rglob("*.parquet"))
+    gate.open()
+    left = orphan.result(300)
+    assert (left.outcome, type(left.error)) == ("stopped", LakeError)
+    one_table.assert_equal()
+    assert ranges(chain(one_table)) == [("", stands, stands), ("next", stands + 1, last), ("later", last + 1, later)]
