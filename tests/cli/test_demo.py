@@ -13,12 +13,13 @@ import pytest
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
+@pytest.mark.timeout(1200)  # seven syncs and six snapshots on a busy machine
 def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     options = ["--scale", "1", "--rate", "50", "--seconds", "3", "--jars", str(jars_folder), "--folder", str(folder)]
     before = {process.pid for process in psutil.process_iter()}
     command = [sys.executable, "-m", "cdc_assets.cli", "demo", "--json", *options]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=1140, check=False)
     assert answer.returncode == 0, answer.stderr
     tables = json.loads(answer.stdout)["tables"]
     assert len(tables) == 10
