@@ -29,9 +29,9 @@ from tests.orphan_kills.load import SCHEMA, TABLES, Load, load
 from tests.spark.commit_chain import faults, our_commits
 from tests.spark.followed_pipeline import Followed
 
-# of the kills those that wait until a table is being written; the others come at any moment
-_INTO_WRITES = 0.85
-_LONGEST_WRITE, _LONGEST_SYNC = 1.5, 4.0
+# of the kills those that wait until the server writes a table; the others come at any moment
+_INTO_WRITES = 0.8
+_LONGEST_WRITE, _LONGEST_RUN = 1.0, 12.0
 _SECONDS = 300
 
 
@@ -58,7 +58,7 @@ class Figures:
         return "\n".join(
             [
                 f"seed {self.seed}: {self.kills} kills in {self.seconds:.0f} s",
-                f"kills while a table was being written:            {self.into_writes}",
+                f"kills while the server worked at a table:         {self.into_writes}",
                 f"commits by the server after their client's death: {self.orphans_commits}",
                 counted,
                 f"differences: {len(self.differences)}",
@@ -68,27 +68,28 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class _Locks:
-    """The advisory locks of the tables, as ``pg_locks`` names them."""
+class _Writes:
+    """What a client has the server write; ``locks``: those of the tables, as ``pg_locks`` names them."""
 
+    server: ConnectServer
     database: Database
-    keys: frozenset[tuple[object, object]]
+    locks: frozenset[tuple[object, object]]
 
-    @classmethod
-    def learnt(cls, pipeline: Pipeline, database: Database) -> _Locks:
-        """By taking each once."""
-        keys: set[tuple[object, object]] = set()
-        query = "SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
-        with connected(pipeline.source.dsn) as connection:
-            for table in TABLES:
-                with table_lock(connection, pipeline.source.slot, QualifiedName.parse(table)):
-                    keys.update((row[0], row[1]) for row in connection.execute(query).fetchall())
-        return cls(database, frozenset(keys))
-
-    def held(self) -> bool:
-        """Whether a table is being written now."""
+    def go_on(self, after: int) -> bool:
+        """Whether the client writes a table, and the server executes a statement newer than this one."""
         rows = self.database.execute("SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND granted")
-        return any((row[0], row[1]) in self.keys for row in rows)
+        return any((row[0], row[1]) in self.locks for row in rows) and self.server.running(after) > 0
+
+
+def _table_locks(pipeline: Pipeline) -> frozenset[tuple[object, object]]:
+    """Learnt by taking each once."""
+    keys: set[tuple[object, object]] = set()
+    query = "SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+    with connected(pipeline.source.dsn) as connection:
+        for table in TABLES:
+            with table_lock(connection, pipeline.source.slot, QualifiedName.parse(table)):
+                keys.update((row[0], row[1]) for row in connection.execute(query).fetchall())
+    return frozenset(keys)
 
 
 def run_campaign(database: Database, server: ConnectServer, folder: Path, kills: int, seed: int) -> Figures:
@@ -107,7 +108,7 @@ def run_campaign(database: Database, server: ConnectServer, folder: Path, kills:
     assert sync(pipeline, lambda: spark, run_id="first").errors == ()
     deaths: dict[str, float] = {}
     with load(database, pipeline, seed) as busy:
-        _kill_clients(_Locks.learnt(pipeline, database), file, kills, seed, figures, deaths)
+        _kill_clients(_Writes(server, database, _table_locks(pipeline)), file, kills, seed, figures, deaths)
     report = sync(pipeline, lambda: spark, run_id="last")
     figures.differences += [f"the last sync: {error}" for error in report.errors]
     server.wait_until_idle()
@@ -117,7 +118,9 @@ def run_campaign(database: Database, server: ConnectServer, folder: Path, kills:
     return figures
 
 
-def _kill_clients(locks: _Locks, file: Path, kills: int, seed: int, figures: Figures, deaths: dict[str, float]) -> None:
+def _kill_clients(
+    writes: _Writes, file: Path, kills: int, seed: int, figures: Figures, deaths: dict[str, float]
+) -> None:
     rng = random.Random(seed)  # noqa: S311
     errors = file.with_name("clients.log")
     with errors.open("w") as log, contextlib.ExitStack() as stack:
@@ -132,12 +135,13 @@ def _kill_clients(locks: _Locks, file: Path, kills: int, seed: int, figures: Fig
             assert client.stdin is not None
             assert client.stdout is not None
             assert client.stdout.readline() == "ready\n", errors.read_text()
+            before = writes.server.newest()
             client.stdin.write("go\n")
             client.stdin.flush()
             following = standby(number + 1)
-            _wait_for_its_moment(locks, rng)
+            _wait_for_its_moment(writes, before, rng)
             assert client.poll() is None, errors.read_text()
-            figures.into_writes += locks.held()
+            figures.into_writes += writes.go_on(before)
             client.kill()
             deaths[f"client-{number}"] = time.time()
             client.wait()
@@ -147,12 +151,12 @@ def _kill_clients(locks: _Locks, file: Path, kills: int, seed: int, figures: Fig
     figures.client_errors = len(errors.read_text().splitlines())
 
 
-def _wait_for_its_moment(locks: _Locks, rng: random.Random) -> None:
+def _wait_for_its_moment(writes: _Writes, before: int, rng: random.Random) -> None:
     if rng.random() >= _INTO_WRITES:
-        time.sleep(rng.uniform(0, _LONGEST_SYNC))
+        time.sleep(rng.uniform(0, _LONGEST_RUN))
         return
     deadline = time.monotonic() + _SECONDS
-    while not locks.held():
+    while not writes.go_on(before):
         assert time.monotonic() < deadline, "no client writes anything"
         time.sleep(0.02)
     time.sleep(rng.uniform(0, _LONGEST_WRITE))

@@ -72,6 +72,7 @@ class Shop:
         assert run.gate is not None
         with run.process(self.folder):
             run.gate.wait_for(writers)
+        assert self.connect.running() >= writers, "the server has given up what its client began"
         return run.gate
 
     def sync(self, run_id: str) -> None:
