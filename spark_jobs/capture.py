@@ -265,7 +265,7 @@ def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows, loo
         logical_messages=assembled.logical_messages,
         unknown=assembled.unknown,
         followed=followed_lines(session.pipeline, session.checkpoint),
-        catalogue=look.seen(assembled.ordinal),
+        catalogue=look.seen(assembled.ordinal, assembled.window),
     )
 
 

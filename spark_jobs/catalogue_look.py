@@ -11,15 +11,17 @@ import pyarrow.compute as pc
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
-from spark_jobs.change_log.window_marker import CatalogueSeen, TableChanged, WindowMarker
+from spark_jobs.change_log.window_marker import CatalogueSeen, FileMoved, TableChanged, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.fingerprint import Fingerprint, MovedFile
 from spark_jobs.followed_tables import followed_names, watched_tables
+from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import (
     fingerprint_words,
     fingerprints,
     holds_rows_from_before,
+    insert_lsn,
     transaction_horizon,
 )
 from spark_jobs.qualified_name import QualifiedName
@@ -35,10 +37,15 @@ class _Suspect:
     moved_files: tuple[MovedFile, ...] = ()
     is_new: bool = False
 
+    @property
+    def is_certain(self) -> bool:
+        return bool(self.reasons) or self.is_new
+
 
 @dataclass
 class CatalogueLook:
-    """What was seen: ``fingerprints`` of all followed tables where one has changed, else none.
+    """What was seen: ``fingerprints`` of all followed tables where one has changed, else none. ``insert_lsn``: the WAL
+    behind all that was seen.
 
     The window's rows pass by ``note_truncates``, then ``seen`` tells what its marker says.
     """
@@ -48,29 +55,35 @@ class CatalogueLook:
     landed: CatalogueSeen | None
     fingerprints: tuple[Fingerprint, ...] = ()
     suspects: tuple[_Suspect, ...] = ()
+    insert_lsn: int = 0
     _truncates: set[tuple[int, int]] = field(default_factory=set)
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
         """A TRUNCATE that comes through the slot explains why a table's rows lie in another file."""
-        if any(suspect.moved_files for suspect in self.suspects):
+        if self._moved:
             found = batch.filter(pc.equal(batch.column("kind"), RowKind.TRUNCATE.value))
             self._truncates |= set(zip(found.column("relid").to_pylist(), found.column("xid").to_pylist(), strict=True))
 
-    def seen(self, ordinal: int) -> CatalogueSeen:
-        """For the marker of window ``ordinal``."""
+    def seen(self, ordinal: int, window: Window) -> CatalogueSeen:
+        """For the marker of window number ``ordinal``. What nothing explains once the log is past it, is a change."""
+        moved = tuple(file for file in self._moved if (file.table.relid, file.xid) not in self._truncates)
+        due = tuple(file.table for file in moved if file.until <= window.hi)
+        changed = _merged((*(_changed(suspect) for suspect in self.suspects if suspect.is_certain), *due))
+        waiting = tuple(file for file in moved if file.until > window.hi)
         if not self.fingerprints and self.landed is not None:
-            return replace(self.landed, horizon=self.horizon, changed=())
-        changed = []
-        for suspect in self.suspects:
-            known = suspect.fingerprint
-            unexplained = [
-                moved.reason for moved in suspect.moved_files if (known.relid, moved.changed) not in self._truncates
-            ]
-            reasons = (*suspect.reasons, *unexplained)
-            if reasons or suspect.is_new:
-                name = known.name
-                changed.append(TableChanged(known.relid, name.nspname, name.relname, known.word, reasons))
-        return CatalogueSeen(self.word, ordinal, self.horizon, tuple(changed))
+            return replace(self.landed, horizon=self.horizon, changed=changed, moved=waiting)
+        return CatalogueSeen(self.word, ordinal, self.horizon, changed, waiting)
+
+    @property
+    def _moved(self) -> tuple[FileMoved, ...]:
+        """Known since an earlier window, or new."""
+        known = self.landed.moved if self.landed is not None else ()
+        new = (
+            FileMoved(replace(_changed(suspect), reasons=(file.reason,)), file.changed, self.insert_lsn)
+            for suspect in self.suspects
+            for file in suspect.moved_files
+        )
+        return (*known, *new)
 
 
 def look_at_catalogue(
@@ -89,7 +102,7 @@ def look_at_catalogue(
     word = _word_of(fingerprint.word for fingerprint in now.values())
     before = log.fingerprints(landed.window) if landed is not None else ()
     suspects = _suspects(control, before, now.values(), landed.horizon if landed is not None else 0)
-    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects)
+    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects, insert_lsn(control))
 
 
 def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
@@ -125,6 +138,20 @@ def _suspects(
         )
         for suspect in _differences(before, now)
     )
+
+
+def _changed(suspect: _Suspect) -> TableChanged:
+    known = suspect.fingerprint
+    return TableChanged(known.relid, known.name.nspname, known.name.relname, known.word, suspect.reasons)
+
+
+def _merged(tables: Iterable[TableChanged]) -> tuple[TableChanged, ...]:
+    """One entry for a table of one fingerprint, with all reasons."""
+    found: dict[tuple[int, str], TableChanged] = {}
+    for table in tables:
+        known = found.get((table.relid, table.word), replace(table, reasons=()))
+        found[table.relid, table.word] = replace(known, reasons=tuple(dict.fromkeys(known.reasons + table.reasons)))
+    return tuple(found.values())
 
 
 def _word_of(words: Iterable[str]) -> str:

@@ -66,7 +66,8 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             return checkpoint
         start = slot.confirmed_flush_lsn
         look = look_at_catalogue(control, pipeline, None, log)
-        marker = WindowMarker(0, Window(start, start), identity, catalogue=look.seen(0))
+        window = Window(start, start)
+        marker = WindowMarker(0, window, identity, catalogue=look.seen(0, window))
         log.land(identity, 0, [catalogue_rows(0, start, look.fingerprints), marker_row(marker)])
         return marker
 

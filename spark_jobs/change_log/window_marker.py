@@ -83,16 +83,28 @@ class TableChanged:
 
 
 @dataclass(frozen=True)
+class FileMoved:
+    """A followed table whose rows lie in another file since transaction ``xid``: ``table`` says what that means, unless
+    a TRUNCATE by that transaction explains it. It comes, if at all, in a window that begins before ``until`` (an LSN).
+    """
+
+    table: TableChanged
+    xid: int
+    until: int
+
+
+@dataclass(frozen=True)
 class CatalogueSeen:
     """The fingerprints of the followed tables when a window was landed: ``word`` stands for all of them, and they lie
     in the log with window ``window``. ``horizon``: see ``spark_jobs.postgres.fingerprints``. ``changed`` since the
-    window before.
+    window before. ``moved``: what the windows landed so far do not explain.
     """
 
     word: str
     window: int
     horizon: int
     changed: tuple[TableChanged, ...] = ()
+    moved: tuple[FileMoved, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,8 +165,13 @@ class WindowMarker:
 def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
     if fields is None:
         return None
-    changed = (TableChanged(**{**table, "reasons": tuple(table["reasons"])}) for table in fields.pop("changed"))
-    return CatalogueSeen(changed=tuple(changed), **fields)
+    changed = tuple(_table_changed(table) for table in fields.pop("changed"))
+    moved = tuple(FileMoved(**{**file, "table": _table_changed(file["table"])}) for file in fields.pop("moved", ()))
+    return CatalogueSeen(changed=changed, moved=moved, **fields)
+
+
+def _table_changed(fields: dict[str, Any]) -> TableChanged:
+    return TableChanged(**{**fields, "reasons": tuple(fields["reasons"])})
 
 
 def _relation_counts(fields: dict[str, Any]) -> RelationCounts:

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.fingerprint import Fingerprint
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.relation_facts import FIRST_NORMAL_OID
@@ -117,6 +118,10 @@ _SCHEMA_ENTRIES = f"""
 _SCHEMAS_SINCE = 150_000
 # of all transactions below it, none is still at work
 _HORIZON = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
+_INSERT_LSN = """
+SELECT (CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
+  ELSE pg_catalog.pg_current_wal_insert_lsn() END)::text
+"""
 _XIDS = 1 << 32
 
 
@@ -152,6 +157,12 @@ def transaction_horizon(connection: Connection) -> int:
     """A transaction number: what others did below it is done, and to be seen."""
     with source_errors("the catalogue could not be read"):
         return int(connection.execute(_HORIZON).fetchall()[0][0])
+
+
+def insert_lsn(connection: Connection) -> Lsn:
+    """Where the commit of all that can be seen lies before, flushed or not."""
+    with source_errors("the end of the WAL could not be asked for"):
+        return Lsn.parse(connection.execute(_INSERT_LSN).fetchall()[0][0])
 
 
 def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon: int) -> bool:

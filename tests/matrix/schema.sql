@@ -19,4 +19,5 @@ CREATE TABLE kinds (id int PRIMARY KEY, i2 smallint, f8 float8, f4 real, n numer
   tz timestamptz, t time, iv interval, b bytea, u uuid, a int[], ta text[], j json, e mood, bits bit(4),
   r int4range, ip inet, c char(5));
 CREATE TABLE scrap (id int PRIMARY KEY, v text);
-CREATE TABLE scrap_line (id int PRIMARY KEY, scrap_id int REFERENCES scrap);
+-- with a TOAST table, for test_decoding: without one a TRUNCATE in a subtransaction asks for a snapshot
+CREATE TABLE scrap_line (id int PRIMARY KEY, scrap_id int REFERENCES scrap, note text);
