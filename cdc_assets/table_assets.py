@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.apply import TableApplied
+    from spark_jobs.snapshot import TableSnapshot
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         if outcome.error is not None:
             stopped.append(outcome.error)
             continue
-        yield _table_events(context, run, markers, outcome, keys.get(outcome.name), seconds)
+        taken = next((table for table in read_again if table.name == outcome.name), None)
+        yield _table_events(context, run, markers, outcome, taken, keys.get(outcome.name), seconds)
     if stopped:
         raise failure_of(stopped)
 
@@ -189,6 +191,7 @@ def _table_events(
     run: TableRun,
     markers: Sequence[WindowMarker],
     outcome: TableApplied,
+    read_again: TableSnapshot | None,
     source_key: Sequence[str] | None,
     seconds: float,
 ) -> dg.MaterializeResult[Any]:
@@ -205,20 +208,15 @@ def _table_events(
     for window in run.windows:
         # Dagster stores the events of a range in no order: what holds for the table now is on each of them
         context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
-    context.add_asset_metadata(_run_metadata(outcome, seconds), key, run.windows[-1].key)
+    context.add_asset_metadata(_run_metadata(outcome, read_again, seconds), key, run.windows[-1].key)
     wanted = dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys
     return dg.MaterializeResult(asset_key=key, check_results=[check] if wanted else [])
 
 
-def _run_metadata(outcome: TableApplied, seconds: float) -> Mapping[str, Any]:
+def _run_metadata(outcome: TableApplied, read_again: TableSnapshot | None, seconds: float) -> Mapping[str, Any]:
     """Of the run as a whole, which applies its tables together; on one window only, so that plots do not repeat it."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
-    state = outcome.state
-    reason = (
-        {"snapshot_reason": state.cause.reason, "snapshot_lsn": str(state.snapshot_lsn)}
-        if state and state.cause
-        else {}
-    )
+    reason = {} if read_again is None else {"snapshot_reason": read_again.reason, "snapshot_lsn": str(read_again.lsn)}
     return {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
