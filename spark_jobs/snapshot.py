@@ -12,7 +12,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.snapshot_values import SnapshotColumn
-from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, OvertakenError, PreconditionError
 from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
@@ -28,7 +27,8 @@ from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported
 from spark_jobs.postgres.snapshot_read import RangeQuery, read_range
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot_pace import next_cause
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.write_guard import WriteGuard

@@ -9,8 +9,6 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.decode.table_shape import LakeColumn, TableShape
-from spark_jobs.lake_types import LakeKind, LakeType
 from spark_jobs.logicalrep.messages import (
     UNCHANGED_TOAST,
     ColumnValue,
@@ -23,6 +21,8 @@ from spark_jobs.logicalrep.messages import (
 )
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from tests.wire import write_message
 
 RELID = 16384

@@ -10,9 +10,9 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.lake_checks import lake_path_check
-from spark_jobs.lake_files import lake_filesystem
 
 pytestmark = pytest.mark.slow
 

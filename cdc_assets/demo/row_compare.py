@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.lake_types import LakeKind
 from spark_jobs.postgres.bulk_read import bulk_connection, streamed
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from spark_jobs.logicalrep.relation import fingerprint
 from spark_jobs.logicalrep.test_decoding_lines import TableName
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts
 
 
 @dataclass(frozen=True)

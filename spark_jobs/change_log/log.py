@@ -19,12 +19,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
-from spark_jobs.delta_append import Layout, append
+from spark_jobs.delta.append import Layout, append
+from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.errors import LakeError
-from spark_jobs.fingerprint import Fingerprint
-from spark_jobs.lake_files import WRITABLE, table_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.relation_facts import RelationFacts
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
 _TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": _STATS_COLUMNS}

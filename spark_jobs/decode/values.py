@@ -20,7 +20,7 @@ from spark_jobs.decode.bytea import hex_to_bytes
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
 from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.errors import DecodeError, UnrepresentableError
-from spark_jobs.lake_types import LakeKind, LakeType
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 OnUnrepresentable = Literal["error", "null"]
 

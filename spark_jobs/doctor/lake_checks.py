@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.doctor.checks import Check, fail, ok
 from spark_jobs.errors import one_line
-from spark_jobs.lake_files import lake_filesystem
 
 AREA = "lake"
 _MESSAGE_LENGTH = 300  # object stores add request identifiers and whole documents

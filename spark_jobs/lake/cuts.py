@@ -18,8 +18,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.files import table_filesystem
 from spark_jobs.errors import LakeError, OvertakenError
-from spark_jobs.lake_files import table_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier, quoted
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

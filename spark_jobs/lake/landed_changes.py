@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.errors import LogicalRepError
@@ -19,7 +18,8 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_shape import TableShape
 
 _CHANGES = [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)]
 

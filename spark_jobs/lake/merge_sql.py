@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from spark_jobs.decode.table_shape import LakeColumn, TableShape
-from spark_jobs.lake_types import LakeKind
+from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
 # the name of the temporary view that holds the net change: one row per key, columns op, v{i}, u{i}
 NET_CHANGE = "net_change"

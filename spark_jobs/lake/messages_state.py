@@ -15,9 +15,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
+from spark_jobs.delta.files import WRITABLE
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import stream_id
-from spark_jobs.lake_files import WRITABLE
 from spark_jobs.qualified_name import QualifiedName
 
 # as cuts list it: no source table has an empty schema

@@ -33,7 +33,8 @@ from spark_jobs.decode.message_columns import (
     has_prefix,
     message_columns,
 )
-from spark_jobs.delta_append import Layout, append
+from spark_jobs.delta.append import Layout, append
+from spark_jobs.delta.files import WRITABLE
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import (
     MessagesState,
@@ -42,7 +43,6 @@ from spark_jobs.lake.messages_state import (
     messages_state,
     refuse_schema_in_the_folder,
 )
-from spark_jobs.lake_files import WRITABLE
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.lake.merge_sql import (
     NET_CHANGE,
     KeyRange,
@@ -20,6 +19,7 @@ from spark_jobs.lake.merge_sql import (
     ranged_key,
 )
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
 
 if TYPE_CHECKING:

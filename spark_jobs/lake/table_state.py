@@ -25,9 +25,9 @@ from pyarrow import fs
 
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.files import ask_tables, lake_filesystem
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake_files import ask_tables, lake_filesystem
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 

@@ -18,7 +18,7 @@ from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
 from spark_jobs.errors import NeedsSnapshotError
-from spark_jobs.lake_types import LakeKind
+from spark_jobs.schema.lake_types import LakeKind
 
 WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # which of a change's actions a row stands for
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import OrderedChanges, plain_columns
-from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import DecodeError, NeedsSnapshotError
 from spark_jobs.logicalrep.errors import LogicalRepError
@@ -27,6 +26,7 @@ from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.test_decoding_changes import read_truncate
 from spark_jobs.net_change.actions import Actions
 from spark_jobs.net_change.rows import net_rows
+from spark_jobs.schema.table_shape import TableShape
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
+from spark_jobs.schema.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
 
 # Domains may be of domains, each with a modifier of its own: the innermost domain's counts, as it is the one that the
 # base type sees. A primary key that is deferrable can be violated inside a transaction, so it identifies no row.

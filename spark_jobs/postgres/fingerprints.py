@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
-from spark_jobs.fingerprint import Fingerprint
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import FIRST_NORMAL_OID
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
 # CREATE TABLE ... PARTITION OF writes its row of pg_inherits two commands after those of the system columns; a CREATE
 # TABLE and an ATTACH PARTITION in one transaction are further apart (14 to 18)

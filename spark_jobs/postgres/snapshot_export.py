@@ -23,7 +23,7 @@ from spark_jobs.postgres.connection import Connection, connect_failure, connecte
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 from spark_jobs.postgres.snapshot_read import RangeQuery
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192

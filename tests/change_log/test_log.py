@@ -18,7 +18,7 @@ from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import DecodeError, LakeError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from tests.change_log.test_window_marker import IDENTITY
 
 FACTS = RelationFacts(

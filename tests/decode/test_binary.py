@@ -15,8 +15,8 @@ from spark_jobs.decode.binary.float_text import float4_text, float8_text
 from spark_jobs.decode.binary.wire_type import Family, WireType, unreadable_in_binary, wire_type
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
-from spark_jobs.lake_types import LakeType, lake_type
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts, TypeFacts
+from spark_jobs.schema.lake_types import LakeType, lake_type
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFacts
 
 # what PostgreSQL 18 sends
 RECORDED = (

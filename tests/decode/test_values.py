@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
-from spark_jobs.lake_types import LakeKind, LakeType
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 UTC = dt.timezone.utc
 BIGINT = LakeType(LakeKind.BIGINT)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.decode.values import cast_text
-from spark_jobs.lake_types import LakeType, lake_type
+from spark_jobs.schema.lake_types import LakeType, lake_type
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

@@ -16,12 +16,12 @@ from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.binary.value_text import value_text
 from spark_jobs.decode.binary.wire_type import wire_type
 from spark_jobs.errors import DecodeError
-from spark_jobs.lake_types import lake_type
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.pgoutput import read_message, read_streamed_message
 from spark_jobs.logicalrep.test_decoding import read_line
 from spark_jobs.logicalrep.transaction import ReadOptions
+from spark_jobs.schema.lake_types import lake_type
 from tests.change_log.test_assembly import in_columns, one_by_one
 from tests.decode import test_binary, test_columnar, test_message_columns, test_test_decoding_columns
 from tests.wire import write_message

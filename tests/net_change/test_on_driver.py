@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, SchemaChangeError, UnrepresentableError
-from spark_jobs.lake_types import LakeKind, LakeType
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Delete, Insert, Message, Truncate, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.net_change.on_driver import NetChange, net_change
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from tests.histories import RELID, SHAPE, History, applied, histories, log_rows, relation_message, typed
 from tests.wire import write_message
 

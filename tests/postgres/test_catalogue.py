@@ -9,7 +9,7 @@ from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.catalogue import facts_by_name, relation_facts
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

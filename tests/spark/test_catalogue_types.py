@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.relation_facts import FIRST_VARYING_OID
+from spark_jobs.schema.relation_facts import FIRST_VARYING_OID
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -11,16 +11,16 @@ import pytest
 from psycopg import sql
 
 from spark_jobs.apply import ON_DRIVER_BYTES
-from spark_jobs.decode.table_shape import LakeColumn, TableShape
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import replace_table
 from spark_jobs.lake.merge_sql import NET_CHANGE, merge_statement, named_columns
-from spark_jobs.lake.reserved_columns import RESERVED, RESERVED_IN_KEY
-from spark_jobs.lake_types import LakeKind, LakeType
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import role_privileges
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.reserved_columns import RESERVED, RESERVED_IN_KEY
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.sync import sync

@@ -19,7 +19,7 @@ from spark_jobs.decode.binary.wire_type import Family, WireType
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.decode.values import NOT_IN_DECIMAL, OUT_OF_RANGE, OnUnrepresentable, Parsed, parse_text, settled
 from spark_jobs.errors import DecodeError
-from spark_jobs.lake_types import LakeKind, LakeType
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 
 def cast_binary(

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts, TypeFacts, means_the_same_everywhere
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFacts, means_the_same_everywhere
 
 
 class Family(Enum):

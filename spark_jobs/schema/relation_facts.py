@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark_jobs.lake_types import LakeType, lake_type
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import LakeType, lake_type
 
 # FirstGenbkiObjectId: from here on initdb gives out OIDs (to the types of information_schema, say). They stay the same
 # as long as a cluster lives, and are others in the next

@@ -25,8 +25,8 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
+from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.errors import LakeError
-from spark_jobs.lake_files import WRITABLE, table_filesystem
 
 # of a row group, before it is packed; three of them are in memory: one fills up, one is packed, one is written
 _GROUP_BYTES = 16 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.lake.reserved_columns import columns_alike, reserved_columns
+from spark_jobs.schema.reserved_columns import columns_alike, reserved_columns
 
 
 def test_reserved_in_any_case() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from spark_jobs.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts
 
 # Delta adds these to a table's own columns while it reads or merges one with deletion vectors
 RESERVED = frozenset(

@@ -12,8 +12,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.lake_types import NUMERIC_OID
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import NUMERIC_OID
 
 _TEXT_OIDS = (25, 1043)  # text, varchar: one turns into the other without a rewrite, and both print the same
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.decode.table_shape import TableShape
 from spark_jobs.errors import PreconditionError, SchemaChangeError
-from spark_jobs.lake_types import LakeKind
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.table_shape import TableShape
 
 
 def column(attnum: int, attname: str, typid: int, base: int, attgenerated: str = "") -> ColumnFacts:
