@@ -96,8 +96,8 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     """
     from spark_jobs.change_log.log import ChangeLog
     from spark_jobs.lake.cuts import latest_cut
-    from spark_jobs.lake.standings import known_state
     from spark_jobs.lake.table_state import table_state
+    from spark_jobs.tables.standings import known_state
 
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()

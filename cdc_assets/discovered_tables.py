@@ -19,7 +19,7 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
     """Ask the source and write the names as in SQL to ``state``. Raises SourceError, and PreconditionError where there
     is no publication, or none with a table in it."""
     from spark_jobs.errors import PreconditionError
-    from spark_jobs.followed_tables import all_followed_names
+    from spark_jobs.tables.followed_tables import all_followed_names
 
     names = all_followed_names(pipeline)
     if not names:

@@ -15,17 +15,17 @@ from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, NeedsSnapshotError, OvertakenError
 from spark_jobs.found_changes import FoundChanges, changes_on_driver, changes_on_executors
-from spark_jobs.lake.catalogue_changes import change_without_event
 from spark_jobs.lake.landed_changes import landed_bytes, one_relid
 from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.net_write import write_net
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
-from spark_jobs.lake.understood_windows import understood_windows
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.tables.catalogue_changes import change_without_event
+from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.write_guard import UNGUARDED, WriteGuard
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
-from spark_jobs.followed_tables import configured_names, followed_lines
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
@@ -45,6 +44,7 @@ from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
 from spark_jobs.slot_preparation import check_identity, check_slot, slot_identity
+from spark_jobs.tables.followed_tables import configured_names, followed_lines
 from spark_jobs.windows import fit_windows, plan_windows
 
 __all__ = [

@@ -13,7 +13,6 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import CatalogueSeen, FileMoved, TableChanged, WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.followed_tables import followed_names, watched_tables
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import (
@@ -25,6 +24,7 @@ from spark_jobs.postgres.fingerprints import (
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, MovedFile
+from spark_jobs.tables.followed_tables import followed_names, watched_tables
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.followed_tables import all_followed_names
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
 from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
-from spark_jobs.lake.standings import Standing, standings, state_to_apply_to
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.standings import Standing, standings, state_to_apply_to
 from spark_jobs.write_guard import write_guard
 
 if TYPE_CHECKING:

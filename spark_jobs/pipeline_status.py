@@ -10,11 +10,8 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, SlotError, SourceError
-from spark_jobs.followed_tables import configured_names, followed_names, watched_tables
-from spark_jobs.lake.catalogue_changes import change_without_event, changed_without_event
 from spark_jobs.lake.cuts import Cut, latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
-from spark_jobs.lake.standings import known_state
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
@@ -22,7 +19,10 @@ from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.stopped_tables import stopped_tables
+from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event
+from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
+from spark_jobs.tables.standings import known_state
+from spark_jobs.tables.stopped_tables import stopped_tables
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
-from spark_jobs.followed_tables import configured_names
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
@@ -21,6 +20,7 @@ from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_status
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.followed_tables import configured_names
 
 
 def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = None) -> WindowMarker:

@@ -16,7 +16,6 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, PreconditionError, SlotError
-from spark_jobs.followed_tables import followed_names, watched_tables
 from spark_jobs.lake.cuts import Cut, forget
 from spark_jobs.lake.messages_table import MessagesApplied
 from spark_jobs.lake.table_state import table_states
@@ -30,7 +29,8 @@ from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.retries import again_when_lost
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
-from spark_jobs.stopped_tables import TableStopped, require_readable, stopped_tables
+from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
 from spark_jobs.write_guard import write_guard
 
 # a table is read again at most so often in one sync; each round is one more cause

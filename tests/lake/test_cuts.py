@@ -12,10 +12,10 @@ from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import cuts
 from spark_jobs.lake.cuts import Cut, TableCut, forget, latest_cut, write_cut
-from spark_jobs.lake.standings import known_state
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.standings import known_state
 
 ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3, commits=2)
 ITEMS = TableCut(QualifiedName("public", "Odd items"), relid=16390, generation="A", version=7)

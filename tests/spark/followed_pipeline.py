@@ -14,12 +14,12 @@ from spark_jobs.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
-from spark_jobs.followed_tables import watched_tables
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database
 

@@ -16,11 +16,11 @@ from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables, lake_filesystem
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.catalogue_changes import tells_of
 from spark_jobs.lake.cuts import Cut, TableCut
 from spark_jobs.lake.table_state import TableState, table_state
-from spark_jobs.lake.understood_windows import unknown_messages
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.catalogue_changes import tells_of
+from spark_jobs.tables.understood_windows import unknown_messages
 
 
 @dataclass(frozen=True)
