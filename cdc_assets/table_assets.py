@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.apply import TableApplied
-    from spark_jobs.snapshot import TableSnapshot
+    from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 
 @dataclass(frozen=True)

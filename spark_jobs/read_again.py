@@ -9,7 +9,7 @@ from spark_jobs.apply import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot_pace import next_snapshot_at
+from spark_jobs.snapshot.pace import next_snapshot_at
 
 
 def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:

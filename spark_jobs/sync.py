@@ -28,7 +28,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.retries import again_when_lost
 from spark_jobs.slot_preparation import prepare_slot
-from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
 from spark_jobs.write_guard import write_guard

@@ -16,7 +16,7 @@ from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration import load_pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot import TableSnapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import prepare, snapshot
 from spark_jobs.tables.followed_tables import configured_names
 

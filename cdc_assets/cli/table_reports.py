@@ -11,7 +11,7 @@ from rich.text import Text
 from cdc_assets.cli.terminal import new_table
 from spark_jobs.apply import TableApplied
 from spark_jobs.lake.messages_table import MessagesApplied
-from spark_jobs.snapshot import TableSnapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 

@@ -17,10 +17,10 @@ from spark_jobs.capture import capture
 from spark_jobs.errors import PreconditionError, SlotError, SourceUnreachableError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
-from spark_jobs.postgres.snapshot_export import ctid_ranges, exported_snapshot, range_query
-from spark_jobs.postgres.snapshot_read import RangeQuery, read_range
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
+from spark_jobs.snapshot.export import ctid_ranges, exported_snapshot, range_query
+from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 
@@ -91,6 +91,6 @@ def test_wrong_password_of_a_bulk_read_does_not_show(database: Database) -> None
 
 def test_executors_load_no_driver_but_the_bulk_one() -> None:
     heavy = "('psycopg', 'pyspark', 'deltalake', 'pydantic')"
-    code = f"import sys, spark_jobs.postgres.snapshot_read; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, spark_jobs.snapshot.range_read; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"

@@ -18,7 +18,7 @@ from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.slot_preparation import prepare_slot
-from spark_jobs.snapshot import TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database

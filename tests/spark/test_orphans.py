@@ -18,7 +18,7 @@ from spark_jobs.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot import TableSnapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

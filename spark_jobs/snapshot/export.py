@@ -16,14 +16,14 @@ from math import ceil
 from psycopg import pq, sql
 from pydantic import SecretStr
 
-from spark_jobs.decode.snapshot_values import SEND_FUNCTIONS, Form, SnapshotColumn
 from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connect_failure, connected, conninfo, source_errors
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
-from spark_jobs.postgres.snapshot_read import RangeQuery
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.snapshot.range_read import RangeQuery
+from spark_jobs.snapshot.values import SEND_FUNCTIONS, Form, SnapshotColumn
 
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192

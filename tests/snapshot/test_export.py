@@ -13,15 +13,15 @@ from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import CdcError, PreconditionError, SlotError, SourceError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres import connection as connection_module
-from spark_jobs.postgres import snapshot_export
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
-from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
-from spark_jobs.postgres.snapshot_read import read_range
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
+from spark_jobs.snapshot.range_read import read_range
+from spark_jobs.snapshot.snapshot_tables import export as snapshot_export
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

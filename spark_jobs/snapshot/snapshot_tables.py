@@ -11,7 +11,6 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.decode.snapshot_values import SnapshotColumn
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, OvertakenError, PreconditionError
 from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
@@ -23,13 +22,14 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
-from spark_jobs.postgres.snapshot_export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
-from spark_jobs.postgres.snapshot_read import RangeQuery, read_range
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot_pace import next_cause
+from spark_jobs.snapshot.export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
+from spark_jobs.snapshot.pace import next_cause
+from spark_jobs.snapshot.range_read import RangeQuery, read_range
+from spark_jobs.snapshot.values import SnapshotColumn
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.write_guard import WriteGuard
 

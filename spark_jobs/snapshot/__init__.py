@@ -1,0 +1,1 @@
+"""Tables at one exact LSN, read by executors, each written in one commit."""
