@@ -50,7 +50,7 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 
 def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.MaterializeResult[Any]]:
     """Land what is missing of the run's windows; a window that is landed already is only marked as done."""
-    from spark_jobs.capture import capture_windows
+    from spark_jobs.capture.capture import capture_windows
     from spark_jobs.sync import prepare
 
     pipeline = blueprint.pipeline

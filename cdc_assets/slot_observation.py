@@ -31,7 +31,7 @@ class Observation:
 
     def planned(self) -> tuple[Window, ...]:
         """The windows up to the WAL that is flushed now. Raises GapError when the slot no longer fits the log."""
-        from spark_jobs.windows import plan_windows
+        from spark_jobs.capture.windows import plan_windows
 
         confirmed = self.health.confirmed_flush_lsn or self.landed_end
         return plan_windows(self.landed_end, confirmed, self.health.flushed_lsn, self.pipeline.windows)

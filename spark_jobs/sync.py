@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply import TableApplied
-from spark_jobs.capture import CaptureReport, capture
+from spark_jobs.capture.capture import CaptureReport, capture
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.catch_up import CatchUpReport, SparkProvider, apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -27,7 +28,6 @@ from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.retries import again_when_lost
-from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables

@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.capture import capture, capture_windows
+from spark_jobs.capture.capture import capture, capture_windows
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import SourceBusyError, SourceError, SourceUnreachableError
@@ -27,7 +28,6 @@ from spark_jobs.postgres.connection import Connection, connected, source_errors
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Step
 from spark_jobs.retries import again_when_lost
-from spark_jobs.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.servers import Database, started
 

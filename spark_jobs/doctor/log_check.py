@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spark_jobs.capture.slot_preparation import check_identity, slot_identity
+from spark_jobs.capture.windows import check_no_gap
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -11,8 +13,6 @@ from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import CdcError, SourceUnreachableError
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn, slot_status
-from spark_jobs.slot_preparation import check_identity, slot_identity
-from spark_jobs.windows import check_no_gap
 
 AREA = "change log"
 

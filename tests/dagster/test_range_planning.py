@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cdc_assets.partitions import markers_in, uncovered
 from cdc_assets.range_planning import RangePlan, Standing, plan_range
+from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.windows import fit_windows, plan_windows
 
 LIMITS = WindowLimits(max_bytes=100, max_per_run=3)
 BEYOND = "00FF000000000000-00FF000000000100"

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 

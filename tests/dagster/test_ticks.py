@@ -11,7 +11,7 @@ import pytest
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.table_metadata import source_keys_of
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName

@@ -22,7 +22,7 @@ from spark_jobs.logicalrep.pgoutput import read_message, read_streamed_message
 from spark_jobs.logicalrep.test_decoding import read_line
 from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.schema.lake_types import lake_type
-from tests.change_log.test_assembly import in_columns, one_by_one
+from tests.capture.pgoutput.test_assembly import in_columns, one_by_one
 from tests.decode import test_binary, test_columnar, test_message_columns, test_test_decoding_columns
 from tests.wire import write_message
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.change_log.assembly import Assembly
-from spark_jobs.change_log.line_tables import LineTable, LineTables
+from spark_jobs.capture.pgoutput.assembly import Assembly
+from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables
+from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
-from spark_jobs.change_log.transaction_spool import TransactionSpool
-from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.decode.columnar import decode_changes, message_bounds
 from spark_jobs.decode.test_decoding_columns import decode_lines
 from spark_jobs.logicalrep.lsn import Lsn, Position, Window

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.row_compare import compare
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
 from spark_jobs.errors import ConfigurationError

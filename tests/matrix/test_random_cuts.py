@@ -19,15 +19,15 @@ import pytest
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.change_log.assembly import Assembly
-from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
-from spark_jobs.change_log.transaction_spool import TransactionSpool
-from spark_jobs.change_log.transactions import WindowRows
+from spark_jobs.capture.pgoutput.assembly import Assembly
+from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.test_decoding.tables_by_name import line_tables
+from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.configuration import Source
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import connected, conninfo
-from spark_jobs.postgres.line_tables import line_tables
 from spark_jobs.postgres.plugin_options import Options, plugin_options
 from spark_jobs.postgres.publication import ensure_publication
 from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window

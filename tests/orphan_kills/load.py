@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from tests.fixtures.servers import Database

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.sync import prepare
 from tests.fixtures.pipelines import pipeline_of

@@ -13,12 +13,12 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import PreconditionError, SlotError, SourceUnreachableError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot.export import ctid_ranges, exported_snapshot, range_query
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from tests.fixtures.pipelines import pipeline_of

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from spark_jobs.capture import capture, capture_session, land_window
+from spark_jobs.capture.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn

@@ -10,14 +10,14 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from spark_jobs.apply import ON_DRIVER_BYTES, TableApplied, apply_tables
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_guard import WriteGuard

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.row_compare import compare
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.pipeline_status import pipeline_status

@@ -118,7 +118,7 @@ def test_the_same_windows_again_make_no_version(followed: Followed) -> None:
 def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) -> None:
     """The states were read before another run applied the same windows."""
     from spark_jobs.apply import apply_tables
-    from spark_jobs.capture import capture
+    from spark_jobs.capture.capture import capture
 
     followed.database.execute("UPDATE item SET name = 'x' WHERE id = 1")
     capture(followed.pipeline)
@@ -244,7 +244,7 @@ def test_many_rows_go_through_staging_which_is_cleaned_up(followed: Followed) ->
 def test_a_snapshot_of_a_running_table_continues_without_a_gap(followed: Followed) -> None:
     """Windows landed before the snapshot hold changes that it shows already, and the reverse."""
     followed.database.execute("UPDATE item SET price = 5")
-    from spark_jobs.capture import capture
+    from spark_jobs.capture.capture import capture
 
     capture(followed.pipeline)
     followed.database.execute("UPDATE item SET price = 6", "DELETE FROM item WHERE id = 3")

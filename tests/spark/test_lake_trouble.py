@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs import capture as capture_module
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
+from spark_jobs.capture.capture import capture as capture_module
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.slot_preparation import prepare_slot
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database

@@ -146,7 +146,7 @@ def test_apply_stops_where_it_is_told(shop: Followed) -> None:
     synced(shop)
     marker = ChangeLog(shop.pipeline.lake.change_log).markers()[-1]
     shop.database.execute("UPDATE orders SET status = 'second'")
-    from spark_jobs.capture import capture
+    from spark_jobs.capture.capture import capture
 
     capture(shop.pipeline)
     untouched = apply(no_spark, shop.pipeline, upto=marker.window.hi)
@@ -221,7 +221,7 @@ def test_another_table_under_the_name_stops_it(shop: Followed, ddl: str, told: s
     table = "purchases" if "purchases" in ddl else "orders"
     publish = f"ALTER PUBLICATION {shop.database.name} ADD TABLE {table}" if "CREATE" in ddl else "SELECT 1"
     shop.database.execute(*ddl.split(";"), publish, f"INSERT INTO {table} VALUES (999, 'x')")
-    from spark_jobs.capture import capture
+    from spark_jobs.capture.capture import capture
 
     capture(shop.pipeline)
     report = apply(lambda: shop.spark, shop.pipeline)

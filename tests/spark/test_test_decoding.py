@@ -61,7 +61,7 @@ def test_scenarios(spark: SparkSession, database_15: Database, tmp_path: Path, o
 def test_tables_of_every_kind(spark: SparkSession, database_15: Database, tmp_path: Path) -> None:
     """Hostile names, FULL identity with nulls, partitions, a generated column; then DDL."""
     database_15.execute(*SCHEMA)
-    # values of every type are compared in tests/test_test_decoding_capture.py
+    # values of every type are compared in tests/capture/test_decoding/test_capture.py
     followed = followed_by_lines(spark, database_15, tmp_path / "lake", *(name for name in FOLLOWED if name != "typed"))
     workload(database_15)
     assert synced(followed).errors == ()

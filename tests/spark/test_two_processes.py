@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.apply import apply_tables
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import TableState, table_state

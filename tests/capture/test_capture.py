@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from spark_jobs.capture import advance, capture, capture_session, capture_windows, land_window
+from spark_jobs.capture.capture import advance, capture, capture_session, capture_windows, land_window
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.servers import Database
 

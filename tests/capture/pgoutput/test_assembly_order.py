@@ -7,13 +7,13 @@ import struct
 import pyarrow as pa
 import pytest
 
-from spark_jobs.change_log.assembly import Assembly, UnpreparedTransactionError
+from spark_jobs.capture.pgoutput.assembly import Assembly, UnpreparedTransactionError
+from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.change_log.transaction_spool import TransactionSpool
-from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.errors import DecodeError
-from tests.change_log.test_assembly import WINDOW, in_columns
-from tests.change_log.test_transactions import begin, change, commit, emitted, relation
+from tests.capture.pgoutput.test_assembly import WINDOW, in_columns
+from tests.capture.pgoutput.test_window_rows import begin, change, commit, emitted, relation
 
 
 def start(xid: int, first: bool = True) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_jobs.change_log.line_tables import LineTable, LineTables
-from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
-from spark_jobs.change_log.transaction_spool import TransactionSpool
+from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables
+from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 

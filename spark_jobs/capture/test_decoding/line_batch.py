@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_log.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import MessageBatch
 from spark_jobs.decode.datetimes import parse_timestamps
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.logicalrep.errors import FieldError

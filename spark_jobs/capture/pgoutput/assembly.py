@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.change_log.blocks import XID_BYTES, Block, Blocks
-from spark_jobs.change_log.message_batch import CONTROL, MessageBatch
-from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
-from spark_jobs.change_log.unfinished import Misplaced, NotPrepared, Unfinished, UnfinishedTransactions
+from spark_jobs.capture.message_batch import CONTROL, MessageBatch
+from spark_jobs.capture.pgoutput.blocks import XID_BYTES, Block, Blocks
+from spark_jobs.capture.pgoutput.unfinished import Misplaced, NotPrepared, Unfinished, UnfinishedTransactions
+from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Window

@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.capture.test_decoding.line_batch import BEGIN, COMMIT, MESSAGE, PREPARED, STREAMED, TABLE, LineBatch
+from spark_jobs.capture.test_decoding.line_places import LinePlaces, OpenTransaction
+from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_counts import ChangeCounts
-from spark_jobs.change_log.line_batch import BEGIN, COMMIT, MESSAGE, PREPARED, STREAMED, TABLE, LineBatch
-from spark_jobs.change_log.line_places import LinePlaces, OpenTransaction
-from spark_jobs.change_log.line_tables import LineTable, LineTables
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
-from spark_jobs.change_log.transaction_spool import TransactionSpool
 from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import FieldError, LogicalRepError

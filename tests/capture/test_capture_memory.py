@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.slot_preparation import prepare_slot
+from spark_jobs.capture.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.postgres
 _CAPTURE = """
 import json, resource, sys
 from pydantic import SecretStr
-from spark_jobs.capture import capture
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
 from spark_jobs.qualified_name import QualifiedName
 _, dsn, name, lake, options = sys.argv

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_log.message_batch import CONTROL, KNOWN, MessageBatch
+from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

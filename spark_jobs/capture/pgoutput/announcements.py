@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.change_log.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import MessageBatch
 from spark_jobs.change_log.relation_versions import versions_in_force
 from spark_jobs.logicalrep.relation import fingerprint
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.capture import capture, capture_windows
+from spark_jobs.capture.capture import capture, capture_windows
+from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError
@@ -25,7 +26,6 @@ from spark_jobs.logicalrep.test_decoding_lines import MessageLine, TruncateLine
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.slot import read_window
-from spark_jobs.slot_preparation import prepare_slot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 from tests.text_workload import FOLLOWED, SCHEMA, workload

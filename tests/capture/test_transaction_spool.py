@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
+from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 
 
 def batch(*messages: bytes) -> pa.RecordBatch:

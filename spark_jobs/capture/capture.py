@@ -15,12 +15,15 @@ from typing import Literal
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
-from spark_jobs.catalogue_look import CatalogueLook, look_at_catalogue
-from spark_jobs.change_log.assembly import Assembly, ReadWithoutError
+from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
+from spark_jobs.capture.pgoutput.assembly import Assembly, ReadWithoutError
+from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.slot_preparation import check_identity, check_slot, slot_identity
+from spark_jobs.capture.test_decoding.tables_by_name import line_tables
+from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA, TransactionSpool
+from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, facts_rows, marker_row
-from spark_jobs.change_log.test_decoding_rows import LINE_SPOOL_SCHEMA, LineWindowRows
-from spark_jobs.change_log.transaction_spool import SPOOL_SCHEMA, TransactionSpool
-from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
@@ -28,7 +31,6 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
-from spark_jobs.postgres.line_tables import line_tables
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.plugin_options import without
 from spark_jobs.postgres.slot import (
@@ -43,9 +45,7 @@ from spark_jobs.postgres.slot import (
 from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
-from spark_jobs.slot_preparation import check_identity, check_slot, slot_identity
 from spark_jobs.tables.followed_tables import configured_names, followed_lines
-from spark_jobs.windows import fit_windows, plan_windows
 
 __all__ = [
     "CaptureReport",

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.capture.pgoutput.window_rows import WindowRows
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.relation import fingerprint

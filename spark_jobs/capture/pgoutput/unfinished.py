@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_jobs.change_log.announcements import Announcements, Versions
-from spark_jobs.change_log.transaction_spool import TransactionSpool
+from spark_jobs.capture.pgoutput.announcements import Announcements, Versions
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.logicalrep.messages import (
     BeginPrepare,
     CommitPrepared,

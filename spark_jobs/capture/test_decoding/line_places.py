@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.change_log.line_batch import BEGIN, COMMIT, LineBatch
+from spark_jobs.capture.test_decoding.line_batch import BEGIN, COMMIT, LineBatch
 from spark_jobs.logicalrep.errors import FieldError
 
 Ints = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_jobs.catalogue_look import look_at_catalogue
+from spark_jobs.capture.catalogue_look import look_at_catalogue
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline

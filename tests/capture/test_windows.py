@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.configuration import WindowLimits
 from spark_jobs.errors import ConfigurationError, GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.windows import fit_windows, plan_windows
 
 lsns = st.integers(0, 10_000).map(Lsn)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.change_log.assembly import Assembly, UnattributedMessageError
+from spark_jobs.capture.pgoutput.assembly import Assembly, UnattributedMessageError
+from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.change_log.transaction_spool import TransactionSpool
-from spark_jobs.change_log.transactions import WindowRows
 from spark_jobs.logicalrep.assembly import assemble
 from spark_jobs.logicalrep.errors import AmbiguousMessageError
 from spark_jobs.logicalrep.lsn import Lsn, Window

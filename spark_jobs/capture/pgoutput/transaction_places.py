@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.change_log.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import MessageBatch
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Window
 
