@@ -13,12 +13,12 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.on_executors import PARTIAL_SCHEMA, final_net, partial_net
 from spark_jobs.decode.columnar import decode_changes, message_bounds
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.relation import Relation, fingerprint
-from spark_jobs.net_change.on_driver import net_change
-from spark_jobs.net_change.on_executors import PARTIAL_SCHEMA, final_net, partial_net
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
 from spark_jobs.schema.table_shape import LakeColumn, TableShape

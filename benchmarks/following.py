@@ -12,13 +12,13 @@ from benchmarks.measurement import Measurement, median_of, peak_memory, timed
 from benchmarks.workload import MIXED, Size, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.row_compare import compare
-from spark_jobs.catch_up import apply
+from spark_jobs.apply.apply import apply
+from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
+from spark_jobs.apply.net_change.on_driver import net_change
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.lake.landed_changes import LandedChanges, landed_changes
 from spark_jobs.lake.table_state import table_state
-from spark_jobs.net_change.on_driver import net_change
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import capture, prepare, snapshot
 

@@ -16,14 +16,14 @@ from pydantic import SecretStr
 from benchmarks.measurement import Measurement, timed
 from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
+from spark_jobs.apply.net_change.on_driver import net_change
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
-from spark_jobs.lake.landed_changes import LandedChanges, landed_changes
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.net_change.on_driver import net_change
 from spark_jobs.qualified_name import QualifiedName
 
 _TABLE = QualifiedName("public", "variants")

@@ -17,7 +17,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Window
 
 if TYPE_CHECKING:
-    from spark_jobs.lake.messages_table import MessagesApplied
+    from spark_jobs.apply.apply_messages import MessagesApplied
 
 
 def messages_specs(blueprint: Blueprint) -> list[dg.AssetSpec]:

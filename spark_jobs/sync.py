@@ -9,16 +9,16 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spark_jobs.apply import TableApplied
+from spark_jobs.apply.apply import CatchUpReport, SparkProvider, apply
+from spark_jobs.apply.apply_messages import MessagesApplied
+from spark_jobs.apply.apply_tables import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.capture.slot_preparation import prepare_slot
-from spark_jobs.catch_up import CatchUpReport, SparkProvider, apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, PreconditionError, SlotError
 from spark_jobs.lake.cuts import Cut, forget
-from spark_jobs.lake.messages_table import MessagesApplied
 from spark_jobs.lake.table_state import table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected

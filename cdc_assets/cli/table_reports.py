@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.terminal import new_table
-from spark_jobs.apply import TableApplied
-from spark_jobs.lake.messages_table import MessagesApplied
+from spark_jobs.apply.apply_messages import MessagesApplied
+from spark_jobs.apply.apply_tables import TableApplied
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")

@@ -22,7 +22,7 @@ from cdc_assets.demo.pgbench import initialise, running_pgbench
 from cdc_assets.demo.row_compare import Comparison, compare
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import PGBENCH_HISTORY_KEY, PGBENCH_TABLES, SHOP_ALTERATIONS, SHOP_SCHEMA, SHOP_TABLES
-from spark_jobs.catch_up import SparkProvider
+from spark_jobs.apply.apply import SparkProvider
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.pipeline_status import PipelineStatus, pipeline_status

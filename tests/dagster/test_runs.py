@@ -13,8 +13,8 @@ from psycopg import sql
 
 from cdc_assets.run_planning import range_tags
 from cdc_assets.slot_observation import observe
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
-from spark_jobs.catch_up import apply
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, under_dagster
 from tests.fixtures.servers import Database

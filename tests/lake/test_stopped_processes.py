@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from spark_jobs.apply.apply_messages import MessagesApplied, apply_messages
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, forget, latest_cut, write_cut
 from spark_jobs.lake.messages_state import messages_state
-from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from tests.apply.test_apply_messages import FOLLOWED, applied, contents, land, message, pipeline
 from tests.change_log.test_window_marker import IDENTITY
 from tests.lake.stopping import stopped_at
-from tests.lake.test_messages_table import FOLLOWED, applied, contents, land, message, pipeline
 
 __all__ = ["pipeline"]  # a fixture
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from pydantic import SecretStr
 
-from spark_jobs.apply import ON_DRIVER_BYTES, TableApplied, apply_tables
+from spark_jobs.apply.apply_tables import ON_DRIVER_BYTES, TableApplied, apply_tables
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog

@@ -117,7 +117,7 @@ def test_the_same_windows_again_make_no_version(followed: Followed) -> None:
 
 def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) -> None:
     """The states were read before another run applied the same windows."""
-    from spark_jobs.apply import apply_tables
+    from spark_jobs.apply.apply_tables import apply_tables
     from spark_jobs.capture.capture import capture
 
     followed.database.execute("UPDATE item SET name = 'x' WHERE id = 1")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply import TableApplied, apply_tables
+from spark_jobs.apply.apply_tables import TableApplied, apply_tables
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, table_state

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.apply import apply_tables
+from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import latest_cut

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.apply.landed_changes import LandedChanges, landed_bytes, landed_changes
+from spark_jobs.apply.net_source import NetSource, net_on_driver
+from spark_jobs.apply.net_staged import LoggedRange, net_staged
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.lake.delta_table import check_columns
-from spark_jobs.lake.landed_changes import LandedChanges, landed_bytes, landed_changes
-from spark_jobs.lake.net_source import NetSource, net_on_driver
-from spark_jobs.lake.net_staged import LoggedRange, net_staged
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session

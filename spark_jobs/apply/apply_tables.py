@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
+from spark_jobs.apply.found_changes import FoundChanges, changes_on_driver, changes_on_executors
+from spark_jobs.apply.landed_changes import landed_bytes, one_relid
+from spark_jobs.apply.net_source import NetSource
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, NeedsSnapshotError, OvertakenError
-from spark_jobs.found_changes import FoundChanges, changes_on_driver, changes_on_executors
-from spark_jobs.lake.landed_changes import landed_bytes, one_relid
-from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.net_write import write_net
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.decode.columnar import INSERT, OLD_TUPLE
 from spark_jobs.decode.tuple_vectors import UNCHANGED
 from spark_jobs.errors import DecodeError, NeedsSnapshotError
-from spark_jobs.net_change.actions import Actions, Spans
 
 
 @dataclass(frozen=True)

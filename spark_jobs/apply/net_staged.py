@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_jobs.apply.landed_changes import LandedChanges, described_changes
+from spark_jobs.apply.net_change.on_driver import last_truncate
+from spark_jobs.apply.net_change.on_executors import INPUT_COLUMNS, final_net, final_schema, ordered_net, partial_net
+from spark_jobs.apply.net_source import NetSource, staging_folder
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.lake.landed_changes import LandedChanges, described_changes
 from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, ranged_key
-from spark_jobs.lake.net_source import NetSource, staging_folder
 from spark_jobs.lake.net_write import NetForm, net_schema
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Position
-from spark_jobs.net_change.on_driver import last_truncate
-from spark_jobs.net_change.on_executors import INPUT_COLUMNS, final_net, final_schema, ordered_net, partial_net
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.apply.net_change.actions import Actions
+from spark_jobs.apply.net_change.rows import net_rows
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import OrderedChanges, plain_columns
@@ -24,8 +26,6 @@ from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Truncate
 from spark_jobs.logicalrep.pgoutput import read_message
 from spark_jobs.logicalrep.test_decoding_changes import read_truncate
-from spark_jobs.net_change.actions import Actions
-from spark_jobs.net_change.rows import net_rows
 from spark_jobs.schema.table_shape import TableShape
 
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from spark_jobs.apply.landed_changes import LandedChanges
+from spark_jobs.apply.net_change.on_driver import net_change
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.delta.files import lake_errors, lake_filesystem
-from spark_jobs.lake.landed_changes import LandedChanges
 from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.net_change.on_driver import net_change
 from spark_jobs.schema.table_shape import TableShape
 
 if TYPE_CHECKING:

@@ -33,14 +33,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
+from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
+from spark_jobs.apply.net_change.on_driver import changes_after, last_truncate
+from spark_jobs.apply.net_change.rows import all_columns, net_fields, net_rows
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.logicalrep.lsn import Position
-from spark_jobs.net_change.actions import DELETE_HALF, PUT_HALF, Actions
-from spark_jobs.net_change.carry import has_unchanged, unknown_puts
-from spark_jobs.net_change.on_driver import changes_after, last_truncate
-from spark_jobs.net_change.rows import all_columns, net_fields, net_rows
 from spark_jobs.schema.table_shape import TableShape
 
 Batches = Iterator[pa.RecordBatch]

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.apply import TableApplied, apply_tables
+from spark_jobs.apply.apply_messages import MessagesApplied, apply_messages
+from spark_jobs.apply.apply_tables import TableApplied, apply_tables
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
-from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent

@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
+from spark_jobs.apply.apply_messages import MessagesApplied, apply_messages
 from spark_jobs.change_log.log import ChangeLog, marker_row
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source
 from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
 from spark_jobs.lake.messages_state import MessagesState, messages_state
-from spark_jobs.lake.messages_table import MessagesApplied, apply_messages
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import LogicalMessage
 from spark_jobs.qualified_name import QualifiedName

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.apply.net_change.actions import Actions, Spans
+from spark_jobs.apply.net_change.carry import Carried, Carry, has_unchanged, known_spans
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, UnrepresentableError
-from spark_jobs.net_change.actions import Actions, Spans
-from spark_jobs.net_change.carry import Carried, Carry, has_unchanged, known_spans
 from spark_jobs.schema.table_shape import TableShape
 
 UPSERT, DELETE = 1, 0

@@ -14,11 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spark_jobs
-from spark_jobs.logicalrep.lsn import Lsn, Position
-from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Truncate, Update
-from spark_jobs.logicalrep.relation import fingerprint
-from spark_jobs.net_change.on_driver import net_change
-from spark_jobs.net_change.on_executors import (
+from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.on_executors import (
     PARTIAL_SCHEMA,
     Batches,
     final_net,
@@ -26,6 +23,9 @@ from spark_jobs.net_change.on_executors import (
     ordered_net,
     partial_net,
 )
+from spark_jobs.logicalrep.lsn import Lsn, Position
+from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Truncate, Update
+from spark_jobs.logicalrep.relation import fingerprint
 from tests.histories import RELID, SHAPE, History, applied, histories, log_rows, relation_message, typed
 
 WIRE = relation_message("d")
@@ -123,7 +123,7 @@ def test_no_rows_at_all() -> None:
 def test_executors_need_only_arrow_and_numpy() -> None:
     """What a worker unpickles must import nothing that is not on every Spark executor."""
     program = (
-        "import sys, spark_jobs.net_change.on_executors;"
+        "import sys, spark_jobs.apply.net_change.on_executors;"
         "print(sorted({'psycopg', 'pydantic', 'deltalake', 'pyspark', 'dagster', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
