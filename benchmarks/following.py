@@ -11,7 +11,6 @@ import pyarrow as pa
 from benchmarks.measurement import Measurement, median_of, peak_memory, timed
 from benchmarks.workload import MIXED, Size, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from cdc_assets.demo.row_compare import compare
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_change.on_driver import net_change
@@ -21,6 +20,7 @@ from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import capture, prepare, snapshot
+from spark_jobs.verify.row_compare import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

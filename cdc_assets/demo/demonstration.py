@@ -19,7 +19,6 @@ import yaml
 from cdc_assets.configuration import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from cdc_assets.demo.pgbench import initialise, running_pgbench
-from cdc_assets.demo.row_compare import Comparison, compare
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import PGBENCH_HISTORY_KEY, PGBENCH_TABLES, SHOP_ALTERATIONS, SHOP_SCHEMA, SHOP_TABLES
 from spark_jobs.apply.apply import SparkProvider
@@ -29,6 +28,7 @@ from spark_jobs.pipeline_status import PipelineStatus, pipeline_status
 from spark_jobs.progress import Progress
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
+from spark_jobs.verify.row_compare import Comparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ import pytest
 
 from cdc_assets.configuration import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from cdc_assets.demo.row_compare import compare
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import SHOP_SCHEMA, SHOP_TABLES
+from spark_jobs.verify.row_compare import compare
 from tests.dagster.dagster_dev import DG_DEV, ROOT, DagsterDev, dagster_dev, wait_for
 from tests.fixtures.servers import Database, fresh_database
 

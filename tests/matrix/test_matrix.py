@@ -22,7 +22,6 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from cdc_assets.demo.row_compare import compare
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
@@ -33,6 +32,7 @@ from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import apply, prepare, snapshot
+from spark_jobs.verify.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database
 from tests.matrix.cells import Cell, Plugin, cells, every_cell

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from cdc_assets.demo.row_compare import compare
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.pipeline_status import pipeline_status
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, apply, snapshot, sync
+from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_assets.demo.row_compare import Comparison, compare
 from spark_jobs.sync import sync
+from spark_jobs.verify.row_compare import Comparison, compare
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 

@@ -1,0 +1,1 @@
+"""Source and lake compared, row by row."""
