@@ -17,7 +17,7 @@ from spark_jobs.apply.net_change.on_driver import net_change
 from spark_jobs.apply.net_change.on_executors import PARTIAL_SCHEMA, final_net, partial_net
 from spark_jobs.decode.columnar import decode_changes, message_bounds
 from spark_jobs.logicalrep.lsn import Lsn, Position
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type

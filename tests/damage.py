@@ -31,7 +31,7 @@ from spark_jobs.logicalrep.messages import (
     Type,
     Update,
 )
-from spark_jobs.logicalrep.pgoutput import read_message, read_streamed_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from tests.golden.golden_file import recordings
 from tests.wire import write_message

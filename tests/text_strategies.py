@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, ColumnValue, Delete, Insert, TupleData, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding_changes import BIT_TYPES, BOOLEAN_TYPES, NUMBER_TYPES
-from spark_jobs.logicalrep.test_decoding_lines import (
+from spark_jobs.logicalrep.test_decoding.changes import BIT_TYPES, BOOLEAN_TYPES, NUMBER_TYPES
+from spark_jobs.logicalrep.test_decoding.lines import (
     BeginLine,
     CommitLine,
     Form,

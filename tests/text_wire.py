@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spark_jobs.logicalrep.messages import commit_time
-from spark_jobs.logicalrep.test_decoding_lines import (
+from spark_jobs.logicalrep.test_decoding.lines import (
     BeginLine,
     CommitLine,
     Form,

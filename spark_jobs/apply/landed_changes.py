@@ -15,7 +15,7 @@ from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts

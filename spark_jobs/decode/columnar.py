@@ -20,7 +20,7 @@ from spark_jobs.decode.tuple_vectors import ABSENT, DamagedError, MessageBytes, 
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Position
-from spark_jobs.logicalrep.pgoutput import read_change
+from spark_jobs.logicalrep.pgoutput.read_message import read_change
 from spark_jobs.logicalrep.relation import Relation
 
 INSERT, UPDATE, DELETE = (ord(kind) for kind in "IUD")

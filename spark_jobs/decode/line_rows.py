@@ -8,7 +8,7 @@ import numpy as np
 
 from spark_jobs.decode.line_text import LineText, all_bytes_in, without_doubled_quotes
 from spark_jobs.decode.tuple_vectors import NULL, TEXT, UNCHANGED
-from spark_jobs.logicalrep.test_decoding_lines import Form
+from spark_jobs.logicalrep.test_decoding.lines import Form
 
 _NULL_WORD, _UNCHANGED_WORD = b"null", b"unchanged-toast-datum"
 _NUMBER_BEGINS = np.isin(np.arange(256), np.frombuffer(b"-0123456789NI", dtype=np.uint8))

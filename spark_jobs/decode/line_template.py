@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.test_decoding import read_line, read_table_header
-from spark_jobs.logicalrep.test_decoding_changes import BIT_TYPES, BOOLEAN_TYPES, NUMBER_TYPES
-from spark_jobs.logicalrep.test_decoding_lines import Form, NamedValue, RowLine
+from spark_jobs.logicalrep.test_decoding.changes import BIT_TYPES, BOOLEAN_TYPES, NUMBER_TYPES
+from spark_jobs.logicalrep.test_decoding.lines import Form, NamedValue, RowLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line, read_table_header
 
 _FORMS = {
     **dict.fromkeys(NUMBER_TYPES.values(), Form.NUMBER),

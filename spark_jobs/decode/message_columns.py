@@ -21,9 +21,9 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import FieldError, LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.messages import LogicalMessage
-from spark_jobs.logicalrep.pgoutput import read_message
-from spark_jobs.logicalrep.test_decoding import read_line
-from spark_jobs.logicalrep.test_decoding_lines import MessageLine
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
+from spark_jobs.logicalrep.test_decoding.lines import MessageLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
 # window             ordinal of the window of the change log that held it
 # commit_lsn_number  commit_lsn as a number, as the change log has it: with ordinal the total order

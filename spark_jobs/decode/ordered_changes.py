@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from spark_jobs.decode.binary.wire_type import Family, wire_type
 from spark_jobs.decode.columnar import INSERT, Changes, decode_changes, message_bounds
-from spark_jobs.decode.test_decoding_columns import TEXT_LINE, decode_lines
+from spark_jobs.decode.line_columns import TEXT_LINE, decode_lines
 from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
 from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.schema.lake_types import lake_type
 from spark_jobs.schema.relation_facts import means_the_same_everywhere

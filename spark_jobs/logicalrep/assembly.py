@@ -52,7 +52,7 @@ from spark_jobs.logicalrep.messages import (
     StreamStop,
 )
 from spark_jobs.logicalrep.pending_transaction import Announcement, PendingChange, PendingTransaction
-from spark_jobs.logicalrep.pgoutput import read_message, read_streamed_message, without_stream_xid
+from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message, without_stream_xid
 from spark_jobs.logicalrep.transaction import LooseMessage, PlacedMessage, ReadOptions, Transaction
 
 

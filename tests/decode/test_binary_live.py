@@ -16,7 +16,7 @@ from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.session_settings import PIN_STATEMENT

@@ -16,7 +16,7 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Change, Delete, Insert, TupleData, Update
-from spark_jobs.logicalrep.pgoutput import read_change
+from spark_jobs.logicalrep.pgoutput.read_message import read_change
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from tests.strategies import changes, damaged
 from tests.wire import write_message

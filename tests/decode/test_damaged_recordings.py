@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.messages import Change, Delete, Insert, Update
-from spark_jobs.logicalrep.pgoutput import read_message, without_stream_xid
+from spark_jobs.logicalrep.pgoutput.read_message import read_message, without_stream_xid
 from tests.damage import damages, recorded
 from tests.decode.test_columnar import RELID, decode, outcome
 from tests.golden.scenario import themes

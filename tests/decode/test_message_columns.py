@@ -20,7 +20,7 @@ from spark_jobs.decode.message_columns import (
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.messages import LogicalMessage
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from tests.wire import write_message
 
 COMMITTED = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -11,7 +11,7 @@ from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Change,
 from spark_jobs.logicalrep.transaction import ReadOptions
 from tests.decode.test_binary import RECORDED
 from tests.decode.test_columnar import RELID
-from tests.decode.test_test_decoding_columns import FINE, MOVED
+from tests.decode.test_line_columns import FINE, MOVED
 from tests.fuzz.targets import (
     BINARY_TYPES,
     MAX_WIDTH,

@@ -18,8 +18,8 @@ from spark_jobs.decode.binary.wire_type import wire_type
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.logicalrep.pgoutput import read_message, read_streamed_message
-from spark_jobs.logicalrep.test_decoding import read_line
+from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.schema.lake_types import lake_type
 from tests.capture.pgoutput.test_assembly import in_columns, one_by_one

@@ -17,12 +17,12 @@ from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, Line
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.decode.columnar import decode_changes, message_bounds
-from spark_jobs.decode.test_decoding_columns import decode_lines
+from spark_jobs.decode.line_columns import decode_lines
 from spark_jobs.logicalrep.lsn import Lsn, Position, Window
 from spark_jobs.logicalrep.messages import Change
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.test_decoding_changes import read_logical_message
+from spark_jobs.logicalrep.test_decoding.changes import read_logical_message
 from spark_jobs.qualified_name import QualifiedName
 from tests.decode.test_columnar import change_at
 from tests.golden.golden_file import ExpectedChange, Recording

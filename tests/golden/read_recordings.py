@@ -9,9 +9,8 @@ from typing import get_args
 from spark_jobs.logicalrep.assembly import assemble
 from spark_jobs.logicalrep.messages import Delete, Insert, LogicalMessage, Truncate, Type, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding import read_line
-from spark_jobs.logicalrep.test_decoding_changes import row_change
-from spark_jobs.logicalrep.test_decoding_lines import (
+from spark_jobs.logicalrep.test_decoding.changes import row_change
+from spark_jobs.logicalrep.test_decoding.lines import (
     BeginLine,
     CommitLine,
     Line,
@@ -21,6 +20,7 @@ from spark_jobs.logicalrep.test_decoding_lines import (
     TruncateLine,
     TwoPhaseLine,
 )
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.logicalrep.transaction import LooseMessage, PlacedMessage, ReadOptions, Streaming
 from spark_jobs.qualified_name import QualifiedName
 from tests.golden.golden_file import ExpectedChange, ExpectedRelation, Recording

@@ -6,8 +6,8 @@ import pytest
 
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert
-from spark_jobs.logicalrep.test_decoding import read_line
-from spark_jobs.logicalrep.test_decoding_lines import StreamLine
+from spark_jobs.logicalrep.test_decoding.lines import StreamLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from tests.fixtures.server_binaries import VERSIONS
 from tests.golden.golden_file import Recording, expected, recordings
 from tests.golden.observed import as_text, assert_agrees

@@ -40,7 +40,7 @@ from spark_jobs.logicalrep.messages import (
     Truncate,
     Update,
 )
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions, Transaction
 from tests.streams import PROTOCOL_1, READ_OPTIONS, History, histories, messages

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from spark_jobs.logicalrep.errors import LogicalRepError
-from spark_jobs.logicalrep.test_decoding import read_line
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from tests.damage import Wire, damages, every_kind, recorded
 from tests.golden.golden_file import recordings
 from tests.golden.scenario import themes

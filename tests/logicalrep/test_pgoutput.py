@@ -30,7 +30,12 @@ from spark_jobs.logicalrep.messages import (
     Update,
     commit_time,
 )
-from spark_jobs.logicalrep.pgoutput import read_change, read_message, read_streamed_message, without_stream_xid
+from spark_jobs.logicalrep.pgoutput.read_message import (
+    read_change,
+    read_message,
+    read_streamed_message,
+    without_stream_xid,
+)
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from tests.strategies import ALL_MESSAGES, MESSAGES, MESSAGES_ADDED, STREAMED, damaged
 from tests.wire import write_message

@@ -17,14 +17,13 @@ from spark_jobs.logicalrep.errors import (
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, LogicalMessage, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding import read_line, read_table_header
-from spark_jobs.logicalrep.test_decoding_changes import (
+from spark_jobs.logicalrep.test_decoding.changes import (
     ColumnsChangedError,
     read_logical_message,
     read_row,
     read_truncate,
 )
-from spark_jobs.logicalrep.test_decoding_lines import (
+from spark_jobs.logicalrep.test_decoding.lines import (
     BeginLine,
     CommitLine,
     Form,
@@ -38,6 +37,7 @@ from spark_jobs.logicalrep.test_decoding_lines import (
     TruncateLine,
     TwoPhaseLine,
 )
+from spark_jobs.logicalrep.test_decoding.read_line import read_line, read_table_header
 from tests.strategies import damaged
 from tests.text_strategies import LINES, line_of, relations, row_changes
 from tests.text_wire import write_line

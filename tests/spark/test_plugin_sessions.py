@@ -16,7 +16,7 @@ from spark_jobs.capture.capture import capture as capture_module
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import CdcError, ConfigurationError, SlotError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of

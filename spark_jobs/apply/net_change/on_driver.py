@@ -24,8 +24,8 @@ from spark_jobs.errors import DecodeError, NeedsSnapshotError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Truncate
-from spark_jobs.logicalrep.pgoutput import read_message
-from spark_jobs.logicalrep.test_decoding_changes import read_truncate
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
+from spark_jobs.logicalrep.test_decoding.changes import read_truncate
 from spark_jobs.schema.table_shape import TableShape
 
 

@@ -33,7 +33,7 @@ from spark_jobs.logicalrep.messages import (
     StreamCommit,
     StreamStart,
 )
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 
 Ints = npt.NDArray[np.int64]
 

@@ -16,8 +16,8 @@ from spark_jobs.capture.message_batch import MessageBatch
 from spark_jobs.decode.datetimes import parse_timestamps
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.logicalrep.errors import FieldError
-from spark_jobs.logicalrep.test_decoding import read_line, read_table_header
-from spark_jobs.logicalrep.test_decoding_lines import TableName
+from spark_jobs.logicalrep.test_decoding.lines import TableName
+from spark_jobs.logicalrep.test_decoding.read_line import read_line, read_table_header
 
 Ints = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.logicalrep.relation import fingerprint
-from spark_jobs.logicalrep.test_decoding_lines import TableName
+from spark_jobs.logicalrep.test_decoding.lines import TableName
 from spark_jobs.schema.relation_facts import RelationFacts
 
 

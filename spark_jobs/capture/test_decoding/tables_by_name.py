@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables, relation_message
-from spark_jobs.logicalrep.test_decoding_lines import TableName
+from spark_jobs.logicalrep.test_decoding.lines import TableName
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName

@@ -27,8 +27,8 @@ from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import FieldError, LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.logicalrep.test_decoding import read_line
-from spark_jobs.logicalrep.test_decoding_lines import Phase, TableName, TwoPhaseLine
+from spark_jobs.logicalrep.test_decoding.lines import Phase, TableName, TwoPhaseLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
 Ints = npt.NDArray[np.int64]
 

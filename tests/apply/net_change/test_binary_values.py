@@ -14,7 +14,7 @@ from spark_jobs.apply.net_change.on_driver import net_change
 from spark_jobs.apply.net_change.on_executors import PARTIAL_SCHEMA, final_net, final_schema, ordered_net, partial_net
 from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.logicalrep.messages import BinaryValue, ColumnValue, Delete, Insert, Message, TupleData, Update
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType

@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.apply.net_change.on_driver import net_change
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.logicalrep.messages import Begin, Delete, Insert, Truncate, Update
-from spark_jobs.logicalrep.pgoutput import read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import lake_type

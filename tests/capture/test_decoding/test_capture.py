@@ -18,11 +18,11 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import Change, LogicalMessage, Truncate
-from spark_jobs.logicalrep.pgoutput import read_change, read_message
+from spark_jobs.logicalrep.pgoutput.read_message import read_change, read_message
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.test_decoding import read_line
-from spark_jobs.logicalrep.test_decoding_changes import read_row
-from spark_jobs.logicalrep.test_decoding_lines import MessageLine, TruncateLine
+from spark_jobs.logicalrep.test_decoding.changes import read_row
+from spark_jobs.logicalrep.test_decoding.lines import MessageLine, TruncateLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.slot import read_window

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.decode import test_decoding_columns as text_columns
+from spark_jobs.decode import line_columns as text_columns
 from spark_jobs.decode.columnar import message_bounds
-from spark_jobs.decode.test_decoding_columns import decode_lines
+from spark_jobs.decode.line_columns import decode_lines
 from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Change, Insert
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding_changes import ColumnsChangedError, read_row
-from spark_jobs.logicalrep.test_decoding_lines import Form, NamedValue
+from spark_jobs.logicalrep.test_decoding.changes import ColumnsChangedError, read_row
+from spark_jobs.logicalrep.test_decoding.lines import Form, NamedValue
 from tests.decode.test_columnar import change_at
 from tests.strategies import damaged
 from tests.text_strategies import TEXTS, line_of, relations, row_changes

@@ -20,8 +20,8 @@ from spark_jobs.logicalrep.messages import (
     Update,
 )
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding import read_line
-from spark_jobs.logicalrep.test_decoding_lines import Form, MessageLine, NamedValue, Row, RowLine, TruncateLine
+from spark_jobs.logicalrep.test_decoding.lines import Form, MessageLine, NamedValue, Row, RowLine, TruncateLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
 # the types that print_literal does not print in quotes: OID → name; all others, domains of these included, are quoted
 NUMBER_TYPES = {

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 
 from spark_jobs.logicalrep.errors import FieldError, UnknownMessageError
-from spark_jobs.logicalrep.line_cursor import LineCursor
-from spark_jobs.logicalrep.test_decoding_lines import (
+from spark_jobs.logicalrep.test_decoding.line_cursor import LineCursor
+from spark_jobs.logicalrep.test_decoding.lines import (
     BeginLine,
     CommitLine,
     Form,

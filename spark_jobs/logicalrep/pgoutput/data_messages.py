@@ -19,8 +19,8 @@ from spark_jobs.logicalrep.messages import (
     Type,
     Update,
 )
+from spark_jobs.logicalrep.pgoutput.tuple_data import read_tuple_data
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.tuple_data import read_tuple_data
 
 # option bits, logicalproto.h and proto.c
 _COLUMN_IS_KEY = 1

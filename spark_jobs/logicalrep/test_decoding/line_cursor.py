@@ -6,7 +6,7 @@ import re
 from datetime import datetime, timedelta, timezone
 
 from spark_jobs.logicalrep.errors import FieldError, TrailingBytesError, TruncatedMessageError
-from spark_jobs.logicalrep.test_decoding_lines import TableName
+from spark_jobs.logicalrep.test_decoding.lines import TableName
 
 _UNSIGNED = re.compile(rb"0|[1-9][0-9]*")
 # what quote_identifier leaves bare (ruleutils.c): ASCII letters in lower case, digits, underscores

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from spark_jobs.logicalrep.cursor import Cursor
 from spark_jobs.logicalrep.errors import RelationMismatchError, UnknownMessageError
 from spark_jobs.logicalrep.messages import Change, Delete, Insert, Message, Streamed, TupleData, Update
-from spark_jobs.logicalrep.pgoutput_data import DATA_READERS
-from spark_jobs.logicalrep.pgoutput_transactions import TRANSACTION_READERS, Reader
+from spark_jobs.logicalrep.pgoutput.data_messages import DATA_READERS
+from spark_jobs.logicalrep.pgoutput.transaction_messages import TRANSACTION_READERS, Reader
 from spark_jobs.logicalrep.relation import Relation
 
 PROTOCOLS = (1, 2, 3, 4)

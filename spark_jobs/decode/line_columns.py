@@ -24,7 +24,7 @@ from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, TupleData
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.test_decoding_changes import IDENTITY_FULL, ColumnsChangedError, read_row
+from spark_jobs.logicalrep.test_decoding.changes import IDENTITY_FULL, ColumnsChangedError, read_row
 
 TEXT_LINE = ord("t")  # the first byte of every line of a table, and of no message of pgoutput
 

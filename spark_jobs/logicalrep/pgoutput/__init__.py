@@ -1,0 +1,1 @@
+"""The messages of pgoutput: bytes in, frozen messages out."""

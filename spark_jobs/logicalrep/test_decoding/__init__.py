@@ -1,0 +1,1 @@
+"""The lines of test_decoding: bytes in, frozen lines out."""
