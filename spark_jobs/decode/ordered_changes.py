@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.decode.binary.wire_type import Family, wire_type
 from spark_jobs.decode.columnar import INSERT, Changes, decode_changes, message_bounds
 from spark_jobs.decode.line_columns import TEXT_LINE, decode_lines
 from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
@@ -21,6 +20,7 @@ from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.schema.lake_types import lake_type
 from spark_jobs.schema.relation_facts import means_the_same_everywhere
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.schema.wire_type import Family, wire_type
 
 _BINARY_LIMIT = (1 << 31) - 1  # bytes one Arrow binary array can hold
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.configuration import Pipeline, Source
-from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.doctor.checks import Check, fail, ok
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
@@ -15,6 +14,7 @@ from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
+from spark_jobs.schema.wire_type import unreadable_in_binary
 
 AREA = "tables"
 

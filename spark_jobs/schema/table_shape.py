@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spark_jobs.decode.binary.wire_type import WireType, wire_type
 from spark_jobs.errors import PreconditionError, SchemaChangeError
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.wire_type import WireType, wire_type
 
 
 @dataclass(frozen=True)

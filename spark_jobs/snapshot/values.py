@@ -8,9 +8,9 @@ from enum import Enum
 import pyarrow as pa
 
 from spark_jobs.decode.binary.cast import cast_binary
-from spark_jobs.decode.binary.wire_type import wire_type
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType, lake_type
+from spark_jobs.schema.wire_type import wire_type
 
 # bool, bytea, int8, int2, int4, text, varchar: one Arrow type holds every value that they can have
 _NATIVE = {16, 17, 20, 21, 23, 25, 1043}

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline, Source
-from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
@@ -14,6 +13,7 @@ from spark_jobs.postgres.publication import find_publications, why_not_sent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
+from spark_jobs.schema.wire_type import unreadable_in_binary
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from spark_jobs.decode.binary import value_text as reference
 from spark_jobs.decode.binary.cast import cast_binary, text_of_binary
 from spark_jobs.decode.binary.float_text import float4_text, float8_text
-from spark_jobs.decode.binary.wire_type import Family, WireType, unreadable_in_binary, wire_type
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.schema.lake_types import LakeType, lake_type
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFacts
+from spark_jobs.schema.wire_type import Family, WireType, unreadable_in_binary, wire_type
 
 # what PostgreSQL 18 sends
 RECORDED = (

@@ -12,7 +12,6 @@ from pydantic import SecretStr
 
 from spark_jobs.decode.binary.cast import cast_binary, text_of_binary
 from spark_jobs.decode.binary.value_text import value_text
-from spark_jobs.decode.binary.wire_type import unreadable_in_binary
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert
@@ -23,6 +22,7 @@ from spark_jobs.postgres.session_settings import PIN_STATEMENT
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.schema.wire_type import unreadable_in_binary
 from tests.decode.binary_samples import PREPARATION, SAMPLES, Sample
 from tests.fixtures.servers import Database
 

@@ -14,7 +14,6 @@ import pytest
 
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.binary.value_text import value_text
-from spark_jobs.decode.binary.wire_type import wire_type
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -22,8 +21,9 @@ from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_strea
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.schema.lake_types import lake_type
+from spark_jobs.schema.wire_type import wire_type
 from tests.capture.pgoutput.test_assembly import in_columns, one_by_one
-from tests.decode import test_binary, test_columnar, test_message_columns, test_test_decoding_columns
+from tests.decode import test_binary, test_columnar, test_line_columns, test_message_columns
 from tests.wire import write_message
 
 WHOLE_LOG = Window(Lsn(0), Lsn(2**62))
@@ -97,7 +97,7 @@ def one_line(data: bytes) -> None:
 
 def both_line_decoders(data: bytes) -> None:
     """test_decoding's rows: the columnar decoder accepts and reads what ``read_row`` does."""
-    test_test_decoding_columns.assert_equal(list(unpacked(data)), test_test_decoding_columns.RELATION)
+    test_line_columns.assert_equal(list(unpacked(data)), test_line_columns.RELATION)
 
 
 def both_message_readers(data: bytes) -> None:

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import TypeVar
 
 from spark_jobs.decode.binary.value_text import value_text
-from spark_jobs.decode.binary.wire_type import Family, WireType, wire_type
 from spark_jobs.logicalrep.messages import BinaryValue, Change, ColumnValue, Delete, Insert, TupleData, Unchanged
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.wire_type import Family, WireType, wire_type
 from tests.golden.golden_file import ExpectedChange, Recording
 from tests.golden.scenario import Scenario
 

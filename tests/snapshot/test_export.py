@@ -19,9 +19,9 @@ from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot import export as snapshot_export
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import read_range
-from spark_jobs.snapshot.snapshot_tables import export as snapshot_export
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

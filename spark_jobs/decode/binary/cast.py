@@ -15,11 +15,11 @@ from spark_jobs.decode.binary.column_text import column_text
 from spark_jobs.decode.binary.datetime_columns import dates, timestamps
 from spark_jobs.decode.binary.fixed_width import arrow_of, numbers
 from spark_jobs.decode.binary.numeric_columns import decimals
-from spark_jobs.decode.binary.wire_type import Family, WireType
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.decode.values import NOT_IN_DECIMAL, OUT_OF_RANGE, OnUnrepresentable, Parsed, parse_text, settled
 from spark_jobs.errors import DecodeError
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.wire_type import Family, WireType
 
 
 def cast_binary(

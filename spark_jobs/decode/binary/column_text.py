@@ -15,8 +15,8 @@ from spark_jobs.decode.binary.fixed_width import arrow_of, numbers, rows_of_byte
 from spark_jobs.decode.binary.numeric_columns import numeric_texts
 from spark_jobs.decode.binary.ragged import Piece, constant, hexadecimal, text_of
 from spark_jobs.decode.binary.value_text import value_text
-from spark_jobs.decode.binary.wire_type import Family, WireType
 from spark_jobs.decode.text_column import TextColumn
+from spark_jobs.schema.wire_type import Family, WireType
 
 
 def column_text(column: TextColumn, wire_type: WireType) -> pa.Array:

@@ -9,8 +9,8 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from spark_jobs.decode.binary.wire_type import WireType
 from spark_jobs.logicalrep.cursor import Cursor
+from spark_jobs.schema.wire_type import WireType
 
 ValueText = Callable[[bytes, WireType], str]
 

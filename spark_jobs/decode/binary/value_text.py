@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from spark_jobs.decode.binary import container_text, datetime_text, geometry_text, scalar_text, search_text
 from spark_jobs.decode.binary.network_text import network_text
-from spark_jobs.decode.binary.wire_type import Family, WireType
 from spark_jobs.logicalrep.cursor import Cursor
+from spark_jobs.schema.wire_type import Family, WireType
 
 
 def value_text(data: bytes, wire_type: WireType) -> str:
