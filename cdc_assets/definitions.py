@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dagster as dg
 
+from cdc_assets.assets.change_log import change_log_asset
+from cdc_assets.assets.checks import slot_health_check
+from cdc_assets.assets.external import source_spec
+from cdc_assets.assets.snapshots import snapshot_assets
+from cdc_assets.assets.tables import Execute, table_assets
+from cdc_assets.automation.jobs import snapshot_job, sync_job, sync_schedule
+from cdc_assets.automation.slot_lag_sensor import slot_lag_sensor
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.change_log_asset import change_log_asset
-from cdc_assets.checks import slot_health_check
-from cdc_assets.external_assets import source_spec
-from cdc_assets.jobs import snapshot_job, sync_job, sync_schedule
-from cdc_assets.slot_lag_sensor import slot_lag_sensor
-from cdc_assets.snapshot_assets import snapshot_assets
-from cdc_assets.table_assets import Execute, table_assets
 
 
 def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource: bool) -> dg.Definitions:

@@ -9,8 +9,8 @@ import dagster as dg
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import Field, SecretStr
 
-from cdc_assets.configuration_fields import SparkValue
-from cdc_assets.configuration_models import LakeModel, SourceModel, SparkModel, TableModel, WindowsModel
+from cdc_assets.configuration.fields import SparkValue
+from cdc_assets.configuration.models import LakeModel, SourceModel, SparkModel, TableModel, WindowsModel
 from spark_jobs.errors import ConfigurationError
 
 

@@ -1,6 +1,6 @@
 """What a pipeline is made of, checked and frozen: the engine's side of the configuration file.
 
-``cdc_assets.configuration`` reads the YAML into this; a program may build it by hand.
+``cdc_assets.configuration.load_pipeline`` reads the YAML into this; a program may build it by hand.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import snapshot_table
 from cdc_assets.cli.terminal import Terminal
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot

@@ -12,7 +12,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import new_table, size
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.pipeline_status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status

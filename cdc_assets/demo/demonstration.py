@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import yaml
 
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from cdc_assets.demo.pgbench import initialise, running_pgbench
 from cdc_assets.demo.shop_load import ShopLoad

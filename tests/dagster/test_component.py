@@ -23,7 +23,7 @@ from dagster_pyspark import LazyPySparkResource
 from dagster_shared.serdes import serialize_value
 
 from cdc_assets import PostgresCdcComponent
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
 from spark_jobs.errors import ConfigurationError

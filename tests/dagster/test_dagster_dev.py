@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import SHOP_SCHEMA, SHOP_TABLES

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cdc_assets.run_planning import range_tags
+from cdc_assets.automation.run_planning import range_tags
 from cdc_assets.slot_observation import observe
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture

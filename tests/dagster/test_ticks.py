@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets import PostgresCdcComponent
-from cdc_assets.table_metadata import source_keys_of
+from cdc_assets.assets.table_metadata import source_keys_of
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.logicalrep.lsn import Window

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
-from cdc_assets.blueprint import WATERMARK_CHECK, Blueprint
-from cdc_assets.checks import watermark, watermark_checks, watermark_result, watermark_spec
-from cdc_assets.failures import failure_of, failures, logged_progress
-from cdc_assets.messages_asset import messages_events, messages_specs
-from cdc_assets.partitions import windows_of
-from cdc_assets.slot_observation import markers_since
-from cdc_assets.table_metadata import (
+from cdc_assets.assets.checks import watermark, watermark_checks, watermark_result, watermark_spec
+from cdc_assets.assets.messages import messages_events, messages_specs
+from cdc_assets.assets.table_metadata import (
     known_table_metadata,
     source_keys_of,
     table_metadata,
     table_version,
     window_metadata,
 )
-from cdc_assets.window_events import catch_up_events
+from cdc_assets.assets.window_events import catch_up_events
+from cdc_assets.blueprint import WATERMARK_CHECK, Blueprint
+from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.partitions import windows_of
+from cdc_assets.slot_observation import markers_since
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError, GapError, SourceError
 from spark_jobs.logicalrep.lsn import Window

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from cdc_assets.configuration_fields import (
+from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
     LakePath,

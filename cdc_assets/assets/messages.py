@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from cdc_assets.assets.window_events import catch_up_events
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import markers_in
-from cdc_assets.window_events import catch_up_events
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Window
 

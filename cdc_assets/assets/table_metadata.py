@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from cdc_assets.asset_keys import source_key
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.external_assets import source_key
 from cdc_assets.partitions import markers_in
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dagster as dg
 
+from cdc_assets.automation.run_planning import plan_run, range_tags
+from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failures
 from cdc_assets.partitions import add_partitions
-from cdc_assets.run_planning import plan_run, range_tags
-from cdc_assets.run_pool import ensure_pool_limit
 from cdc_assets.slot_observation import observe
 
 _EVERY_FIVE_MINUTES = "*/5 * * * *"

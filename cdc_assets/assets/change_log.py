@@ -9,11 +9,11 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.assets.window_events import catch_up_events
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failures, logged_progress
 from cdc_assets.partitions import markers_in, windows_of
 from cdc_assets.slot_observation import markers_since
-from cdc_assets.window_events import catch_up_events
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
 

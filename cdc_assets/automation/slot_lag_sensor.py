@@ -10,11 +10,11 @@ import time
 
 import dagster as dg
 
+from cdc_assets.assets.checks import health_evaluation, unreachable_evaluation
+from cdc_assets.automation.run_planning import last_runs, plan_run, range_tags, reason_to_wait
+from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.checks import health_evaluation, unreachable_evaluation
 from cdc_assets.partitions import ADD_BATCH
-from cdc_assets.run_planning import last_runs, plan_run, range_tags, reason_to_wait
-from cdc_assets.run_pool import ensure_pool_limit
 from cdc_assets.slot_observation import Observation, observe
 from spark_jobs.errors import CdcError
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_assets.automation.range_planning import RangePlan, Standing, plan_range
 from cdc_assets.partitions import markers_in, uncovered
-from cdc_assets.range_planning import RangePlan, Standing, plan_range
 from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import WindowLimits

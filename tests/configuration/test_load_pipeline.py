@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.configuration import load_pipeline
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source, SparkOptions, Table, WindowLimits
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
@@ -218,7 +218,10 @@ def test_no_file(tmp_path: Path) -> None:
     ("module", "unwanted"),
     [
         ("cdc_assets", ("dagster", "pyspark", "delta", "psycopg", "deltalake", "pyarrow", "adbc_driver_postgresql")),
-        ("cdc_assets.configuration", ("dagster", "pyspark", "delta", "psycopg", "deltalake", "adbc_driver_postgresql")),
+        (
+            "cdc_assets.configuration.load_pipeline",
+            ("dagster", "pyspark", "delta", "psycopg", "deltalake", "adbc_driver_postgresql"),
+        ),
         ("cdc_assets.component", ("pyspark", "delta", "psycopg", "deltalake", "adbc_driver_postgresql")),
     ],
 )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from cdc_assets.automation.range_planning import Standing, plan_range
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import well_formed
-from cdc_assets.range_planning import Standing, plan_range
 from cdc_assets.slot_observation import Observation, markers_since
 from spark_jobs.logicalrep.lsn import Lsn
 

@@ -1,0 +1,43 @@
+"""The map of the house in docs/architecture.md names every room, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_HOUSES = ("cdc_assets", "spark_jobs")
+
+
+def _named() -> set[str]:
+    """Folders and files that the map names where a line begins; a file's line may name several. Two spaces deeper is
+    one room further in."""
+    text = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
+    named: set[str] = set()
+    above: list[str] = []
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        names = re.match(r"((?:[\w.*]+/?)(?:, [\w.]+\.py|, [\w]+/)*)", line.strip())
+        if indent > 4 or names is None:  # a line that goes on with a description
+            continue
+        above = above[: indent // 2]
+        for name in names[1].split(", "):
+            named.add("/".join([*above, name.rstrip("/")]))
+        above.append(names[1].split(", ")[-1].rstrip("/"))
+    return named
+
+
+def _rooms(house: str) -> set[str]:
+    """Its packages. The files beside them may be left out: the map says what they hold in a word."""
+    packages = (init.parent for init in (ROOT / house).glob("**/__init__.py"))
+    return {str(package.relative_to(ROOT)) for package in packages}
+
+
+def test_every_room_is_on_the_map() -> None:
+    assert {room for house in _HOUSES for room in _rooms(house)} - _named() == set()
+
+
+def test_nothing_is_on_the_map_that_is_not_there() -> None:
+    named = {name for name in _named() if name.startswith(_HOUSES)}
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+    assert len(named) > 30
