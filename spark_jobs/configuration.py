@@ -45,6 +45,11 @@ class Source:
     def publications(self) -> tuple[str, ...]:
         return (self.publication,) if isinstance(self.publication, str) else self.publication
 
+    @property
+    def has_publications(self) -> bool:
+        """Whether publications say which tables' changes come; test_decoding prints those of all tables, by name."""
+        return self.plugin == "pgoutput"
+
 
 @dataclass(frozen=True)
 class Lake:

@@ -9,19 +9,17 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
 from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
-from spark_jobs.capture.pgoutput.assembly import Assembly, ReadWithoutError
-from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
+from spark_jobs.capture.plugin import WindowRead, WindowReader
+from spark_jobs.capture.plugins import plugin_of
 from spark_jobs.capture.slot_preparation import check_identity, check_slot, slot_identity
-from spark_jobs.capture.test_decoding.tables_by_name import line_tables
-from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
-from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA, TransactionSpool
+from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, facts_rows, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
@@ -32,7 +30,6 @@ from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.locks import slot_lock
-from spark_jobs.postgres.plugin_options import without
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
     SlotStatus,
@@ -41,11 +38,11 @@ from spark_jobs.postgres.slot import (
     missing_slot,
     read_window,
     slot_status,
+    without,
 )
-from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
-from spark_jobs.tables.followed_tables import configured_names, followed_lines
+from spark_jobs.tables.followed_tables import followed_lines
 
 __all__ = [
     "CaptureReport",
@@ -209,63 +206,52 @@ def _land_through(
     through: Literal["copy", "peek"],
     on_batch: Callable[[int], None],
 ) -> WindowMarker:
-    identity = session.identity
-    text = identity.plugin == TEST_DECODING
+    identity, plugin = session.identity, plugin_of(session.pipeline.source)
     # after the window's end is fixed: what it holds of a later catalogue only costs a snapshot too many, never too few
     look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
-    output: Literal["binary", "text"] = "text" if text else "binary"
     with (
-        TransactionSpool(schema=LINE_SPOOL_SCHEMA if text else SPOOL_SCHEMA) as spool,
-        read_window(session.bulk, identity.slot, window, identity.options, through=through, output=output) as messages,
+        TransactionSpool(schema=plugin.spool_schema) as spool,
+        read_window(
+            session.bulk, identity.slot, window, identity.options, through=through, output=plugin.output
+        ) as printed,
     ):
-        assembled = _window_rows(session, ordinal, window, spool)
-        plain = messages if text else Assembly(ordinal, window, spool).batches(messages)
+        reader = plugin.reader(WindowRead(ordinal, window, session.pipeline, session.control, spool))
 
         def rows() -> Iterator[pa.RecordBatch]:
             if look.fingerprints:
                 yield catalogue_rows(ordinal, window.lo, look.fingerprints)
-            for batch in assembled.rows(plain):
+            for batch in reader.rows(printed):
                 look.note_truncates(batch)
                 yield batch
-                on_batch(assembled.messages)
-            relids = sorted({seen.relid for seen in assembled.relations})
+                on_batch(reader.messages)
+            relids = sorted({seen.relid for seen in reader.relations})
             if relids:
-                yield facts_rows(ordinal, assembled.relations, relation_facts(session.control, relids=relids))
-            yield marker_row(_marker(session, assembled, look))
+                yield facts_rows(ordinal, reader.relations, relation_facts(session.control, relids=relids))
+            yield marker_row(_marker(session, ordinal, window, reader, look))
 
         if not session.log.land(identity, ordinal, rows()):
             raise GapError(
                 f"window {ordinal} is landed already, by another process since this one looked",
                 hint="run it again: it goes on from there",
             )
-    return _marker(session, assembled, look)
+    return _marker(session, ordinal, window, reader, look)
 
 
-def _window_rows(
-    session: CaptureSession, ordinal: int, window: Window, spool: TransactionSpool
-) -> WindowRows | LineWindowRows:
-    """What turns the plugin's output into rows."""
-    source = session.pipeline.source
-    if source.plugin != TEST_DECODING:
-        return WindowRows(ordinal, window)
-    names = configured_names(session.pipeline) or ()
-    tables = partial(line_tables, session.control, names)
-    return LineWindowRows(ordinal, window, tables, spool, with_messages=bool(source.messages))
-
-
-def _marker(session: CaptureSession, assembled: WindowRows | LineWindowRows, look: CatalogueLook) -> WindowMarker:
+def _marker(
+    session: CaptureSession, ordinal: int, window: Window, reader: WindowReader, look: CatalogueLook
+) -> WindowMarker:
     return WindowMarker(
-        ordinal=assembled.ordinal,
-        window=assembled.window,
+        ordinal=ordinal,
+        window=window,
         identity=session.identity,
-        relations=assembled.relation_counts(),
-        transactions=assembled.transactions,
-        messages=assembled.messages,
-        bytes=assembled.bytes,
-        logical_messages=assembled.logical_messages,
-        unknown=assembled.unknown,
+        relations=reader.relation_counts(),
+        transactions=reader.transactions,
+        messages=reader.messages,
+        bytes=reader.bytes,
+        logical_messages=reader.logical_messages,
+        unknown=reader.unknown,
         followed=followed_lines(session.pipeline, session.checkpoint),
-        catalogue=look.seen(assembled.ordinal, assembled.window),
+        catalogue=look.seen(ordinal, window),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.capture.catalogue_look import look_at_catalogue
+from spark_jobs.capture.plugins import OF_THE_LOG, plugin_options
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -14,11 +15,9 @@ from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import server_identity
 from spark_jobs.postgres.locks import slot_lock
-from spark_jobs.postgres.plugin_options import OF_THE_LOG, plugin_options
 from spark_jobs.postgres.privileges import require_slot_possible, slot_exists
 from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_status
-from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.followed_tables import configured_names
 
@@ -45,7 +44,7 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
         if checkpoint is None:
             log.create()  # first of all: a lake that cannot be written must leave the source untouched
-        if source.plugin != TEST_DECODING and (names is None or names):
+        if source.has_publications and (names is None or names):
             ensure_publications(control, source.publications, names if pipeline.alters_publication else None)
         elif checkpoint is None:
             facts_by_name(control, names or ())

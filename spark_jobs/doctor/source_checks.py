@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spark_jobs.capture.plugins import OLDEST_SERVER, plugin_options
 from spark_jobs.configuration import Source
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
-from spark_jobs.postgres.plugin_options import OLDEST_SERVER, plugin_options
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
 from spark_jobs.postgres.slot import slot_status
 

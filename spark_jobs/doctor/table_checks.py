@@ -10,7 +10,6 @@ from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
 from spark_jobs.postgres.publication import Publication, find_publications
-from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
@@ -22,7 +21,7 @@ AREA = "tables"
 def publication_and_table_checks(connection: Connection, pipeline: Pipeline, role: RolePrivileges) -> Iterator[Check]:
     """The publication first, where the plugin has one, then one line per table that is in order, one line per fault of
     one that is not."""
-    published = pipeline.source.plugin != TEST_DECODING
+    published = pipeline.source.has_publications
     publication = find_publications(connection, pipeline.source.publications) if published else None
     names = _wanted(pipeline, publication)
     privileges = {table.name: table for table in table_privileges(connection, names)}
@@ -109,7 +108,7 @@ def _name_faults(facts: RelationFacts, publication: Publication | None) -> Itera
 
 
 def _binary_faults(facts: RelationFacts, source: Source) -> Iterator[Check]:
-    if source.binary and source.plugin == "pgoutput":
+    if source.binary:
         for column in unreadable_in_binary(facts):
             what = f"column {column.attname} ({column.typname}) cannot be read in binary"
             yield fail(AREA, str(facts.name), what, "set source.binary: false, or take the table out of tables:")

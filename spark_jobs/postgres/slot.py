@@ -21,7 +21,9 @@ from spark_jobs.errors import ConnectionLostError, PreconditionError, SlotError,
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
-from spark_jobs.postgres.plugin_options import Options, without
+
+Options = tuple[tuple[str, str], ...]  # name and value, as the plugin is started with them
+Output = Literal["binary", "text"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,10 @@ def drop_slot(connection: Connection, slot: str) -> None:
         connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
 
+def without(options: Options, name: str) -> Options:
+    return tuple(option for option in options if option[0] != name)
+
+
 def missing_slot(slot: str) -> SlotError:
     return SlotError(
         f"there is no slot {slot}", hint="`postgres-cdc sync` makes it; changes since it was lost are gone"
@@ -155,7 +161,7 @@ def read_window(
     options: Options,
     *,
     through: Literal["copy", "peek"] = "copy",
-    output: Literal["binary", "text"] = "binary",
+    output: Output = "binary",
 ) -> Iterator[pa.RecordBatchReader]:
     """The plugin's messages of one window, in order, as Arrow batches with the one binary column ``data``.
 
@@ -182,7 +188,7 @@ def _read(
     window: Window,
     options: Options,
     through: Literal["copy", "peek"],
-    output: Literal["binary", "text"],
+    output: Output,
 ) -> Iterator[pa.RecordBatchReader]:
     if through == "peek":
         options = without(options, "two_phase")
@@ -239,9 +245,7 @@ def _output_of(bulk: dbapi.Connection, slot: str, query: str) -> Iterator[pa.Rec
         ) from None
 
 
-def _changes_query(
-    verb: Literal["get", "peek"], slot: str, upto: Lsn, options: Options, output: Literal["binary", "text"]
-) -> str:
+def _changes_query(verb: Literal["get", "peek"], slot: str, upto: Lsn, options: Options, output: Output) -> str:
     if output == "text":
         function, columns = f"pg_logical_slot_{verb}_changes", "(lsn - '0/0'::pg_lsn)::int8 AS lsn, data"
     else:

@@ -10,14 +10,13 @@ from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.postgres.publication import find_publications
-from spark_jobs.postgres.test_decoding_options import PLUGIN as TEST_DECODING
 from spark_jobs.qualified_name import QualifiedName
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
     """The names under ``tables:``; None: every table of the publication. Raises ConfigurationError: an unbuilt mode."""
     if pipeline.tables is None:
-        if pipeline.source.plugin == TEST_DECODING:
+        if not pipeline.source.has_publications:
             raise ConfigurationError(
                 "tables: is missing: plugin: test_decoding reads no publication that would name them",
                 hint="list the tables to follow",
@@ -65,7 +64,7 @@ def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedNam
 
 def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[FollowedSince, ...]:
     """For the markers of windows read after ``checkpoint`` with test_decoding; nothing with pgoutput."""
-    if pipeline.source.plugin != TEST_DECODING:
+    if pipeline.source.has_publications:
         return ()
     names = configured_names(pipeline) or ()
     since = followed_since(checkpoint, names)
@@ -75,7 +74,7 @@ def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[Follow
 def watched_tables(pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker | None) -> Watched:
     """What their fingerprints are made of: by which publications their changes come, or since which window the log has
     their lines."""
-    if pipeline.source.plugin != TEST_DECODING:
+    if pipeline.source.has_publications:
         return Watched(tuple(names), pipeline.source.publications, {})
     since = followed_since(checkpoint, names)
     return Watched(tuple(names), (), {name: f"window {since[name]}" for name in names})

@@ -34,9 +34,9 @@ def stopped_tables(
     published table without a key.
     """
     source = pipeline.source
-    publication = find_publications(connection, source.publications) if source.plugin == "pgoutput" else None
+    publication = find_publications(connection, source.publications) if source.has_publications else None
     there = tables_there(connection, names)
-    sent = there if source.plugin != "pgoutput" else publication.tables if publication is not None else ()
+    sent = there if not source.has_publications else publication.tables if publication is not None else ()
     entering = [name for name in names if name not in known or name not in sent]
     facts = {found.name: found for found in relation_facts(connection, names=entering)} if entering else {}
     altered = pipeline.alters_publication and (publication is None or publication.ours)
@@ -86,7 +86,7 @@ def why_unusable(facts: RelationFacts, source: Source, *, stored: bool = False) 
 
 def why_unreadable(facts: RelationFacts, source: Source) -> PreconditionError | None:
     """Values that ``source.binary`` brings in a form nobody here can read."""
-    unreadable = unreadable_in_binary(facts) if source.plugin == "pgoutput" and source.binary else ()
+    unreadable = unreadable_in_binary(facts) if source.binary else ()
     if not unreadable:
         return None
     columns = ", ".join(f"{column.attname} ({column.typname})" for column in unreadable)

@@ -11,14 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
+from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture, capture_windows
-from spark_jobs.capture.capture import capture as capture_module
+from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.postgres.plugin_options import Options, plugin_options
+from spark_jobs.postgres.slot import Options
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

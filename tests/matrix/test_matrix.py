@@ -23,12 +23,12 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
+from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import apply, prepare, snapshot

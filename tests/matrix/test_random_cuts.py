@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.pgoutput.assembly import Assembly
 from spark_jobs.capture.pgoutput.window_rows import WindowRows
+from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.capture.test_decoding.tables_by_name import line_tables
 from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
 from spark_jobs.capture.transaction_spool import TransactionSpool
@@ -28,9 +29,8 @@ from spark_jobs.configuration import Source
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import connected, conninfo
-from spark_jobs.postgres.plugin_options import Options, plugin_options
 from spark_jobs.postgres.publication import ensure_publication
-from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
+from spark_jobs.postgres.slot import Options, create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
+from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import CdcError, PreconditionError, SlotError, SourceError
 from spark_jobs.logicalrep.lsn import Window
@@ -16,7 +17,6 @@ from spark_jobs.postgres import connection as connection_module
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, conninfo
-from spark_jobs.postgres.plugin_options import plugin_options
 from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot import export as snapshot_export

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.capture import capture as capture_module
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import ConfigurationError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.capture import capture as capture_module
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import CdcError, ConfigurationError, SlotError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.capture import capture as capture_module
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn

@@ -1,4 +1,4 @@
-"""The options that the output plugin is started with; what the server is too old for is refused by name.
+"""The options that pgoutput is started with; what the server is too old for is refused by name.
 
 https://www.postgresql.org/docs/current/protocol-logical-replication.html#PROTOCOL-LOGICAL-REPLICATION-PARAMS
 """
@@ -9,15 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.configuration import Source
-from spark_jobs.errors import ConfigurationError, PreconditionError
-from spark_jobs.postgres.test_decoding_options import PLUGIN, test_decoding_options
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.postgres.slot import Options
 
-Options = tuple[tuple[str, str], ...]
-
-OLDEST_SERVER = 14
-# they say which changes are read, here with what they are when not given; the others say only how, and may change
-# from one window to the next
-OF_THE_LOG = {"publication_names": "none", "origin": "any", "only-local": "0"}
 _HIGHEST_PROTOCOL = {14: 2, 15: 3}
 _HIGHEST = 4
 _FIRST_SERVER = {1: 14, 2: 14, 3: 15, 4: 16}
@@ -33,20 +27,11 @@ class _Need:
     instead: str
 
 
-def plugin_options(source: Source, server_version: int) -> Options:
-    """The (name, value) pairs for this source; ``server_version`` as in ``server_version_num``.
+def options_of_pgoutput(source: Source, server: int) -> Options:
+    """The (name, value) pairs for this source; ``server`` is the major version.
 
-    Raises ConfigurationError for what the server, or the protocol that is asked for, does not know, and
-    PreconditionError for a server that is too old altogether.
+    Raises ConfigurationError for what the server, or the protocol that is asked for, does not know.
     """
-    server = server_version // 10000
-    if server < OLDEST_SERVER:
-        raise PreconditionError(
-            f"the server is PostgreSQL {server}, this reads {OLDEST_SERVER} and newer",
-            hint="upgrade the server; a newer standby cannot decode for an older primary",
-        )
-    if source.plugin == PLUGIN:
-        return test_decoding_options(source)
     protocol = _protocol(source, server)
     names = ",".join(map(quoted_name, source.publications))
     options = [("proto_version", str(protocol)), ("publication_names", names)]
@@ -66,10 +51,6 @@ def plugin_options(source: Source, server_version: int) -> Options:
 def quoted_name(name: str) -> str:
     """As the option ``publication_names`` takes it: a list of SQL identifiers."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def without(options: Options, name: str) -> Options:
-    return tuple(option for option in options if option[0] != name)
 
 
 def _protocol(source: Source, server: int) -> int:

@@ -1,4 +1,4 @@
-"""The options that the output plugin ``test_decoding`` is started with.
+"""The options that test_decoding is started with.
 
 https://www.postgresql.org/docs/current/test-decoding.html
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from spark_jobs.configuration import Source
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.postgres.slot import Options
 
-PLUGIN = "test_decoding"
 
-
-def test_decoding_options(source: Source) -> tuple[tuple[str, str], ...]:
+def options_of_test_decoding(source: Source, _: int) -> Options:
     """The (name, value) pairs for this source. Raises ConfigurationError for what this plugin cannot do.
 
     Transactions without changes are shown where messages are wanted: the plugin does not count a message as a change,

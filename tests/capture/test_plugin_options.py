@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.configuration import MessagePrefixes, Source
 from spark_jobs.errors import ConfigurationError, PreconditionError
-from spark_jobs.postgres.plugin_options import plugin_options
 
 
 def options(server: int, **asked: Any) -> dict[str, str]:
