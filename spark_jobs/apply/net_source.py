@@ -15,14 +15,15 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.on_driver import NetChange, net_change
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.delta.files import lake_errors, lake_filesystem
-from spark_jobs.lake.net_write import NetForm, key_range_of, net_schema
+from spark_jobs.lake.net_write import NetForm, key_range_of
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.schema.net_columns import ddl
 from spark_jobs.schema.table_shape import TableShape
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def net_on_driver(
     context.
     """
     net = net_change(landed.rows, landed.relations, landed.shape, on_unrepresentable=on_unrepresentable)
-    form = NetForm(tuple(net.rows.column_names), net.truncated, net.insert_only, key_range_of(net.rows, landed.shape))
-    with _frame(net.rows, landed.shape, state, lake) as read:
+    form = NetForm(net.columns, net.truncated, net.insert_only, key_range_of(net.rows, landed.shape))
+    with _frame(net, landed.shape, state, lake) as read:
         yield NetSource(form, read, net.rows.num_rows, net.changes)
 
 
@@ -107,8 +108,8 @@ def _remove(filesystem: fs.FileSystem, folder: str) -> None:
 
 
 @contextmanager
-def _frame(rows: pa.Table, shape: TableShape, state: TableState, lake: Lake) -> Iterator[Frame]:
-    schema = net_schema(tuple(rows.column_names), shape)
+def _frame(net: NetChange, shape: TableShape, state: TableState, lake: Lake) -> Iterator[Frame]:
+    rows, schema = net.rows, ddl(net.columns.fields)
     if rows.num_rows < _STAGED_FROM_ROWS:
         _sweep(lake, state)
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)

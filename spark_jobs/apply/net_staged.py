@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges, described_changes
 from spark_jobs.apply.net_change.on_driver import last_truncate
-from spark_jobs.apply.net_change.on_executors import INPUT_COLUMNS, final_net, final_schema, ordered_net, partial_net
+from spark_jobs.apply.net_change.on_executors import INPUT_COLUMNS, final_fields, final_net, ordered_net, partial_net
 from spark_jobs.apply.net_source import NetSource, staging_folder
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.configuration import Lake
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, ranged_key
-from spark_jobs.lake.net_write import NetForm, net_schema
+from spark_jobs.lake.net_write import NetForm
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Position
+from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
+from spark_jobs.schema.table_shape import TableShape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -97,8 +99,7 @@ def _staged(
     if after is not None:
         lsn, ordinal = int(after.commit_lsn), after.ordinal
         changes = changes.where(f"commit_lsn > {lsn} OR commit_lsn = {lsn} AND ordinal > {ordinal}")
-    columns = tuple(final_schema(shape).names)
-    schema = net_schema(columns, shape)
+    schema = ddl(final_fields(shape))
     if ordered:
         whole = ordered_net(shape, relations, after=after, on_unrepresentable=on_unrepresentable)
         net = changes.coalesce(1).mapInArrow(whole, schema)
@@ -108,31 +109,26 @@ def _staged(
         partial = changes.mapInArrow(partial_net(shape, relations, after=after), _PARTIAL)
         net = partial.repartition(parts, "key").mapInArrow(final, schema)
     net.write.mode("overwrite").option("compression", "snappy").parquet(folder)
-    return _source(spark, folder, schema, columns, landed, truncated=after is not None)
+    return _source(spark, folder, schema, landed.shape, truncated=after is not None)
 
 
-def _source(
-    spark: SparkSession,
-    folder: str,
-    schema: str,
-    columns: tuple[str, ...],
-    landed: LandedChanges,
-    *,
-    truncated: bool,
-) -> NetSource | None:
-    place = ranged_key(landed.shape)
-    ends = ("NULL AS low", "NULL AS high") if place is None else (f"min(v{place}) AS low", f"max(v{place}) AS high")
-    flags = [name for name in columns if name[0] in "uf" and name != "fresh"]
-    used_flags = [f"bool_or({name}) AS {name}" if name[0] == "u" else f"count({name}) > 0 AS {name}" for name in flags]
-    told: Row = (
-        spark.read.schema(schema)
-        .parquet(folder)
-        .selectExpr("count(*) AS rows", "bool_or(leans) AS leans", "bool_and(fresh) AS fresh", *ends, *used_flags)
-        .collect()[0]
-    )
-    if told["leans"]:
+def _source(spark: SparkSession, folder: str, schema: str, shape: TableShape, *, truncated: bool) -> NetSource | None:
+    """What the staged rows are like, asked in one query."""
+    place, possible = ranged_key(shape), NetColumns.all_possible(shape)
+    asked = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
+    ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
+    asked += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
+    asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in possible.unchanged]
+    asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in possible.old_keys]
+    seen: Row = spark.read.schema(schema).parquet(folder).selectExpr(*asked).collect()[0]
+    if seen["leans"]:
         return None
-    used = tuple(name for name in columns if name[0] in "ov" or (name in flags and told[name]))
-    key_range = None if told["low"] is None else KeyRange(told["low"], told["high"])
-    form = NetForm(used, truncated, bool(told["fresh"]), key_range)
-    return NetSource(form, lambda own: own.read.schema(schema).parquet(folder).select(*used), told["rows"])
+    columns = NetColumns(
+        shape,
+        tuple(i for i in possible.unchanged if seen[unchanged(i)]),
+        tuple(i for i in possible.old_keys if seen[old_key(i)]),
+    )
+    key_range = None if seen["low"] is None else KeyRange(seen["low"], seen["high"])
+    form = NetForm(columns, truncated, bool(seen["fresh"]), key_range)
+    names = [field.name for field in columns.fields]
+    return NetSource(form, lambda own: own.read.schema(schema).parquet(folder).select(*names), seen["rows"])

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, old_key, unchanged, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
-# the name of the temporary view that holds the net change: one row per key, columns op, v{i}, u{i}
+# the name of the temporary view that holds the net change: one row per key
 NET_CHANGE = "net_change"
 
 TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
@@ -55,52 +56,56 @@ def ranged_key(shape: TableShape) -> int | None:
 def merge_statement(path: str, shape: TableShape, kept: Sequence[int], key_range: KeyRange | None) -> str:
     """The MERGE of the view ``net_change`` into the table at ``path``.
 
-    ``kept`` are the places of columns that have a ``u{i}``: where it is true the table's value stays. Such a row
+    ``kept`` are the places of columns that may be unchanged: where one is, the table's value stays. Such a row
     must be in the table; where it is not, the statement fails instead of storing a null.
     """
     names = [quoted(column.name) for column in shape.columns]
-    matches = [f"t.{names[i]} = s.v{i}" for i in shape.key_indices]
+    matches = [f"t.{names[i]} = s.{value(i)}" for i in shape.key_indices]
     if key_range is not None:
         # Delta skips files by literals only, never by the values of the source
         low, high = _literal(key_range.low), _literal(key_range.high)
         matches.append(f"t.{names[shape.key_indices[0]]} BETWEEN {low} AND {high}")
     updates = [
-        f"t.{name} = CASE WHEN s.u{i} THEN t.{name} ELSE s.v{i} END" if i in kept else f"t.{name} = s.v{i}"
+        f"t.{name} = CASE WHEN s.{unchanged(i)} THEN t.{name} ELSE s.{value(i)} END"
+        if i in kept
+        else f"t.{name} = s.{value(i)}"
         for i, name in enumerate(names)
         if i not in shape.key_indices
     ]
-    values = [_inserted(i, shape) if i in kept else f"s.v{i}" for i in range(len(names))]
+    values = [_inserted(i, shape) if i in kept else f"s.{value(i)}" for i in range(len(names))]
     clauses = [
         f"MERGE INTO {delta_identifier(path)} AS t",
         f"USING {NET_CHANGE} AS s",
         f"ON {' AND '.join(matches)}",
-        "WHEN MATCHED AND s.op = 0 THEN DELETE",
+        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE",
     ]
     if updates:  # a table that is all key has nothing to update
         clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}")
-    clauses.append(f"WHEN NOT MATCHED AND s.op = 1 THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})")  # noqa: S608
+    inserted = f"INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"  # noqa: S608
+    clauses.append(f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}")
     return "\n".join(clauses)
 
 
 def kept_values_query(path: str, shape: TableShape, kept: Sequence[int], moved: Sequence[int], view: str) -> str:
     """The net change of ``view`` with the kept values of rows that moved their key filled in from the row they left.
 
-    ``moved`` are the places of key columns that have an ``f{i}``: the old key, null where it is the row's own.
+    ``moved`` are the places of key columns that have an old key, null where it is the row's own.
     """
-    old_key = [f"coalesce(s.f{i}, s.v{i})" if i in moved else f"s.v{i}" for i in shape.key_indices]
-    has_moved = " OR ".join(f"s.f{i} IS NOT NULL" for i in moved)
+    under = [f"coalesce(s.{old_key(i)}, s.{value(i)})" if i in moved else f"s.{value(i)}" for i in shape.key_indices]
+    has_moved = " OR ".join(f"s.{old_key(i)} IS NOT NULL" for i in moved)
     match = " AND ".join(
-        f"t.{quoted(shape.columns[i].name)} = {key}" for i, key in zip(shape.key_indices, old_key, strict=True)
+        f"t.{quoted(shape.columns[i].name)} = {key}" for i, key in zip(shape.key_indices, under, strict=True)
     )
     first_key = quoted(shape.columns[shape.key_indices[0]].name)
     found = f"(({has_moved}) AND t.{first_key} IS NOT NULL)"
-    columns = ["s.op"]
+    columns = [f"s.{OPERATION}"]
     for i, column in enumerate(shape.columns):
         if i in kept:
-            columns.append(f"CASE WHEN s.u{i} AND {found} THEN t.{quoted(column.name)} ELSE s.v{i} END AS v{i}")
-            columns.append(f"(s.u{i} AND NOT {found}) AS u{i}")
+            filled = f"CASE WHEN s.{unchanged(i)} AND {found} THEN t.{quoted(column.name)} ELSE s.{value(i)} END"
+            columns.append(f"{filled} AS {value(i)}")
+            columns.append(f"(s.{unchanged(i)} AND NOT {found}) AS {unchanged(i)}")
         else:
-            columns.append(f"s.v{i}")
+            columns.append(f"s.{value(i)}")
     return (
         f"SELECT {', '.join(columns)}\nFROM {view} AS s\n"
         f"LEFT JOIN {delta_identifier(path)} AS t ON ({has_moved}) AND {match}"
@@ -108,18 +113,20 @@ def kept_values_query(path: str, shape: TableShape, kept: Sequence[int], moved: 
 
 
 def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
-    """``v{i}`` under the names and with the types of the table, one expression each.
+    """The values under the names and with the types of the table, one expression each.
 
     The cast costs nothing where the type is that already. Over Spark Connect a string comes as ``string collate
     UTF8_BINARY``: the same values, but other readers refuse a Delta table whose schema says so.
     """
-    return tuple(f"CAST(v{i} AS {column.lake_type.sql}) AS {quoted(column.name)}" for i, column in enumerate(columns))
+    return tuple(
+        f"CAST({value(i)} AS {column.lake_type.sql}) AS {quoted(column.name)}" for i, column in enumerate(columns)
+    )
 
 
 def _inserted(i: int, shape: TableShape) -> str:
     message = f"{shape.name}: a change keeps a value of a row that the table does not have".replace("\\", "\\\\")
     message = message.replace("'", "\\'")
-    return f"CASE WHEN s.u{i} THEN raise_error('{message}') ELSE s.v{i} END"
+    return f"CASE WHEN s.{unchanged(i)} THEN raise_error('{message}') ELSE s.{value(i)} END"
 
 
 def _literal(value: int | date) -> str:

@@ -19,6 +19,7 @@ from spark_jobs.lake.merge_sql import (
     ranged_key,
 )
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
 
@@ -33,27 +34,10 @@ _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 class NetForm:
     """What a net change is like: its columns, and which statement it needs."""
 
-    columns: tuple[str, ...]
+    columns: NetColumns
     truncated: bool
     insert_only: bool
     key_range: KeyRange | None
-
-    def places(self, prefix: str) -> tuple[int, ...]:
-        """The ``i`` of the columns ``u{i}`` (kept values) or ``f{i}`` (keys that were left)."""
-        return tuple(int(name[1:]) for name in self.columns if name[0] == prefix and name[1:].isdigit())
-
-
-def net_schema(columns: tuple[str, ...], shape: TableShape) -> str:
-    """The columns of a net change as Spark's DDL."""
-    fields = []
-    for name in columns:
-        if name == "op":
-            fields.append("op tinyint")
-        elif name[0] == "u" or name in ("fresh", "leans"):
-            fields.append(f"{name} boolean")
-        else:  # v{i}, f{i}
-            fields.append(f"{name} {shape.columns[int(name[1:])].lake_type.sql}")
-    return ", ".join(fields)
 
 
 def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
@@ -61,7 +45,7 @@ def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
     place = ranged_key(shape)
     if place is None or rows.num_rows == 0:
         return None
-    ends = pc.min_max(rows.column(f"v{place}")).as_py()
+    ends = pc.min_max(rows.column(value(place))).as_py()
     return KeyRange(ends["min"], ends["max"])
 
 
@@ -90,10 +74,10 @@ def write_net(
         rows = frame(own)
         if form.truncated or form.insert_only:
             # after a TRUNCATE only upserts are left to write; an overwrite with no row is a commit as well
-            written = rows.where("op = 1").selectExpr(*named_columns(shape.columns))
+            written = rows.where(f"{OPERATION} = {UPSERT}").selectExpr(*named_columns(shape.columns))
             written.write.format("delta").mode("overwrite" if form.truncated else "append").save(path)
         else:
-            kept, moved = form.places("u"), form.places("f")
+            kept, moved = form.columns.unchanged, form.columns.old_keys
             if kept and moved:
                 rows.createOrReplaceTempView(_MOVED)
                 own.sql(kept_values_query(path, shape, kept, moved, _MOVED)).createOrReplaceTempView(NET_CHANGE)

@@ -15,7 +15,6 @@ from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, OvertakenError, PreconditionError
 from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
 from spark_jobs.lake.merge_sql import named_columns
-from spark_jobs.lake.net_write import net_schema
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
 from spark_jobs.logicalrep.lsn import Lsn
@@ -24,6 +23,7 @@ from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.net_columns import ddl, value, value_fields
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
@@ -161,7 +161,7 @@ def _snapshot_table(
     before = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
     cause = next_cause(before.cause if before else None, reason) if reason else None
     provenance = replace(provenance, commits=before.commits + 1 if before else 1, cause=cause)
-    schema = net_schema(tuple(f"v{i}" for i in range(len(plan.shape.columns))), plan.shape)
+    schema = ddl(value_fields(plan.shape))
     with (
         spark_errors(f"{name}: snapshot at {provenance.snapshot_lsn} failed"),
         overtaking(path, by_any=True),
@@ -200,4 +200,4 @@ def _typed(
         column.values(rows.column(i), table=table, on_unrepresentable=on_unrepresentable)
         for i, column in enumerate(columns)
     ]
-    return pa.RecordBatch.from_arrays(arrays, [f"v{i}" for i in range(len(columns))])
+    return pa.RecordBatch.from_arrays(arrays, [value(i) for i in range(len(columns))])

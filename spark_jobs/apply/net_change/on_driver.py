@@ -26,6 +26,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Truncate
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.test_decoding.changes import read_truncate
+from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import TableShape
 
 
@@ -33,18 +34,12 @@ from spark_jobs.schema.table_shape import TableShape
 class NetChange:
     """What to write to one table for one range of the change log.
 
-    ``rows``, one per key:
-
-    - ``op`` int8: 1 upsert, 0 delete
-    - ``v{i}``: value of ``shape.columns[i]``, of its lake type; a delete has the key's columns only
-    - ``u{i}`` bool, only for columns *i* of which some row keeps the table's value: true where it does
-    - ``f{i}`` for each key column *i*, only if some row with kept values moved: the key under which the table holds
-      the row to keep from; null: the row's own key
-
-    ``truncated``: the table is emptied before the rows are written. ``insert_only``: every row is an upsert of a key
-    that did not exist before the range. ``changes``: those seen, the ones a TRUNCATE voided included.
+    ``rows`` of ``columns``, one per key; a delete has the values of the key's columns only. ``truncated``: the table is
+    emptied before the rows are written. ``insert_only``: every row is an upsert of a key that did not exist before the
+    range. ``changes``: those seen, the ones a TRUNCATE voided included.
     """
 
+    columns: NetColumns
     rows: pa.Table
     truncated: bool
     insert_only: bool
@@ -69,6 +64,7 @@ def net_change(
     ordered = OrderedChanges.of(changes_after(rows, after), relations, shape)
     net = net_rows(Actions.of(ordered), truncated=after is not None, on_unrepresentable=on_unrepresentable)
     return NetChange(
+        columns=net.columns,
         rows=net.rows,
         truncated=after is not None,
         insert_only=bool(net.fresh.all()),

@@ -36,11 +36,12 @@ import pyarrow.compute as pc
 from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
 from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
 from spark_jobs.apply.net_change.on_driver import changes_after, last_truncate
-from spark_jobs.apply.net_change.rows import all_columns, net_fields, net_rows
+from spark_jobs.apply.net_change.rows import all_columns, net_rows
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.logicalrep.lsn import Position
+from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema
 from spark_jobs.schema.table_shape import TableShape
 
 Batches = Iterator[pa.RecordBatch]
@@ -56,7 +57,7 @@ PARTIAL_SCHEMA = pa.schema(
         *(CHANGE_LOG_SCHEMA.field(name) for name in INPUT_COLUMNS),
         pa.field("half", pa.int8(), nullable=False),
         pa.field("key", pa.binary(), nullable=False),
-        pa.field("leans", pa.bool_(), nullable=False),
+        pa.field(LEANS.name, pa.bool_(), nullable=False),
     ]
 )
 
@@ -65,10 +66,14 @@ _BYTES = 64 << 20
 _OUTPUT_ROWS = 50_000
 
 
+def final_fields(shape: TableShape) -> tuple[NetField, ...]:
+    """All columns that a net change of the table can have, and what the driver is told of the rows."""
+    return (*NetColumns.all_possible(shape).fields, FRESH, LEANS)
+
+
 def final_schema(shape: TableShape) -> pa.Schema:
-    """All columns ``NetChange.rows`` can have (``u{i}`` outside the key, ``f{i}`` in it), ``fresh``: an upsert of a key
-    that had no row before the range, and ``leans``: there is no outcome, only this."""
-    return pa.schema([*net_fields(shape), pa.field("fresh", pa.bool_()), pa.field("leans", pa.bool_())])
+    """Of ``final_fields``."""
+    return arrow_schema(final_fields(shape))
 
 
 def partial_net(
@@ -96,8 +101,8 @@ def final_net(
         given = list(batches)
         # by name: Spark's batches say of every column that it may be null
         rows = pa.Table.from_batches(given) if given else PARTIAL_SCHEMA.empty_table()
-        if pc.any(rows.column("leans")).as_py():
-            yield pa.RecordBatch.from_pylist([{"leans": True}], schema=final_schema(shape))
+        if pc.any(rows.column(LEANS.name)).as_py():
+            yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=final_schema(shape))
             return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
         ordered = OrderedChanges.of(rows, relations, shape, halves)
@@ -153,8 +158,8 @@ def _partial(rows: pa.Table, relations: Mapping[int, bytes], shape: TableShape) 
 
 def _final(actions: Actions, shape: TableShape, truncated: bool, on_unrepresentable: OnUnrepresentable) -> Batches:
     net = net_rows(actions, truncated=truncated, on_unrepresentable=on_unrepresentable)
-    rows = all_columns(net.rows, shape).append_column("fresh", pa.array(net.fresh))
-    rows = rows.append_column("leans", pa.array(np.zeros(len(rows), dtype=bool)))
+    rows = all_columns(net.rows, shape).append_column(FRESH.name, pa.array(net.fresh))
+    rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
     yield from _batches(rows.cast(final_schema(shape)))
 
 

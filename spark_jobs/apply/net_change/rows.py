@@ -14,16 +14,24 @@ from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, UnrepresentableError
+from spark_jobs.schema.net_columns import (
+    DELETE,
+    OPERATION,
+    UPSERT,
+    NetColumns,
+    arrow_schema,
+    old_key,
+    unchanged,
+    value,
+)
 from spark_jobs.schema.table_shape import TableShape
-
-UPSERT, DELETE = 1, 0
 
 
 @dataclass(frozen=True)
 class NetRows:
-    """``rows``: op, v{i}, and where needed u{i}, f{i} (see ``net_change.NetChange``). ``fresh``: per row, an upsert of
-    a key that had no row before the range."""
+    """``rows`` of ``columns``, one per key. ``fresh``: per row, an upsert of a key that had no row before the range."""
 
+    columns: NetColumns
     rows: pa.Table
     fresh: np.ndarray
 
@@ -41,16 +49,20 @@ def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepre
     kept = np.zeros(len(rows), dtype=bool)
     # all columns a row keeps come from one row: their chains end at the same action
     roots = rows
-    named = {"op": pa.array(np.where(is_put, UPSERT, DELETE).astype(np.int8))}
+    named = {OPERATION: pa.array(np.where(is_put, UPSERT, DELETE).astype(np.int8))}
     for index, column in enumerate(columns):
-        named[f"v{index}"] = column.values
+        named[value(index)] = column.values
         if column.kept is not None:
-            named[f"u{index}"] = pa.array(column.kept)
             kept, roots = kept | column.kept, np.where(column.kept, column.roots, roots)
     if truncated and kept.any():
         at = actions.ordered.position(int(actions.slots[rows[np.argmax(kept)]]))
         raise NeedsSnapshotError(f"a value of {actions.ordered.shape.name} at {at} hangs on a row that was truncated")
-    return NetRows(pa.table(named | outcome.origins(kept, roots)), is_put & ~existed)
+    flags = {index: pa.array(column.kept) for index, column in enumerate(columns) if column.kept is not None}
+    old_keys = outcome.old_keys(kept, roots)
+    named |= {unchanged(index): flag for index, flag in flags.items()}
+    named |= {old_key(index): key for index, key in old_keys.items()}
+    present = NetColumns(actions.ordered.shape, tuple(flags), tuple(old_keys))
+    return NetRows(present, pa.table(named), is_put & ~existed)
 
 
 @dataclass(frozen=True)
@@ -97,8 +109,8 @@ class _Outcome:
         roots[self._puts] = carried.roots
         return _Column(values, kept, roots)
 
-    def origins(self, kept: np.ndarray, roots: np.ndarray) -> dict[str, pa.ChunkedArray]:
-        """f{i}: where a row with kept values moved, the key under which the table holds them."""
+    def old_keys(self, kept: np.ndarray, roots: np.ndarray) -> dict[int, pa.ChunkedArray]:
+        """By place in the key: where a row with kept values moved, the key under which the table holds them."""
         actions = self._actions
         moved = kept & (actions.start_codes[roots] != actions.codes[self._rows])
         if not moved.any():
@@ -110,7 +122,7 @@ class _Outcome:
         for index in self._shape.key_indices:
             values = self._key(index, left, actions.moved[left]).combine_chunks()
             nothing = pa.nulls(1, values.type)
-            columns[f"f{index}"] = pa.concat_arrays([values, nothing]).take(pa.array(places))
+            columns[index] = pa.concat_arrays([values, nothing]).take(pa.array(places))
         return columns
 
     def _carried(self, index: int) -> Carried:
@@ -154,8 +166,8 @@ def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
 
 
 def all_columns(rows: pa.Table, shape: TableShape) -> pa.Table:
-    """With every u{i} and f{i}, false and null where nothing is kept: one schema, whatever the rows are."""
-    fields = net_fields(shape)
+    """With every column that there may be, false and null where nothing is kept: one schema, whatever the rows are."""
+    schema = arrow_schema(NetColumns.all_possible(shape).fields)
     arrays = [
         rows.column(field.name)
         if field.name in rows.column_names
@@ -164,17 +176,6 @@ def all_columns(rows: pa.Table, shape: TableShape) -> pa.Table:
             if field.type == pa.bool_()
             else pa.nulls(len(rows), field.type)
         )
-        for field in fields
+        for field in schema
     ]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def net_fields(shape: TableShape) -> list[pa.Field]:
-    """op, v{i} of every column, u{i} of those outside the key, f{i} of those in it."""
-    columns = list(enumerate(shape.columns))
-    return [
-        pa.field("op", pa.int8()),
-        *(pa.field(f"v{index}", column.lake_type.arrow) for index, column in columns),
-        *(pa.field(f"u{index}", pa.bool_()) for index, column in columns if not column.key),
-        *(pa.field(f"f{index}", column.lake_type.arrow) for index, column in columns if column.key),
-    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

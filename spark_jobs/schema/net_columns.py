@@ -1,0 +1,86 @@
+"""The columns of a net change, one row per key: named, and typed for Arrow and for Spark from one list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_jobs.schema.table_shape import TableShape
+
+OPERATION = "op"
+UPSERT, DELETE = 1, 0
+
+
+@dataclass(frozen=True)
+class NetField:
+    """One column: its name, its type in Arrow, and in Spark's DDL."""
+
+    name: str
+    arrow: pa.DataType
+    sql: str
+
+
+# of what executors yield: an upsert of a key that had no row before the range; and: there is no outcome, only this
+FRESH = NetField("fresh", pa.bool_(), "boolean")
+LEANS = NetField("leans", pa.bool_(), "boolean")
+
+
+def value(index: int) -> str:
+    """Holds the value of ``shape.columns[index]``."""
+    return f"v{index}"
+
+
+def unchanged(index: int) -> str:
+    """True where the table's own value of ``shape.columns[index]`` stays."""
+    return f"u{index}"
+
+
+def old_key(index: int) -> str:
+    """Of a row that moved and keeps values: the key column under which the table holds them; null: the row's own."""
+    return f"f{index}"
+
+
+@dataclass(frozen=True)
+class NetColumns:
+    """``op`` (1 upsert, 0 delete) and a value for each of ``shape.columns``; and, where some row needs it, whether the
+    value is ``unchanged``, for these places, and the ``old_keys`` that rows have left, for these."""
+
+    shape: TableShape
+    unchanged: tuple[int, ...] = ()
+    old_keys: tuple[int, ...] = ()
+
+    @classmethod
+    def all_possible(cls, shape: TableShape) -> NetColumns:
+        """With every column that a net change of the table may have."""
+        places = range(len(shape.columns))
+        return cls(shape, tuple(i for i in places if not shape.columns[i].key), shape.key_indices)
+
+    @property
+    def fields(self) -> tuple[NetField, ...]:
+        return (
+            NetField(OPERATION, pa.int8(), "tinyint"),
+            *value_fields(self.shape),
+            *(NetField(unchanged(i), pa.bool_(), "boolean") for i in self.unchanged),
+            *(NetField(old_key(i), *_types(self.shape, i)) for i in self.old_keys),
+        )
+
+
+def value_fields(shape: TableShape) -> tuple[NetField, ...]:
+    """The values alone: what a snapshot reads."""
+    return tuple(NetField(value(i), *_types(shape, i)) for i in range(len(shape.columns)))
+
+
+def arrow_schema(fields: Iterable[NetField]) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.arrow) for field in fields])
+
+
+def ddl(fields: Iterable[NetField]) -> str:
+    """The columns as Spark's DDL."""
+    return ", ".join(f"{field.name} {field.sql}" for field in fields)
+
+
+def _types(shape: TableShape, index: int) -> tuple[pa.DataType, str]:
+    lake_type = shape.columns[index].lake_type
+    return lake_type.arrow, lake_type.sql
