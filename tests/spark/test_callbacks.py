@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.capture.capture import capture
+from spark_jobs.capture import capture
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from tests.fixtures.pipelines import pipeline_of
