@@ -14,6 +14,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -109,7 +110,7 @@ def _landed(pipeline: Pipeline, log: ChangeLog) -> LandedChanges:
     state = table_state(pipeline.lake, MIXED, last.identity.system_identifier, pipeline.source.slot)
     assert state is not None
     relid = next(c.relid for marker in log.markers() for c in marker.relations if c.relname == MIXED.relname)
-    landed = landed_changes(log, relid, state, state.ordinal + 1, last.ordinal)
+    landed = landed_changes(TableRange(pipeline, state, log.markers(state.ordinal)), relid)
     assert landed is not None
     return landed
 

@@ -18,6 +18,7 @@ from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
@@ -108,12 +109,11 @@ def _captured(server: PostgresServer, pipeline: Pipeline) -> tuple[LandedChanges
 
 
 def _landed(pipeline: Pipeline) -> LandedChanges:
-    log = ChangeLog(pipeline.lake.change_log)
-    markers = log.markers()
+    markers = ChangeLog(pipeline.lake.change_log).markers()
     relid = next(counts.relid for marker in markers for counts in marker.relations if counts.relname == _TABLE.relname)
     begin = markers[0].window.lo
     state = TableState(_TABLE, begin.key, Lsn(begin), 0, 0)
-    landed = landed_changes(log, relid, state, 1, markers[-1].ordinal)
+    landed = landed_changes(TableRange(pipeline, state, markers[1:]), relid)
     assert landed is not None
     return landed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from spark_jobs.apply.apply_tables import TableApplied
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.qualified_name import QualifiedName

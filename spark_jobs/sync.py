@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply.apply import CatchUpReport, SparkProvider, apply
 from spark_jobs.apply.apply_messages import MessagesApplied
-from spark_jobs.apply.apply_tables import TableApplied
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog

@@ -35,7 +35,7 @@ from spark_jobs.qualified_name import QualifiedName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.apply.apply_tables import TableApplied
+    from spark_jobs.apply.table_applied import TableApplied
     from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 

@@ -16,7 +16,7 @@ from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import applied_table, snapshot_table
 from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.apply.apply_tables import TableApplied
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 

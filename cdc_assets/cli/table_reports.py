@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cdc_assets.cli.terminal import new_table
 from spark_jobs.apply.apply_messages import MessagesApplied
-from spark_jobs.apply.apply_tables import TableApplied
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")

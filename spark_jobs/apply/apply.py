@@ -1,29 +1,24 @@
-"""Bring tables up to the change log: find which have something to apply, apply it, and write the cut that they reach.
-
-The log's markers say which relations a window changed, and the latest cut says up to where each table is done. So a
-table without changes costs nothing: its Delta table is not opened, nothing is scanned and nothing is committed.
-"""
+"""Bring tables up to the change log: plan what there is to apply, apply it, and write the cut that it reaches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_messages import MessagesApplied, apply_messages
-from spark_jobs.apply.apply_tables import TableApplied, apply_tables
-from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.plan import Plan, plan_apply
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.lake.cuts import Cut, TableCut, latest_cut, write_cut
-from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.errors import CdcError
+from spark_jobs.lake.cuts import Cut, TableCut, write_cut
+from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.followed_tables import all_followed_names
-from spark_jobs.tables.standings import Standing, standings, state_to_apply_to
+from spark_jobs.tables.standings import Standing
 from spark_jobs.write_guard import write_guard
 
 if TYPE_CHECKING:
@@ -68,76 +63,39 @@ def apply(
     that another process writes, is in the report with its error; the others are brought up to date.
     Raises LakeError when there is no change log.
     """
-    log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = log.checkpoint()
-    if checkpoint is None:
-        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
-    followed = [name for name in all_followed_names(pipeline) if name not in excluding]
-    wanted = followed if names is None else [name for name in names if name not in excluding]
-    cut = latest_cut(pipeline.lake)
-    found = standings(pipeline.lake, wanted, checkpoint.identity, cut)
-    standing = [each for each in found.values() if isinstance(each, Standing)]
-    done = {name: _without_commit(name, checkpoint, each) for name, each in found.items() if isinstance(each, CdcError)}
-    with_messages = (names is None if messages is None else messages) and has_messages_table(pipeline)
-    reached = _messages_reached(pipeline, checkpoint, cut) if with_messages else checkpoint.ordinal
-    lowest = min([reached, *(each.ordinal for each in standing)])
-    ahead = _landed(log, lowest, upto)
-    last = ahead[-1] if ahead else checkpoint
+    with_messages = names is None if messages is None else messages
+    plan = plan_apply(pipeline, names, excluding=excluding, upto=upto, messages=with_messages, run_id=run_id)
     # first: they need no Spark, so an outbox is served while Spark is down
-    told = apply_messages(pipeline, followed, checkpoint.identity, ahead or (last,), reached) if with_messages else None
-    states: list[TableState] = []
-    for each in standing:
-        if any(each.is_touched_by(marker) for marker in ahead):
-            try:
-                states.append(state_to_apply_to(pipeline.lake, each, checkpoint.identity, cut))
-            except CdcError as error:
-                done[each.name] = _without_commit(each.name, last, error)
-    if ahead:
+    written = _apply_messages(pipeline, plan)
+    done = {name: TableApplied.without_commit(name, plan.last, error=error) for name, error in plan.stopped.items()}
+    cut = plan.cut
+    if plan.ahead:
         with write_guard(pipeline.source) as guard:
-            if states:
-                # a table that was snapshotted anew since the cut stands where its snapshot does
-                reached = min(state.ordinal for state in states)
-                markers = ahead if reached >= lowest else _landed(log, reached, upto)
-                applied = apply_tables(
-                    spark(), pipeline, states, markers, guard=guard, run_id=run_id, progress=progress
-                )
+            if plan.work:
+                applied = apply_tables(spark(), plan.work, guard=guard, progress=progress)
                 done |= {outcome.name: outcome for outcome in applied}
-            if set(wanted) >= set(followed):
-                shown = (_shown(each, done.get(each.name), last) for each in standing)
-                tables = (*(table for table in shown if table), *_messages_shown(told))
+            if plan.shows_all_tables:
                 with guard.cuts():
-                    cut = write_cut(pipeline.lake, last.ordinal, last.window.hi, tables, based_on=cut)
-    for each in standing:
-        done.setdefault(each.name, _without_commit(each.name, last))
-    return CatchUpReport(tuple(done[name] for name in wanted), cut, told)
+                    cut = _write_cut(pipeline, plan, done, written)
+    for table in plan.standings:
+        done.setdefault(table.name, TableApplied.without_commit(table.name, plan.last))
+    return CatchUpReport(tuple(done[name] for name in plan.tables), cut, written)
 
 
-def _landed(log: ChangeLog, after: int, upto: Lsn | None) -> tuple[WindowMarker, ...]:
-    return tuple(marker for marker in log.markers(after) if upto is None or marker.window.hi <= upto)
+def _apply_messages(pipeline: Pipeline, plan: Plan) -> MessagesApplied | None:
+    if plan.messages_reached is None:
+        return None
+    markers = plan.ahead or (plan.last,)
+    return apply_messages(pipeline, plan.followed, plan.last.identity, markers, plan.messages_reached)
 
 
-def _messages_reached(pipeline: Pipeline, checkpoint: WindowMarker, cut: Cut | None) -> int:
-    """The window up to which the messages table is done: what the cut says, else its last commit. -1: all to do."""
-    try:
-        state = messages_state(pipeline, checkpoint.identity)
-    except CdcError:
-        return checkpoint.ordinal  # told again, and reported, when it is applied to
-    if state is None:
-        return -1
-    known = cut.table(MESSAGES_NAME) if cut is not None else None
-    # windows without messages left no commit; a table that was made anew is not the one of the cut
-    return cut.ordinal if cut is not None and known is not None and known.version == state.version else state.ordinal
-
-
-def _messages_shown(applied: MessagesApplied | None) -> tuple[TableCut, ...]:
-    if applied is None or applied.error is not None or applied.state is None:
-        return ()
-    return (TableCut(MESSAGES_NAME, 0, "", applied.state.version),)
-
-
-def _without_commit(name: QualifiedName, last: WindowMarker, error: CdcError | None = None) -> TableApplied:
-    ends = last.ordinal, last.ordinal, last.window.hi, last.window.hi
-    return TableApplied(name, *ends, "stopped" if error else "nothing to apply", error=error)
+def _write_cut(
+    pipeline: Pipeline, plan: Plan, done: Mapping[QualifiedName, TableApplied], messages: MessagesApplied | None
+) -> Cut | None:
+    """Of the tables that show the end of the plan's last window."""
+    shown = (_shown(table, done.get(table.name), plan.last) for table in plan.standings)
+    tables = (*(table for table in shown if table), *_messages_shown(messages))
+    return write_cut(pipeline.lake, plan.last.ordinal, plan.last.window.hi, tables, based_on=plan.cut)
 
 
 def _shown(standing: Standing, outcome: TableApplied | None, last: WindowMarker) -> TableCut | None:
@@ -145,3 +103,9 @@ def _shown(standing: Standing, outcome: TableApplied | None, last: WindowMarker)
     if outcome is None:
         return standing.cut_at(last, None)
     return standing.cut_at(last, outcome.state) if outcome.error is None else None
+
+
+def _messages_shown(applied: MessagesApplied | None) -> tuple[TableCut, ...]:
+    if applied is None or applied.error is not None or applied.state is None:
+        return ()
+    return (TableCut(MESSAGES_NAME, 0, "", applied.state.version),)

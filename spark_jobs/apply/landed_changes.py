@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import DecodeError, SchemaChangeError
-from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
@@ -35,26 +35,21 @@ class LandedChanges:
     shape_lsn: Lsn
 
 
-def landed_bytes(markers: Sequence[WindowMarker], relid: int) -> int:
-    """Length of all messages of one table in these windows, without a look at them."""
-    return sum(counts.bytes for marker in markers for counts in marker.relations if counts.relid == relid)
-
-
-def one_relid(markers: Sequence[WindowMarker], state: TableState) -> int | None:
+def one_relid(work: TableRange) -> int | None:
     """The OID of the table in these windows, None when they hold nothing of it.
 
     Raises SchemaChangeError when another table goes by its name than the one that was snapshotted, or that one by
     another name.
     """
-    relid = state.relid
-    for marker in markers:
+    relid, name = work.state.relid, work.name
+    for marker in work.markers:
         for counts in marker.relations:
-            named_so = (counts.nspname, counts.relname) == (state.name.nspname, state.name.relname)
+            named_so = (counts.nspname, counts.relname) == (name.nspname, name.relname)
             if named_so and relid is None:
                 relid = counts.relid
             if named_so != (counts.relid == relid):
-                raise _another_table(marker, state.name, renamed=not named_so)
-    seen = {counts.relid for marker in markers for counts in marker.relations}
+                raise _another_table(marker, name, renamed=not named_so)
+    seen = {counts.relid for marker in work.markers for counts in marker.relations}
     return relid if relid in seen else None
 
 
@@ -66,18 +61,20 @@ def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) 
     )
 
 
-def landed_changes(log: ChangeLog, relid: int, state: TableState, first: int, last: int) -> LandedChanges | None:
-    """The table's changes in windows ``first`` to ``last`` that its snapshot does not show; None when there are none.
+def landed_changes(work: TableRange, relid: int) -> LandedChanges | None:
+    """The table's changes in the range that its snapshot does not show; None when there are none.
 
     Raises DecodeError when the log lacks what describes them.
     """
-    landed = described_changes(log.read([relid], first, last), state, first, last)
+    log = ChangeLog(work.pipeline.lake.change_log)
+    landed = described_changes(log.read([relid], work.first.ordinal, work.last.ordinal), work)
     return landed if landed is not None and landed.rows.num_rows else None
 
 
-def described_changes(landed: pa.Table, state: TableState, first: int, last: int) -> LandedChanges | None:
-    """``landed``: the table's rows in these windows, with or without its row changes. None when it holds nothing that
-    came after the snapshot."""
+def described_changes(landed: pa.Table, work: TableRange) -> LandedChanges | None:
+    """``landed``: the table's rows in the range, with or without its row changes. None when it holds nothing that came
+    after the snapshot."""
+    state = work.state
     kinds = landed.column("kind")
     # the snapshot shows the transactions that committed before its LSN
     since = pc.greater_equal(landed.column("commit_lsn"), int(state.snapshot_lsn))
@@ -89,7 +86,7 @@ def described_changes(landed: pa.Table, state: TableState, first: int, last: int
         if not changes.num_rows:
             return None
         raise DecodeError(
-            f"the change log does not describe {state.name} in windows {first} to {last}",
+            f"the change log does not describe {state.name} in windows {work.first.ordinal} to {work.last.ordinal}",
             hint="its retention has cut into them; re-snapshot this table",
         )
     messages = dict(zip(relations.column("version").to_pylist(), relations.column("data").to_pylist(), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from spark_jobs.apply.net_source import staging_folder
+from spark_jobs.apply.staging import staging_folder
 from spark_jobs.configuration import Lake
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn

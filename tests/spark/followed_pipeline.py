@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from pydantic import SecretStr
 
-from spark_jobs.apply.apply_tables import ON_DRIVER_BYTES, TableApplied, apply_tables
+from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.apply.table_range import ON_DRIVER_BYTES, TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
@@ -80,7 +82,8 @@ class Followed:
             for name in self.names
             if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
         ]
-        return apply_tables(self.spark, self.pipeline, states, markers, on_driver_bytes=self.on_driver_bytes)
+        work = [TableRange(self.pipeline, state, markers, "", self.on_driver_bytes) for state in states]
+        return apply_tables(self.spark, work)
 
     def assert_equal(self) -> None:
         """Every table: the same rows in source and lake, compared as values."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from spark_jobs.apply.apply_tables import ON_DRIVER_BYTES
+from spark_jobs.apply.table_range import ON_DRIVER_BYTES
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import replace_table

@@ -118,6 +118,7 @@ def test_the_same_windows_again_make_no_version(followed: Followed) -> None:
 def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) -> None:
     """The states were read before another run applied the same windows."""
     from spark_jobs.apply.apply_tables import apply_tables
+    from spark_jobs.apply.table_range import TableRange
     from spark_jobs.capture.capture import capture
 
     followed.database.execute("UPDATE item SET name = 'x' WHERE id = 1")
@@ -126,7 +127,7 @@ def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) ->
     stale = table_state(followed.pipeline.lake, followed.names[0], identity.system_identifier, identity.slot)
     assert stale is not None
     (first,) = followed.apply()
-    (again,) = apply_tables(followed.spark, followed.pipeline, [stale], followed.markers)
+    (again,) = apply_tables(followed.spark, [TableRange(followed.pipeline, stale, followed.markers)])
     assert (first.outcome, again.outcome) == ("applied", "already applied")
     assert again.state == first.state
     followed.assert_equal()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply.apply_tables import TableApplied, apply_tables
+from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, table_state
@@ -73,8 +75,8 @@ def state_of(followed: Followed) -> TableState:
 def writer(followed: Followed, run_id: str, held: tuple[Gate, Step] | None = None) -> Callable[[], TableApplied]:
     """Of all windows that are landed now, from the state that the table has now; without a lock."""
     spark = held_session(followed.spark, *held) if held else followed.spark
-    states, markers = [state_of(followed)], followed.markers
-    return lambda: apply_tables(spark, followed.pipeline, states, markers, run_id=run_id)[0]
+    work = TableRange(followed.pipeline, state_of(followed), followed.markers, run_id)
+    return lambda: apply_tables(spark, [work])[0]
 
 
 def change(followed: Followed, statements: tuple[str, ...]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply.apply_tables import ON_DRIVER_BYTES
+from spark_jobs.apply.table_range import ON_DRIVER_BYTES
 from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync

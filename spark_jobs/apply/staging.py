@@ -1,0 +1,62 @@
+"""Folders in the lake for what is computed and not yet written."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyarrow import fs
+
+from spark_jobs.configuration import Lake
+from spark_jobs.delta.files import lake_errors, lake_filesystem
+from spark_jobs.lake.table_state import TableState
+
+_log = logging.getLogger(__name__)
+
+# of the commit that a staging folder is for
+_NUMBER = re.compile(r"(\d+)-")
+
+
+@contextmanager
+def staging_folder(lake: Lake, state: TableState) -> Iterator[str]:
+    """An empty folder in the lake, for executors and driver alike; gone when the context ends.
+
+    Its name begins with the number of the commit that it is for, the one after ``state``.
+    """
+    sweep_staging(lake, state)
+    folder = f"{_staging(lake, state)}/{state.commits + 1}-{secrets.token_hex(8)}"
+    filesystem, path = lake_filesystem(folder)
+    with lake_errors(f"{state.name}: {folder} cannot be written"):
+        filesystem.create_dir(path, recursive=True)
+    try:
+        yield folder
+    finally:
+        _remove(filesystem, path)
+
+
+def _staging(lake: Lake, state: TableState) -> str:
+    return f"{lake.path}/_staging/{state.name.path}"
+
+
+def sweep_staging(lake: Lake, state: TableState) -> None:
+    """Remove what killed processes have staged for commits that the table has by now.
+
+    What others have staged for the next commit stays: locks may be lost, and a process that is robbed of a part of its
+    files might commit the rest.
+    """
+    filesystem, folder = lake_filesystem(_staging(lake, state))
+    with lake_errors(f"{state.name}: {folder} cannot be read"):
+        listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    for staged in listed:
+        if (number := _NUMBER.match(staged.base_name)) and int(number[1]) <= state.commits:
+            _remove(filesystem, staged.path)
+
+
+def _remove(filesystem: fs.FileSystem, folder: str) -> None:
+    try:
+        filesystem.delete_dir(folder)
+    except OSError as error:  # what is to be done does not hang on it, and the next process sweeps
+        _log.warning("%s could not be removed: %s", folder, error)

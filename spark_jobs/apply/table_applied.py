@@ -1,0 +1,59 @@
+"""What became of one table when landed windows were applied to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.errors import CdcError
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+Outcome = Literal["applied", "nothing to apply", "already applied", "stopped"]
+
+
+@dataclass(frozen=True)
+class TableApplied:
+    """One table brought to the end of window ``last``: what was seen, what was written.
+
+    ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) their WAL. ``outcome``: ``nothing to apply`` and
+    ``already applied`` have made no commit and ``delta_version`` is None; ``stopped`` has an ``error``, and what
+    earlier commits of this call have written stands. ``state``: the table's since.
+    """
+
+    name: QualifiedName
+    first: int
+    last: int
+    lo: Lsn
+    hi: Lsn
+    outcome: Outcome
+    changes: ChangeCounts = NO_CHANGES
+    rows_written: int = 0
+    delta_version: int | None = None
+    state: TableState | None = None
+    error: CdcError | None = None
+
+    @classmethod
+    def without_commit(
+        cls,
+        name: QualifiedName,
+        at: WindowMarker,
+        outcome: Outcome = "nothing to apply",
+        *,
+        state: TableState | None = None,
+        error: CdcError | None = None,
+    ) -> TableApplied:
+        """At the end of window ``at``; an ``error`` has stopped it there."""
+        return cls(
+            name,
+            at.ordinal,
+            at.ordinal,
+            at.window.hi,
+            at.window.hi,
+            "stopped" if error else outcome,
+            state=state,
+            error=error,
+        )
