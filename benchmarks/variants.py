@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from benchmarks.held_columns import held_columns
 from benchmarks.measurement import Measurement, timed
 from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
@@ -113,7 +114,9 @@ def _landed(pipeline: Pipeline) -> LandedChanges:
     relid = next(counts.relid for marker in markers for counts in marker.relations if counts.relname == _TABLE.relname)
     begin = markers[0].window.lo
     state = TableState(_TABLE, begin.key, Lsn(begin), 0, 0)
-    landed = landed_changes(TableRange(pipeline, state, markers[1:]), relid)
+    landed = landed_changes(
+        TableRange(pipeline, state, markers[1:]), relid, held_columns(ChangeLog(pipeline.lake.change_log), relid)
+    )
     assert landed is not None
     return landed
 

@@ -38,6 +38,13 @@ def make_table(server: PostgresServer, table: QualifiedName, rows: int) -> None:
         connection.execute(f"ANALYZE {table}")
 
 
+def copy_out(server: PostgresServer, table: QualifiedName) -> None:
+    """The least that reading a table costs: the limit of what reads all of it."""
+    with psycopg.connect(server.dsn()) as connection, connection.cursor().copy(f"COPY {table} TO STDOUT") as copy:
+        for _ in copy:
+            pass
+
+
 def make_changes(server: PostgresServer, size: Size, table: QualifiedName = MIXED, *, prepared: bool = False) -> None:
     """9 units of changes in 90 transactions: 3 of inserts, 4 of updates of random rows, 1 of deletes, 1 of inserts.
 

@@ -15,5 +15,5 @@ def key_part(name: str) -> str:
 
 
 def source_key(database: str, table: QualifiedName) -> dg.AssetKey:
-    """Of the external asset that stands for a source table."""
+    """The key of the external asset that stands for a source table."""
     return dg.AssetKey(["postgres", *map(key_part, (database, table.nspname, table.relname))])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PIPELINE_TAG = "postgres_cdc/pipeline"
 SLOT_HEALTH_CHECK = "slot_health"
 WATERMARK_CHECK = "watermark_is_last_window"
+VERIFY_CHECK = "verify"
 
 
 @dataclass(frozen=True)
@@ -66,22 +67,36 @@ class Blueprint:
 
     @property
     def messages_key(self) -> dg.AssetKey | None:
-        """Of the messages table; None where the pipeline keeps none."""
+        """The key of the messages table; None where the pipeline keeps none."""
         return dg.AssetKey([self.name, "_messages"]) if self.pipeline.source.messages else None
+
+    @property
+    def maintenance_key(self) -> dg.AssetKey:
+        return dg.AssetKey([self.name, "maintenance"])
 
     def snapshot_key(self, table: QualifiedName) -> dg.AssetKey:
         return dg.AssetKey([self.name, "snapshot", key_part(table.nspname), key_part(table.relname)])
 
     def table_key(self, table: QualifiedName) -> dg.AssetKey:
-        """Before translation."""
+        """The key before translation."""
         return dg.AssetKey([self.name, key_part(table.nspname), key_part(table.relname)])
+
+    def verify_check_key(self, table: QualifiedName) -> dg.AssetCheckKey:
+        return dg.AssetCheckKey(self.table_specs[table].key, VERIFY_CHECK)
+
+    @property
+    def verified_tables(self) -> tuple[QualifiedName, ...]:
+        """Those that hold rows, and not changes."""
+        return tuple(table for table in self.table_specs if self.pipeline.mode_of(table) != "append")
 
     @property
     def pool(self) -> str:
         """Everything that reads the slot or writes the tables, one run at a time."""
         return f"postgres_cdc_{self.name}"
 
-    def spark_of(self, context: dg.AssetExecutionContext) -> Callable[[], SparkSession]:
+    def spark_of(
+        self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
+    ) -> Callable[[], SparkSession]:
         """The session when it is wanted: a run that has nothing to write starts no JVM."""
         resource = getattr(context.resources, self.spark_resource)
         return lambda: resource.spark_session
@@ -97,3 +112,15 @@ class Blueprint:
     @property
     def snapshot_job(self) -> str:
         return f"{self.name}_snapshot"
+
+    @property
+    def recover_job(self) -> str:
+        return f"{self.name}_recover"
+
+    @property
+    def maintenance_job(self) -> str:
+        return f"{self.name}_maintenance"
+
+    @property
+    def verify_job(self) -> str:
+        return f"{self.name}_verify"

@@ -18,6 +18,7 @@ from cdc_assets.configuration.models import PipelineModel, pipeline_of
 from cdc_assets.scaffolder import PostgresCdcScaffolder
 from cdc_assets.translation import (
     LakeSettings,
+    RetentionSettings,
     SourceSettings,
     SparkSettings,
     TableSettings,
@@ -55,6 +56,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     source: SourceSettings
     lake: LakeSettings
     windows: WindowsSettings = Field(default_factory=WindowsSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
     tables: Annotated[
         Sequence[TableSettings] | None,
         dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),
@@ -119,9 +121,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.discovered_tables import discovered_tables
 
         tables = [TableSettings.model_validate(name) for name in discovered_tables(self.name, state_path)]
-        found = self.model_copy(update={"tables": tables})
-        found._discovered = True
-        return found.definitions()
+        discovered = self.model_copy(update={"tables": tables})
+        discovered._discovered = True
+        return discovered.definitions()
 
     def definitions(self) -> dg.Definitions:
         """Everything that Dagster shows of this pipeline; for use without YAML.

@@ -7,9 +7,20 @@ import dagster as dg
 from cdc_assets.assets.change_log import change_log_asset
 from cdc_assets.assets.checks import slot_health_check
 from cdc_assets.assets.external import source_spec
+from cdc_assets.assets.maintenance import maintenance_asset
 from cdc_assets.assets.snapshots import snapshot_assets
 from cdc_assets.assets.tables import Execute, table_assets
-from cdc_assets.automation.jobs import snapshot_job, sync_job, sync_schedule
+from cdc_assets.assets.verify_checks import verify_checks
+from cdc_assets.automation.jobs import (
+    maintenance_job,
+    maintenance_schedule,
+    snapshot_job,
+    sync_job,
+    sync_schedule,
+    verify_job,
+    verify_schedule,
+)
+from cdc_assets.automation.recover_job import recover_job
 from cdc_assets.automation.slot_lag_sensor import slot_lag_sensor
 from cdc_assets.blueprint import Blueprint
 
@@ -17,6 +28,7 @@ from cdc_assets.blueprint import Blueprint
 def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource: bool) -> dg.Definitions:
     """``bring_resource``: the Spark resource is ours; else the project defines it under the key it named."""
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
+    maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
     resources = {}
     if bring_resource:
         from cdc_assets.spark_resource import delta_spark_resource
@@ -28,10 +40,15 @@ def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource:
             change_log_asset(blueprint),
             snapshot_assets(blueprint),
             table_assets(blueprint, execute),
+            maintenance_asset(blueprint),
         ],
-        asset_checks=[slot_health_check(blueprint)],
-        jobs=[sync, snapshot],
+        asset_checks=[slot_health_check(blueprint), verify_checks(blueprint)],
+        jobs=[sync, snapshot, recover_job(blueprint), maintenance, verify],
         sensors=[slot_lag_sensor(blueprint, sync, snapshot)],
-        schedules=[sync_schedule(blueprint, sync)],
+        schedules=[
+            sync_schedule(blueprint, sync),
+            maintenance_schedule(blueprint, maintenance),
+            verify_schedule(blueprint, verify),
+        ],
         resources=resources,
     )

@@ -31,7 +31,7 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
 
 
 def discovered_tables(name: str, state: Path | None) -> Sequence[str]:
-    """What ``discover_tables`` wrote for the pipeline ``name``. Raises ConfigurationError when nobody has asked yet."""
+    """What ``discover_tables`` wrote for the pipeline ``name``. Raises ConfigurationError: it was not run."""
     if state is None:
         raise ConfigurationError(
             f"pipeline {name}: tables is missing, and the source was not asked yet which tables it publishes",

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from spark_jobs.errors import CdcError, LakeError, SourceUnreachableError, SparkError
+from spark_jobs.errors import CdcError
 from spark_jobs.progress import Progress, Step
+from spark_jobs.retries import MAY_PASS
 
-_MAY_PASS = (SourceUnreachableError, LakeError, SparkError)
 _PROGRESS_SECONDS = 5.0
 
 
 def failure_of(errors: Sequence[CdcError]) -> dg.Failure:
-    """One or more errors. A gap, a lost slot or a wrong configuration is the same on every retry."""
+    """The failure that shows one or more errors, retried where one of them may pass."""
     text = "; ".join(str(error) for error in errors)
-    return dg.Failure(text, allow_retries=any(isinstance(error, _MAY_PASS) for error in errors))
+    return dg.Failure(text, allow_retries=any(isinstance(error, MAY_PASS) for error in errors))
 
 
 @contextmanager

@@ -66,6 +66,16 @@ def uncovered(windows: Iterable[Window], known: Iterable[Window], start: Lsn) ->
     return tuple(parts)
 
 
+def delete_partitions_before(instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition, lsn: Lsn) -> int:
+    """Those that end at or before ``lsn``; how many. The newest stays: planning goes on from it."""
+    assert definition.name is not None
+    windows = sorted(well_formed(instance.get_dynamic_partitions(definition.name)))
+    old = [window for window in windows[:-1] if window.hi <= lsn]
+    for window in old:
+        instance.delete_dynamic_partition(definition.name, window.key)
+    return len(old)
+
+
 def add_partitions(
     instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition, keys: Sequence[str]
 ) -> None:

@@ -13,7 +13,8 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 if TYPE_CHECKING:
-    from spark_jobs.postgres.health import SlotHealth
+    from spark_jobs.capture.lag import Lag
+    from spark_jobs.postgres.health import ServerIdentity, SlotHealth
 
 
 # a sensor's tick must end in time, whatever the server is busy with
@@ -23,11 +24,12 @@ _FIRST_REACH = 128
 
 @dataclass(frozen=True)
 class Observation:
-    """``landed_end``: where the change log ends, whoever landed its last window."""
+    """``landed_end``: where the change log ends, whichever process landed its last window; ``lag``: how far behind."""
 
     pipeline: Pipeline
     health: SlotHealth
     landed_end: Lsn
+    lag: Lag
 
     def planned(self) -> tuple[Window, ...]:
         """The windows up to the WAL that is flushed now. Raises GapError when the slot no longer fits the log."""
@@ -37,36 +39,63 @@ class Observation:
         return plan_windows(self.landed_end, confirmed, self.health.flushed_lsn, self.pipeline.windows)
 
     def metadata(self) -> Mapping[str, dg.MetadataValue]:
-        """For the plots: numbers; ``lag_bytes`` is WAL that is not landed yet."""
-        lag = max(0, self.health.flushed_lsn - self.landed_end)
-        return {"lag_bytes": dg.MetadataValue.int(lag), **health_metadata(self.health)}
+        """Numbers for the plots; ``lag_bytes`` is WAL that is not landed yet."""
+        return health_metadata(self.health, self.lag)
 
 
 def observe(pipeline: Pipeline) -> Observation | None:
     """Look once; None where neither slot nor change log is there yet. One statement, no Spark.
 
-    Raises SlotError when there is a change log but its slot is gone, SourceError, LakeError.
+    Raises BreakError when the slot no longer leads on from the change log, SourceError, LakeError.
     """
+    from spark_jobs.capture.continuity import check_health
+    from spark_jobs.capture.lag import lag_behind
     from spark_jobs.change_log.log import ChangeLog
 
     checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
     if checkpoint is None:
         return None
-    return Observation(pipeline, observed_health(pipeline), checkpoint.window.hi)
+    health = check_health(pipeline, checkpoint, _health(pipeline))
+    lag = lag_behind(pipeline, checkpoint, health.flushed_lsn)
+    return Observation(pipeline, health, checkpoint.window.hi, lag)
 
 
-def observed_health(pipeline: Pipeline) -> SlotHealth:
-    """The slot's health now. Raises SlotError when there is no slot, SourceError."""
+def observed_health(pipeline: Pipeline) -> tuple[SlotHealth, Lag | None]:
+    """The slot's health now, and the lag, None where no change log belongs to the slot.
+
+    Raises SlotError when there is no slot, SourceError, LakeError.
+    """
+    from spark_jobs.capture.continuity import check_health
+    from spark_jobs.capture.lag import lag_behind
+    from spark_jobs.change_log.log import ChangeLog
+    from spark_jobs.errors import BreakError
+    from spark_jobs.postgres.health import ServerIdentity
+    from spark_jobs.postgres.slot import missing_slot
+
+    health = _health(pipeline)
+    if isinstance(health, ServerIdentity):
+        raise missing_slot(pipeline.source.slot)
+    checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
+    if checkpoint is None:
+        return health, None
+    try:
+        check_health(pipeline, checkpoint, health)
+    except BreakError:  # the check says of a lost slot that it is lost; LSNs of another server are no lag
+        return health, None
+    return health, lag_behind(pipeline, checkpoint, health.flushed_lsn)
+
+
+def _health(pipeline: Pipeline) -> SlotHealth | ServerIdentity:
     from spark_jobs.postgres.connection import connected
-    from spark_jobs.postgres.health import slot_health
+    from spark_jobs.postgres.health import find_slot_health
 
     with connected(pipeline.source.dsn) as connection:
         connection.execute("SELECT set_config('statement_timeout', %s, false)", [_STATEMENT_TIMEOUT])
-        return slot_health(connection, pipeline.source.slot)
+        return find_slot_health(connection, pipeline.source.slot)
 
 
 def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:
-    """The markers of the landed windows that end after ``lsn``, in order.
+    """The markers of the landed windows that end after ``lsn``, in order: those of the log's last chapter.
 
     Searched from the end of the log backwards: what is asked for is recent, and the log may be long.
     """
@@ -78,21 +107,24 @@ def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:
         return ()
     reach = _FIRST_REACH
     while True:
-        markers = log.markers(after_ordinal=last.ordinal - reach)
-        if markers[0].window.lo <= lsn or reach > last.ordinal:
+        landed = log.markers(after_ordinal=last.ordinal - reach)
+        markers = [marker for marker in landed if marker.identity.chapter == last.identity.chapter]
+        if markers[0].window.lo <= lsn or len(markers) < len(landed) or reach > last.ordinal:
             return tuple(marker for marker in markers if marker.window.hi > lsn)
         reach *= 8
 
 
-def health_metadata(health: SlotHealth) -> Mapping[str, dg.MetadataValue]:
-    """Distances in bytes, ages in seconds."""
+def health_metadata(health: SlotHealth, lag: Lag | None) -> Mapping[str, dg.MetadataValue]:
+    """Distances in bytes, ages in seconds: numbers are plotted. ``lag_bytes`` is WAL that is not landed yet."""
+    oldest = health.oldest_transaction
     numbers = {
+        "lag_bytes": lag.bytes if lag else None,
+        "lag_seconds": int(lag.seconds) if lag else None,
         "confirmed_flush_distance_bytes": health.confirmed_flush_distance,
         "restart_distance_bytes": health.restart_distance,
         "safe_wal_size_bytes": health.safe_wal_size,
-        "oldest_transaction_seconds": (
-            None if health.oldest_transaction_age is None else int(health.oldest_transaction_age.total_seconds())
-        ),
+        "oldest_transaction_seconds": int(oldest.age.total_seconds()) if oldest and oldest.age is not None else None,
+        "free_replication_slots": health.free_slots,
     }
     texts = {
         "wal_status": health.wal_status,
@@ -100,6 +132,7 @@ def health_metadata(health: SlotHealth) -> Mapping[str, dg.MetadataValue]:
         "restart_lsn": health.restart_lsn,
         "flushed_lsn": health.flushed_lsn,
         "invalidation_reason": health.invalidation_reason,
+        "oldest_transaction": oldest,
         "system_identifier": health.server.system_identifier,
     }
     return {

@@ -36,7 +36,7 @@ class DeltaSparkResource(LazyPySparkResource):
 
 
 def delta_spark_resource(options: SparkOptions) -> dg.ResourceDefinition:
-    """The definition, with the options in a closure: from fields Dagster would make the resource anew, without them."""
+    """The definition, with the options in a closure: from fields Dagster would make another resource, without them."""
 
     def delta_spark(_: dg.InitResourceContext) -> DeltaSparkResource:
         return DeltaSparkResource.of(options)

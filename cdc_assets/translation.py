@@ -10,7 +10,7 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 from pydantic import Field, SecretStr
 
 from cdc_assets.configuration.fields import SparkValue
-from cdc_assets.configuration.models import LakeModel, SourceModel, SparkModel, TableModel, WindowsModel
+from cdc_assets.configuration.models import LakeModel, RetentionModel, SourceModel, SparkModel, TableModel, WindowsModel
 from spark_jobs.errors import ConfigurationError
 
 
@@ -26,6 +26,10 @@ class LakeSettings(LakeModel, dg.Resolvable):
 
 class WindowsSettings(WindowsModel, dg.Resolvable):
     """``windows:``"""
+
+
+class RetentionSettings(RetentionModel, dg.Resolvable):
+    """``retention:``"""
 
 
 class SparkSettings(SparkModel, dg.Resolvable):

@@ -5,21 +5,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal
 
 from pydantic import SecretStr
 
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mode import Mode
 
-Mode = Literal["mirror", "soft_delete", "history", "append"]
+PluginName = Literal["pgoutput", "test_decoding"]
 
 
 @dataclass(frozen=True)
 class MessagePrefixes:
-    """Of ``pg_logical_emit_message``: the messages of these prefixes, ``a.*`` for all that begin so."""
+    """Which messages of ``pg_logical_emit_message`` are wanted: those of these prefixes, ``a.*`` for all that begin
+    so."""
 
     prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PluginSettings:
+    """What a configuration has to know of an output plugin. (How it is read: ``capture.plugin``.)
+
+    ``has_publications``: publications say which tables' changes come; without them those of all tables come, by name.
+    ``refused``: the settings of ``source`` that mean nothing to it.
+    """
+
+    has_publications: bool
+    refused: tuple[str, ...] = ()
+
+
+PLUGIN_SETTINGS: Mapping[PluginName, PluginSettings] = {
+    "pgoutput": PluginSettings(has_publications=True),
+    "test_decoding": PluginSettings(
+        has_publications=False, refused=("streaming", "binary", "publication", "proto_version")
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +57,7 @@ class Source:
     dsn: SecretStr
     slot: str
     publication: str | tuple[str, ...]
-    plugin: Literal["pgoutput", "test_decoding"] = "pgoutput"
+    plugin: PluginName = "pgoutput"
     streaming: Literal["off", "on", "parallel"] = "off"
     two_phase: bool = False
     origin: Literal["any", "none"] = "any"
@@ -47,8 +71,8 @@ class Source:
 
     @property
     def has_publications(self) -> bool:
-        """Whether publications say which tables' changes come; test_decoding prints those of all tables, by name."""
-        return self.plugin == "pgoutput"
+        """Whether publications say which tables' changes come."""
+        return PLUGIN_SETTINGS[self.plugin].has_publications
 
 
 @dataclass(frozen=True)
@@ -76,18 +100,64 @@ class Lake:
 
 @dataclass(frozen=True)
 class WindowLimits:
-    """How much WAL one window spans, and how many windows one run takes."""
+    """How much WAL one window spans, and how many windows one run takes.
+
+    ``peek_bytes``: a window of up to so much is peeked at, where the slot stands at its start; a larger one is read
+    from a temporary copy of the slot. Such a copy writes a little WAL of its own: on a quiet database every run would
+    find the WAL that the run before it wrote.
+    """
 
     max_bytes: int = 256 << 20
     max_per_run: int = 64
+    peek_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long windows stay in the change log and can be replayed, and how long cuts and the versions of the tables
+    that they name can be read. What is still needed stays longer."""
+
+    change_log: timedelta = timedelta(days=30)
+    cuts: timedelta = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """From where on a number is worth a warning, or an error; None: never."""
+
+    warn: int | None = None
+    error: int | None = None
+
+
+@dataclass(frozen=True)
+class HealthLimits:
+    """When the slot's health is worth a word: bytes, and seconds. ``safe_wal_size`` is too small, the others are too
+    large. A finding stops nothing."""
+
+    lag_bytes: Threshold = Threshold(1 << 30, 10 << 30)
+    lag_seconds: Threshold = Threshold(3600)
+    restart_bytes: Threshold = Threshold(10 << 30)
+    oldest_transaction: Threshold = Threshold(3600)
+    safe_wal_size: Threshold = Threshold(1 << 30)
+
+
+@dataclass(frozen=True)
+class ColumnSelection:
+    """Columns by their names in the catalogue: those that ``include`` names alone, or all but those that ``exclude``
+    does. One of the two is empty. What is left out never leaves the database.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Table:
-    """One followed table."""
+    """One followed table; ``columns`` None: all that the publication sends."""
 
     name: QualifiedName
     mode: Mode = "mirror"
+    columns: ColumnSelection | None = None
 
 
 @dataclass(frozen=True)
@@ -115,10 +185,21 @@ class Pipeline:
     lake: Lake
     windows: WindowLimits = field(default_factory=WindowLimits)
     tables: tuple[Table, ...] | None = None
-    on_unrepresentable: Literal["error", "null"] = "error"
+    on_unrepresentable: Literal["error", "null", "clamp"] = "error"
     on_rewrite: Literal["resnapshot", "error"] = "resnapshot"
     spark: SparkOptions = field(default_factory=SparkOptions)
     tables_of_publication: bool = False
+    retention: Retention = field(default_factory=Retention)
+    health: HealthLimits = field(default_factory=HealthLimits)
+
+    @property
+    def column_selections(self) -> dict[QualifiedName, ColumnSelection]:
+        """Of the tables that have one."""
+        return {table.name: table.columns for table in self.tables or () if table.columns is not None}
+
+    def mode_of(self, name: QualifiedName) -> Mode:
+        """``mirror``, where nothing else is configured."""
+        return next((table.mode for table in self.tables or () if table.name == name), "mirror")
 
     @property
     def alters_publication(self) -> bool:

@@ -12,12 +12,15 @@
     │   └── SlotError           the slot is lost, or of another kind
     │       └── SlotInUseError      another session reads it
     ├── GapError                changes between two LSNs are missing, in the slot or in the log
+    │   └── BreakError          what the slot would send does not follow on the log: `postgres-cdc recover`
     ├── DecodeError             the change log holds something that is not understood
     ├── UnrepresentableError    a value that the lake type cannot hold
     ├── NeedsSnapshotError      what is landed does not lead from the Delta table to the source: a new snapshot does
     │   └── SchemaChangeError   the source table no longer fits the Delta table
     ├── LakeError               the lake cannot be read or written
+    │   ├── LakeInUseError      another process is writing the table
     │   └── OvertakenError      another writer has committed to the table since its state was read
+    ├── SpoolError              this machine's temporary files cannot be written or read
     └── SparkError              no Java, no jars, no session
 
 Messages never hold cell values or connection strings. What is put into them, a library's own words say, becomes one
@@ -34,12 +37,19 @@ if TYPE_CHECKING:
 
 # ECMA-48: CSI sequences (colours), OSC sequences (links, titles), two-character ones
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# C0 and C1, line and paragraph separators, and what turns the direction of a line around
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def one_line(text: str) -> str:
-    """Without escape sequences and control characters; each stretch of white space is one space."""
-    return " ".join(_CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
+    """Without escape sequences, control characters and marks of direction; each stretch of white space is one space."""
+    return " ".join(CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
+
+
+def new_snapshot(table: object = "schema.table") -> str:
+    """The hint that names the command, ready for a shell. ``table``: a QualifiedName, or a name as it prints one."""
+    quoted = str(table).replace("'", "'\\''")
+    return f"take a new snapshot of this table: postgres-cdc snapshot '{quoted}'"
 
 
 class CdcError(Exception):
@@ -105,6 +115,17 @@ class GapError(CdcError):
     """Changes between two LSNs are missing; going on would lose them silently."""
 
 
+RECOVER = "`postgres-cdc recover --config FILE` begins a new chapter of the change log and reads the tables again"
+
+
+class BreakError(GapError):
+    """What the slot would send next does not follow on the change log. Only a new chapter of the log does:
+    ``spark_jobs.recover`` begins one for each error of this kind, and for no other."""
+
+    def __init__(self, what: str, *, hint: str = RECOVER) -> None:
+        super().__init__(what, hint=hint)
+
+
 class DecodeError(CdcError):
     """The change log holds something that is not understood."""
 
@@ -126,8 +147,16 @@ class LakeError(CdcError):
     """The lake cannot be read or written."""
 
 
+class LakeInUseError(LakeError):
+    """Another process is writing the Delta table."""
+
+
 class OvertakenError(LakeError):
     """Another writer has committed to the table since its state was read: nothing was written, read the state again."""
+
+
+class SpoolError(CdcError):
+    """A transaction whose end has not come yet cannot be kept in this machine's temporary files."""
 
 
 class SparkError(CdcError):

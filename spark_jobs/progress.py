@@ -1,4 +1,4 @@
-"""How long work tells of itself: one callable, drawn by whoever started the work (terminal, Dagster log, nobody)."""
+"""Progress of long work: one callable; the caller shows it in a terminal, in Dagster's log, or nowhere."""
 
 from __future__ import annotations
 

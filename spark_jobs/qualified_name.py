@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from urllib.parse import quote
 
-# one SQL identifier: "quoted, with "" for a quote" or a bare word, folded to lower case as PostgreSQL does
-_IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+from spark_jobs.errors import CONTROLS
+
+# one SQL identifier: "quoted, with "" for a quote", U&"with \\XXXX for a character", or a bare word, which PostgreSQL
+# folds to lower case. https://www.postgresql.org/docs/current/sql-syntax-lexical.html#SQL-SYNTAX-IDENTIFIERS
+_IDENTIFIER = re.compile(r'([Uu]&)?"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
 _BARE = re.compile(r"[a-z_][a-z0-9_$]*")
+_ESCAPE = re.compile(r"\\(?:(\\)|([0-9A-Fa-f]{4})|\+([0-9A-Fa-f]{6})|)")
 
 
 @dataclass(frozen=True, order=True)
 class QualifiedName:
-    """``nspname.relname`` with the names as they stand in ``pg_class`` and ``pg_namespace``, unquoted.
+    """``nspname.relname`` with the names as they stand in ``pg_class`` and ``pg_namespace``, unquoted. A table of
+    ours behind which no source table stands has an empty ``nspname``.
 
     >>> QualifiedName.parse('public."Order Items"')
     QualifiedName(nspname='public', relname='Order Items')
@@ -30,7 +36,7 @@ class QualifiedName:
         parts: list[str] = []
         at = 0
         while match := _IDENTIFIER.match(text, at):
-            parts.append(match[1].replace('""', '"') if match[1] else match[2].lower())
+            parts.append(_read(match))
             at = match.end()
             if at == len(text) or text[at] != ".":
                 break
@@ -43,19 +49,43 @@ class QualifiedName:
 
     @property
     def path(self) -> str:
-        """``schema/table`` with all but letters, digits, ``_`` and ``-`` percent-encoded."""
-        return f"{_percent_encoded(self.nspname)}/{_percent_encoded(self.relname)}"
+        """``schema/table`` with all but letters, digits, ``_`` and ``-`` percent-encoded; of the name
+        ``_delta_log`` the first ``_`` too."""
+        return "/".join(_percent_encoded(name) for name in (self.nspname, self.relname) if name)
 
     def __str__(self) -> str:
-        return f"{_quoted(self.nspname)}.{_quoted(self.relname)}"
+        return ".".join(_quoted(name) for name in (self.nspname, self.relname) if name)
+
+
+def _read(match: re.Match[str]) -> str:
+    unicode, quoted, bare = match.groups()
+    if bare:
+        return str(bare).lower()
+    name = str(quoted).replace('""', '"')
+    return _ESCAPE.sub(_character, name) if unicode else name
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[2] or escape[3]
+    character = escape[1] or (code and int(code, 16) <= sys.maxunicode and chr(int(code, 16)))
+    if not character or "\ud800" <= character <= "\udfff":
+        raise ValueError(f"not an escape of U&: {escape.string!r} (expected \\\\, \\XXXX or \\+XXXXXX)")
+    return str(character)
 
 
 def _quoted(identifier: str) -> str:
-    """For display and configuration only; statements are composed by the driver."""
+    """For display and configuration only; statements are composed by the driver. No control character is left in it:
+    such names are shown as SQL can write them."""
     if _BARE.fullmatch(identifier):
         return identifier
-    return '"' + identifier.replace('"', '""') + '"'
+    doubled = identifier.replace('"', '""')
+    if not CONTROLS.search(identifier):
+        return f'"{doubled}"'
+    escaped = CONTROLS.sub(lambda found: f"\\{ord(found[0]):04X}", doubled.replace("\\", "\\\\"))
+    return f'U&"{escaped}"'
 
 
 def _percent_encoded(name: str) -> str:
-    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    encoded = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    # a folder of that name would make a Delta table of the one around it
+    return "%5Fdelta_log" if name == "_delta_log" else encoded

@@ -13,8 +13,8 @@ from spark_jobs.snapshot.pace import next_snapshot_at
 
 
 def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
-    """Those that only a new snapshot brings on, each with the reason. None where ``on_rewrite`` is ``error``, and none
-    that has had one too often of late."""
+    """The tables that only a new snapshot brings on, each with the reason. None where ``on_rewrite`` is ``error``, and
+    none that has had one too often of late."""
     if pipeline.on_rewrite == "error":
         return {}
     return {

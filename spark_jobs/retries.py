@@ -1,24 +1,63 @@
 """Which errors are tried again, how often and for how long: decided here, by the kind of the error.
 
+===========================  ==============================  ======================================================
+error                        tried in all                    why
+===========================  ==============================  ======================================================
+SourceBusyError              4 times within 2 s              a server that starts takes connections soon
+ConnectionLostError          6 times within 20 s             a server that restarts or fails over is back by then
+OvertakenError               5 times at once                 another writer's commit stands; this one reads it first
+a concurrent Delta commit    5 times within 8 s              no writer of ours: an OPTIMIZE or VACUUM, soon done
+a whole run of Dagster's     as the run's own policy says    ``MAY_PASS``: a second try may differ
+===========================  ==============================  ======================================================
+
 Only what may be done twice is tried again as a whole: making a connection, reading the catalogue, preparing a slot,
-capturing windows, each of which looks first at what is done already. (A Delta commit that another writer came before is
-``spark_jobs.lake.net_write``'s affair.)
+capturing windows, writing a table. Whatever is tried again looks first at what is done already.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from tenacity import RetryCallState, retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    RetryCallState,
+    retry,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential_jitter,
+    wait_random_exponential,
+)
 
-from spark_jobs.errors import CdcError, ConnectionLostError, SlotInUseError, SourceBusyError, SourceUnreachableError
+from spark_jobs.errors import (
+    CdcError,
+    ConnectionLostError,
+    LakeError,
+    OvertakenError,
+    SlotInUseError,
+    SourceBusyError,
+    SourceUnreachableError,
+    SparkError,
+    SpoolError,
+)
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
+Result = TypeVar("Result", covariant=True)
+
+# a gap, a lost slot or a wrong configuration is the same on every retry of a run
+MAY_PASS = (SourceUnreachableError, LakeError, SpoolError, SparkError)
 
 _log = logging.getLogger(__name__)
+
+
+class Retried(Protocol[P, Result]):
+    """A function that is tried again; ``statistics`` are those that tenacity keeps of its last call."""
+
+    statistics: dict[str, Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
 
 
 def again_when_busy(work: Callable[P, Answer]) -> Callable[P, Answer]:
@@ -39,21 +78,41 @@ def again_when_lost(work: Callable[P, Answer]) -> Callable[P, Answer]:
         retry=_lost_before,
         stop=stop_after_attempt(6),
         wait=wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5),
-        before_sleep=_tell,
+        before_sleep=_log_retry,
         reraise=True,
     )
     return again(work)
 
 
+def again_when_overtaken(work: Callable[P, Answer]) -> Callable[P, Answer]:
+    """``work`` reads the table's state itself, and is begun five times without a pause: every attempt that is lost has
+    cost another writer a commit, so it does not meet the same one twice."""
+    again = retry(retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(5), reraise=True)
+    return again(work)
+
+
+def again_when_concurrent(
+    is_concurrent: Callable[[BaseException], bool],
+) -> Callable[[Callable[P, Answer]], Retried[P, Answer]]:
+    """``work`` is one Delta commit with a transaction identifier, begun five times with random pauses, at most
+    eight seconds in all: what came in between is no writer of ours, and so the commit still fits."""
+    return retry(
+        retry=retry_if_exception(is_concurrent),
+        stop=stop_after_attempt(5),
+        wait=wait_random_exponential(multiplier=0.5, max=10),
+        reraise=True,
+    )
+
+
 def _lost_before(state: RetryCallState) -> bool:
-    """A server that refuses the first connection is told of at once; one that had answered is waited for. What the
-    lost session held, a slot say, is free as soon as the server has noticed."""
+    """Whether to try again. A server that refuses the first connection is an error at once; one that had answered is
+    waited for. What the lost session held, a slot say, is free as soon as the server has noticed."""
     error = state.outcome.exception() if state.outcome else None
     back_soon = state.attempt_number > 1 and isinstance(error, (SourceUnreachableError, SlotInUseError))
     return back_soon or isinstance(error, ConnectionLostError)
 
 
-def _tell(state: RetryCallState) -> None:
+def _log_retry(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     what = error.what if isinstance(error, CdcError) else error
     _log.warning("%s; trying again in %.1f s", what, state.upcoming_sleep)

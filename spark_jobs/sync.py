@@ -9,48 +9,30 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spark_jobs.apply.apply import CatchUpReport, SparkProvider, apply
-from spark_jobs.apply.apply_messages import MessagesApplied
+from spark_jobs.apply.apply import CatchUpReport, apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
-from spark_jobs.capture.slot_preparation import prepare_slot
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, PreconditionError, SlotError
-from spark_jobs.lake.cuts import Cut, forget
-from spark_jobs.lake.table_state import table_states
+from spark_jobs.errors import CdcError
+from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.publication import find_publications
-from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
+from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.retries import again_when_lost
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
-from spark_jobs.tables.followed_tables import followed_names, watched_tables
-from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
-from spark_jobs.write_guard import write_guard
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.tables.stopped_tables import TableStopped
 
 # a table is read again at most so often in one sync; each round is one more cause
 _ROUNDS = 2
 
 __all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", "sync"]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
-
-    Those ``missing`` need their first snapshot. Those ``stopped`` cannot be followed as things are, and are not among
-    ``tables``.
-    """
-
-    checkpoint: WindowMarker
-    tables: tuple[QualifiedName, ...]
-    missing: tuple[QualifiedName, ...]
-    stopped: tuple[TableStopped, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,99 +51,17 @@ class SyncReport:
     lag_before: int
     lag_after: int
     seconds: float
-    messages: MessagesApplied | None = None
+    messages: TableApplied | None = None
     stopped: tuple[TableStopped, ...] = ()
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
         """One per table that stopped."""
-        found = {taken.name: taken.error for taken in self.snapshots if taken.error}
-        found |= {applied.name: applied.error for applied in self.tables if applied.error}
-        found |= {table.name: table.error for table in self.stopped}
-        told = self.messages.error if self.messages else None
-        return (*found.values(), *([told] if told else []))
-
-
-@again_when_lost
-def prepare(pipeline: Pipeline) -> Prepared:
-    """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
-
-    A table that cannot be followed is told in ``stopped``, and does not hold back the others; before anything was
-    made, its error is raised. Raises what ``prepare_slot`` raises.
-    """
-    with connected(pipeline.source.dsn) as connection:
-        names = followed_names(connection, pipeline)
-        checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
-        states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
-        stopped = stopped_tables(connection, pipeline, names, states)
-        if checkpoint is None:
-            for table in stopped:
-                raise table.error
-            if not names:
-                nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
-                raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
-        elif ("binary", "true") not in checkpoint.identity.options:
-            # no window is read in binary before every table can be
-            require_readable(connection, pipeline.source, names)
-        halted = {table.name for table in stopped}
-        tables = tuple(name for name in names if name not in halted)
-        checkpoint = prepare_slot(pipeline, tables)
-    return Prepared(checkpoint, tables, tuple(name for name in tables if name not in states), stopped)
-
-
-def snapshot(
-    spark: SparkProvider,
-    pipeline: Pipeline,
-    names: Sequence[QualifiedName] | None = None,
-    *,
-    reasons: Mapping[QualifiedName, str] | None = None,
-    run_id: str = "",
-    progress: Progress = silent,
-) -> tuple[TableSnapshot, ...]:
-    """Take a new snapshot of ``names`` (all followed tables), at one LSN. ``reasons``: of those that nobody asked for.
-    A table that fails is reported, and keeps what it held.
-
-    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
-    PreconditionError for a table that somebody asked for and that is not there, has no key, or cannot be followed.
-    """
-    log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = log.checkpoint()
-    if checkpoint is None:
-        raise SlotError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
-    with connected(pipeline.source.dsn) as connection:
-        wanted = followed_names(connection, pipeline) if names is None else tuple(names)
-        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
-        for name, error in stopped.items():
-            if reasons is None or name not in reasons:
-                raise error
-        wanted = tuple(name for name in wanted if name not in stopped)
-        published = find_publications(connection, pipeline.source.publications)
-
-    def ordinal_at(lsn: Lsn) -> int:
-        # windows landed before the snapshot was exported end at or before it
-        landed = log.markers(checkpoint.ordinal - 1)
-        return max(marker.ordinal for marker in landed if marker.window.hi <= lsn)
-
-    session = spark()
-    with write_guard(pipeline.source) as guard:
-        with guard.cuts():
-            forget(pipeline.lake, wanted)
-        taken = snapshot_tables(
-            session,
-            pipeline,
-            wanted,
-            system_identifier=checkpoint.identity.system_identifier,
-            ordinal_at=ordinal_at,
-            watched=watched_tables(pipeline, wanted, checkpoint),
-            guard=guard,
-            stored=published is not None and published.sends_generated,
-            reasons=reasons,
-            run_id=run_id,
-            progress=progress,
-        )
-        with guard.cuts():  # a run beside this one may have cut the tables as they were
-            forget(pipeline.lake, wanted)
-    return (*taken, *(TableSnapshot(name, Lsn(0), error=error) for name, error in stopped.items()))
+        errors = {taken.name: taken.error for taken in self.snapshots if taken.error}
+        errors |= {applied.name: applied.error for applied in self.tables if applied.error}
+        errors |= {table.name: table.error for table in self.stopped}
+        of_messages = self.messages.error if self.messages else None
+        return (*errors.values(), *([of_messages] if of_messages else []))
 
 
 def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:
@@ -244,14 +144,33 @@ def _read_again(
 
 
 def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, progress: Progress) -> CaptureReport:
-    """Capture and apply up to the WAL that is flushed now."""
-    upto = _flushed(pipeline)
+    """Capture and apply up to the WAL that is flushed now.
+
+    Where a file was moved and the log has not reached what may explain it, one more round follows: else the table would
+    be read again by the next sync only.
+    """
+    upto, waited = _flushed(pipeline), False
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         done.windows += captured.landed
         done.add(apply(spark, pipeline, excluding=done.failed, run_id=run_id, progress=progress))
         if captured.caught_up:
-            return captured
+            due = _explained_by(captured)
+            if waited or due is None:
+                return captured
+            upto, waited = _flushed_beyond(pipeline, due), True
+
+
+def _explained_by(captured: CaptureReport) -> int | None:
+    """The LSN by which the log has what may explain a moved file; None: nothing is left to explain."""
+    last = captured.landed[-1].catalogue if captured.landed else None
+    return max(file.until for file in last.moved) if last is not None and last.moved else None
+
+
+@again_when_lost
+def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
+    with connected(pipeline.source.dsn) as connection:
+        return wait_until_flushed(connection, lsn)
 
 
 @dataclass
@@ -263,7 +182,7 @@ class _Done:
     snapshots: list[TableSnapshot] = field(default_factory=list)
     windows: list[WindowMarker] = field(default_factory=list)
     tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
-    messages: MessagesApplied | None = None
+    messages: TableApplied | None = None
     cut: Cut | None = None
 
     def add_snapshots(self, taken: Sequence[TableSnapshot]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from spark_jobs.logicalrep.messages import (
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from tests.wire import write_message
 
@@ -44,6 +46,11 @@ SHAPE = TableShape(
 )
 
 
+def mapped(messages: Mapping[int, bytes], shape: TableShape = SHAPE) -> dict[int, RelationVersion]:
+    """Relation messages by version, as the net change takes them."""
+    return {version: RelationVersion.of(message, shape) for version, message in messages.items()}
+
+
 def relation_message(replica_identity: str, relname: str = "t") -> bytes:
     columns = tuple(
         RelationColumn(name, oid, -1, index in KEY or replica_identity == "f")
@@ -63,8 +70,8 @@ def log_rows(
             "window": 1,
             "commit_lsn": commit_lsn,
             "ordinal": ordinal,
-            "xid": None,
-            "commit_time": None,
+            "xid": commit_lsn,
+            "commit_time": datetime.fromtimestamp(commit_lsn, timezone.utc),
             "origin": None,
             "kind": write_message(message)[:1].decode(),
             "relid": RELID,
@@ -78,13 +85,16 @@ def log_rows(
 
 @dataclass
 class History:
-    """``before`` and ``after`` are the table's rows by key; ``rows`` the change log between them."""
+    """``before`` and ``after`` are the table's rows by key; ``rows`` the change log between them. ``messages`` are its
+    changes in order, ``positions`` theirs, and ``states`` the table behind each."""
 
     before: dict[Row, Row]
     after: dict[Row, Row]
     rows: pa.Table
-    relations: dict[int, bytes]
+    relations: dict[int, RelationVersion]
     messages: Sequence[Message] = ()
+    positions: Sequence[tuple[int, int]] = ()
+    states: Sequence[dict[Row, Row]] = field(default_factory=tuple)
 
 
 KEYS = st.tuples(st.sampled_from([b"1", b"2", b"3", b"-4"]), st.sampled_from([b"a", b""]))
@@ -100,7 +110,10 @@ def histories(draw: st.DrawFn, *, truncates: bool = True, max_changes: int = 25)
         key: (*key, draw(NUMBERS), draw(VALUES), draw(VALUES)) for key in draw(st.lists(KEYS, unique=True, max_size=4))
     }
     table = dict(before)
-    messages = [draw(_change(table, identity, truncates)) for _ in range(draw(st.integers(0, max_changes)))]
+    messages, states = [], []
+    for _ in range(draw(st.integers(0, max_changes))):
+        messages.append(draw(_change(table, identity, truncates)))
+        states.append(dict(table))
     positions = sorted(
         draw(
             st.lists(
@@ -116,7 +129,7 @@ def histories(draw: st.DrawFn, *, truncates: bool = True, max_changes: int = 25)
     versions = [draw(st.sampled_from(sorted(relations))) for _ in messages]
     rows = log_rows(messages, versions, positions)
     shuffled = rows.take(pa.array(draw(st.permutations(range(len(rows)))), pa.int64()))
-    return History(before, table, shuffled, relations, messages)
+    return History(before, table, shuffled, mapped(relations), messages, positions, states)
 
 
 @st.composite

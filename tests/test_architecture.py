@@ -1,9 +1,11 @@
-"""The map of the house in docs/architecture.md names every room, and no other."""
+"""The map of the house in docs/architecture.md names every room, and no other; a rule stands in one file."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 _HOUSES = ("cdc_assets", "spark_jobs")
@@ -41,3 +43,19 @@ def test_nothing_is_on_the_map_that_is_not_there() -> None:
     named = {name for name in _named() if name.startswith(_HOUSES)}
     assert {name for name in named if not (ROOT / name).exists()} == set()
     assert len(named) > 30
+
+
+@pytest.mark.parametrize(
+    ("rule", "pattern", "home"),
+    [
+        ("opening Delta tables without Spark", r"\bDeltaTable\(", "spark_jobs/delta/table.py"),
+        ("opening the lake's folders", r"\bFileSystem\.from_uri\(", "spark_jobs/delta/files.py"),
+        ("what is retried, how often, how long", r"^from tenacity\b", "spark_jobs/retries.py"),
+        ("the hint that names the snapshot command", r"take a new snapshot of", "spark_jobs/errors.py"),
+        ("what a plugin means for the configuration", r"plugin (==|!=) [\"']", ""),
+    ],
+)
+def test_a_rule_stands_in_one_file(rule: str, pattern: str, home: str) -> None:
+    files = (file for house in _HOUSES for file in (ROOT / house).glob("**/*.py"))
+    homes = {str(file.relative_to(ROOT)) for file in files if re.search(pattern, file.read_text(), re.MULTILINE)}
+    assert homes == ({home} if home else set()), rule

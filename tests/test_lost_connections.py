@@ -1,4 +1,4 @@
-"""A session that PostgreSQL ends, and a server that goes: what can be done again is done again, the rest is told."""
+"""Sessions that PostgreSQL ends, and servers that go: what can be done again is done again, the rest is an error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def landed(pipeline: Pipeline) -> list[Window]:
     "whose", ["true", "query LIKE 'COPY%'", "query NOT LIKE 'COPY%'"], ids=["all", "bulk", "control"]
 )
 @pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
-def test_sessions_ended_in_mid_window_are_made_anew(
+def test_sessions_ended_in_mid_window_are_opened_again(
     database: Database, make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture, plugin: str, whose: str
 ) -> None:
     pipeline = prepared(database, make_pipeline, plugin=plugin)
@@ -182,7 +182,7 @@ def test_who_ended_a_statement_is_told(database: Database) -> None:
     try:
         with connected(dsn) as connection:
             threading.Timer(0.5, lambda: database.execute(cancel)).start()
-            assert_told(connection, "SELECT pg_sleep(5)", "user request", "somebody cancelled it on the server")
+            assert_told(connection, "SELECT pg_sleep(5)", "user request", "it was cancelled on the server")
             connection.execute("SET statement_timeout = '100ms'")
             assert_told(connection, "SELECT pg_sleep(5)", "statement timeout", "our own statement_timeout struck")
             connection.execute("SET statement_timeout = 0; SET work_mem = '64kB'")

@@ -13,13 +13,14 @@ import dagster as dg
 from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import failures
 from cdc_assets.partitions import well_formed
-from cdc_assets.slot_observation import health_metadata, observed_health
-from spark_jobs.configuration import Pipeline
+from cdc_assets.slot_observation import Observation, health_metadata, observed_health
+from spark_jobs.configuration import HealthLimits, Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
+    from spark_jobs.capture.lag import Lag
     from spark_jobs.postgres.health import SlotHealth
 
 
@@ -29,43 +30,39 @@ def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=blueprint.change_log_key,
         name=SLOT_HEALTH_CHECK,
-        description="The slot exists and the server keeps the WAL that it needs.",
+        description="The slot exists, the server keeps the WAL that it needs, no threshold of `health` is crossed.",
     )
     def slot_health() -> dg.AssetCheckResult:
         with failures():
-            health = observed_health(blueprint.pipeline)
-        passed, severity, text = judged(health)
-        return dg.AssetCheckResult(passed=passed, severity=severity, description=text, metadata=health_metadata(health))
+            health, lag = observed_health(blueprint.pipeline)
+        passed, severity, text = judged(health, lag, blueprint.pipeline.health)
+        metadata = health_metadata(health, lag)
+        return dg.AssetCheckResult(passed=passed, severity=severity, description=text, metadata=metadata)
 
     return slot_health
 
 
-def judged(health: SlotHealth) -> tuple[bool, dg.AssetCheckSeverity, str]:
+def judged(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[bool, dg.AssetCheckSeverity, str]:
     """Whether all is well, how bad it is if not, and one line that says so."""
-    slot = health.slot_name
-    if health.wal_status == "lost" or health.invalidation_reason:
-        reason = health.invalidation_reason or "wal_removed"
-        text = f"slot {slot} is lost ({reason}): drop it, choose a new lake path and start with new snapshots"
-        return False, dg.AssetCheckSeverity.ERROR, text
-    if health.wal_status == "unreserved":
-        text = f"slot {slot} is about to be lost: capture now, or raise max_slot_wal_keep_size"
-        return False, dg.AssetCheckSeverity.ERROR, text
-    if health.wal_status == "extended" and health.safe_wal_size is not None:
-        text = f"slot {slot} holds more than max_wal_size; {health.safe_wal_size:,} bytes of WAL until it is lost"
-        return False, dg.AssetCheckSeverity.WARN, text
-    return True, dg.AssetCheckSeverity.WARN, f"slot {slot}: WAL {health.wal_status}"
+    from spark_jobs.capture.slot_findings import slot_findings
+
+    findings = slot_findings(health, lag, limits)
+    if not findings:
+        return True, dg.AssetCheckSeverity.WARN, f"slot {health.slot_name}: WAL {health.wal_status}"
+    worst = dg.AssetCheckSeverity.ERROR if findings[0].severity == "error" else dg.AssetCheckSeverity.WARN
+    return False, worst, "; ".join(finding.text for finding in findings)
 
 
-def health_evaluation(blueprint: Blueprint, health: SlotHealth) -> dg.AssetCheckEvaluation:
+def health_evaluation(blueprint: Blueprint, observation: Observation) -> dg.AssetCheckEvaluation:
     """The same judgement as an event of the sensor."""
-    passed, severity, text = judged(health)
+    passed, severity, text = judged(observation.health, observation.lag, blueprint.pipeline.health)
     return dg.AssetCheckEvaluation(
         asset_key=blueprint.change_log_key,
         check_name=SLOT_HEALTH_CHECK,
         passed=passed,
         severity=severity,
         description=text,
-        metadata=health_metadata(health),
+        metadata=observation.metadata(),
     )
 
 
@@ -97,14 +94,14 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     from spark_jobs.change_log.log import ChangeLog
     from spark_jobs.lake.cuts import latest_cut
     from spark_jobs.lake.table_state import table_state
-    from spark_jobs.tables.standings import known_state
+    from spark_jobs.tables.progress import known_state
 
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
         return -1, -1, 0
     identity = checkpoint.identity
-    state = table_state(pipeline.lake, table, identity.system_identifier, identity.slot)
+    state = table_state(pipeline.lake, table, *identity.stream)
     shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal
     between = [marker for marker in log.markers(shown) if marker.window.lo < upto]
     changes = sum(

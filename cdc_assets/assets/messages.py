@@ -17,7 +17,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Window
 
 if TYPE_CHECKING:
-    from spark_jobs.apply.apply_messages import MessagesApplied
+    from spark_jobs.apply.table_applied import TableApplied
 
 
 def messages_specs(blueprint: Blueprint) -> list[dg.AssetSpec]:
@@ -46,7 +46,7 @@ def messages_events(
     key: dg.AssetKey,
     windows: Sequence[Window],
     markers: Sequence[WindowMarker],
-    applied: MessagesApplied,
+    applied: TableApplied,
 ) -> dg.MaterializeResult[Any]:
     """The run's windows are done. ``messages`` counts those of all prefixes, window by window, for the UI's plots."""
     catch_up_events(context, key, windows, windows[-1].hi)

@@ -1,4 +1,4 @@
-"""``[name, snapshot, schema, table]``: a materialisation makes the Delta table anew, at one exact LSN."""
+"""``[name, snapshot, schema, table]``: a materialisation re-creates the Delta table, at one exact LSN."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _take(
 def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
     return dg.AssetSpec(
         key=blueprint.snapshot_key(table),
-        description=f"Table {table} read whole at one LSN. Materialise to make the Delta table anew.",
+        description=f"Table {table} read whole at one LSN. Materialise to re-create the Delta table.",
         group_name=blueprint.name,
         kinds={"postgres", "deltalake", "spark"},
         skippable=True,

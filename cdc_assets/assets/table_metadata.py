@@ -75,7 +75,7 @@ def table_version(pipeline: Pipeline, table: QualifiedName, identity: SlotIdenti
     """The Delta table's version now, without Spark. Raises LakeError."""
     from spark_jobs.lake.table_state import table_state
 
-    state = table_state(pipeline.lake, table, identity.system_identifier, identity.slot)
+    state = table_state(pipeline.lake, table, *identity.stream)
     return None if state is None else state.version
 
 

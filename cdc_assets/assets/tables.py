@@ -214,13 +214,16 @@ def _table_events(
 
 
 def _run_metadata(outcome: TableApplied, read_again: TableSnapshot | None, seconds: float) -> Mapping[str, Any]:
-    """Of the run as a whole, which applies its tables together; on one window only, so that plots do not repeat it."""
+    """The numbers of the run as a whole, which applies its tables together. They are on one window only, so that plots
+    do not repeat them."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
     reason = {} if read_again is None else {"snapshot_reason": read_again.reason, "snapshot_lsn": str(read_again.lsn)}
+    columns = {"columns_changed": "; ".join(outcome.columns)} if outcome.columns else {}
     return {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
         "run_seconds": seconds,
         **version,
         **reason,
+        **columns,
     }

@@ -1,10 +1,13 @@
-"""The jobs and schedules of one pipeline: ``{name}_sync`` and ``{name}_snapshot``.
+"""The jobs of one pipeline, with their schedules: ``{name}_sync``, ``{name}_snapshot``, ``{name}_maintenance`` and
+``{name}_verify``.
 
-Both run in one process: capture, snapshot and apply share one Spark session. Everything is stopped until it is turned
+Each runs in one process: capture, snapshot and apply share one Spark session. Everything is stopped until it is turned
 on in the UI.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import dagster as dg
 
@@ -16,32 +19,91 @@ from cdc_assets.partitions import add_partitions
 from cdc_assets.slot_observation import observe
 
 _EVERY_FIVE_MINUTES = "*/5 * * * *"
+_EVERY_NIGHT = "17 3 * * *"
+_SUNDAYS_AT_THREE = "0 3 * * 0"
 
 
 def sync_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
     """Capture a range of windows and apply it to every table."""
-    return dg.define_asset_job(
+    assets = dg.AssetSelection.assets(
+        blueprint.change_log_key,
+        *(spec.key for spec in blueprint.table_specs.values()),
+        *([blueprint.messages_key] if blueprint.messages_key else []),
+    )
+    return _job(
         blueprint.sync_job,
-        selection=dg.AssetSelection.assets(
-            blueprint.change_log_key,
-            *(spec.key for spec in blueprint.table_specs.values()),
-            *([blueprint.messages_key] if blueprint.messages_key else []),
-        ),
-        description="Capture a range of LSN windows and apply them to every table.",
-        tags=blueprint.run_tags,
-        executor_def=dg.in_process_executor,
+        assets - _verify_selection(blueprint),
+        "Capture a range of LSN windows and apply them to every table.",
+        blueprint.run_tags,
     )
 
 
 def snapshot_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
-    """Make every table anew from a snapshot at one LSN."""
-    return dg.define_asset_job(
+    """Re-create every table from a snapshot at one LSN."""
+    return _job(
         blueprint.snapshot_job,
-        selection=dg.AssetSelection.assets(*(blueprint.snapshot_key(table) for table in blueprint.table_specs)),
-        description="Make publication and slot where missing, and every table anew from a snapshot at one LSN.",
-        tags=blueprint.run_tags,
-        executor_def=dg.in_process_executor,
+        dg.AssetSelection.assets(*(blueprint.snapshot_key(table) for table in blueprint.verified_tables)),
+        "Make publication and slot where missing, and re-create every table from a snapshot at one LSN.",
+        blueprint.run_tags,
     )
+
+
+def maintenance_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
+    """Retention, compaction and clean-up; beside a sync of this pipeline it waits for the pool."""
+    return _job(
+        blueprint.maintenance_job,
+        dg.AssetSelection.assets(blueprint.maintenance_key),
+        "Remove what is older than retention, compact files, clean up Delta's logs, vacuum.",
+        blueprint.run_tags,
+    )
+
+
+def verify_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
+    """Compare every table with the source. Without the pipeline's tag: the sensor goes by how syncs end."""
+    return _job(
+        blueprint.verify_job,
+        _verify_selection(blueprint),
+        "Compare every table with the source, row by row, at one LSN.",
+        tags=None,
+    )
+
+
+def maintenance_schedule(blueprint: Blueprint, maintenance: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+    """Once a day."""
+
+    @dg.schedule(
+        name=blueprint.maintenance_job,
+        job=maintenance,
+        cron_schedule=_EVERY_NIGHT,
+        description="Remove what is old and compact what is small, once a day.",
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        ensure_pool_limit(context, blueprint)
+        return dg.RunRequest()
+
+    return schedule
+
+
+def verify_schedule(blueprint: Blueprint, verify: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+    """Once a week, at night."""
+    return dg.ScheduleDefinition(
+        name=blueprint.verify_job,
+        job=verify,
+        cron_schedule=_SUNDAYS_AT_THREE,
+        description="Compare every table with the source, row by row.",
+    )
+
+
+def _job(
+    name: str, selection: dg.AssetSelection, description: str, tags: Mapping[str, str] | None
+) -> dg.UnresolvedAssetJobDefinition:
+    return dg.define_asset_job(
+        name, selection=selection, description=description, tags=tags, executor_def=dg.in_process_executor
+    )
+
+
+def _verify_selection(blueprint: Blueprint) -> dg.AssetSelection:
+    return dg.AssetSelection.checks(*(blueprint.verify_check_key(table) for table in blueprint.verified_tables))
 
 
 def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:

@@ -16,11 +16,11 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 
 # each partition of a run is an event for each table
 _MOST_MARKED_PER_RUN = 500
-_LEFT_OUT_TOLD = 3
+_LEFT_OUT_NAMED = 3
 
 
 @dataclass(frozen=True)
-class Standing:
+class PartitionState:
     """``keys`` in Dagster's order, ``landed_end`` of the change log, ``flushed`` WAL of the server.
 
     ``taken``: the end of the last range that a run was asked for, 0 before the first.
@@ -53,9 +53,9 @@ class Standing:
         others = [key for key in self.keys if key not in known]
         if not others:
             return ""
-        more = ", …" if len(others) > _LEFT_OUT_TOLD else ""
-        told = ", ".join(map(repr, others[:_LEFT_OUT_TOLD])) + more
-        return f"{len(others)} partitions left out, no LSN windows or beyond the WAL at {self.flushed}: {told}"
+        more = ", …" if len(others) > _LEFT_OUT_NAMED else ""
+        named = ", ".join(map(repr, others[:_LEFT_OUT_NAMED])) + more
+        return f"{len(others)} partitions left out, no LSN windows or beyond the WAL at {self.flushed}: {named}"
 
 
 @dataclass(frozen=True)
@@ -66,32 +66,32 @@ class RangePlan:
     new_keys: tuple[str, ...]
 
 
-def plan_range(standing: Standing, windows: Iterable[Window], max_per_run: int, *, again: bool) -> RangePlan:
+def plan_range(state: PartitionState, windows: Iterable[Window], max_per_run: int, *, again: bool) -> RangePlan:
     """The next range, empty when all is done. ``windows``: those landed since ``keyed_end``, and those planned.
 
     ``again``: the last run failed, so the newest window is run again where nothing else is left.
     """
-    known, keyed_end = standing.known, standing.keyed_end
+    known, keyed_end = state.known, state.keyed_end
     new = uncovered(windows, [window for window in known if window.hi > keyed_end], keyed_end)
-    pending = _pending([*known, *new], standing)
+    pending = _pending([*known, *new], state)
     if not pending and again:
-        landed = [window for window in known if window.hi <= standing.landed_end]
+        landed = [window for window in known if window.hi <= state.landed_end]
         pending = sorted(landed, key=lambda window: window.hi)[-1:]
     # landed windows only have to be marked, which is quick but not free
-    landed_already = sum(window.hi <= standing.landed_end for window in pending)
+    landed_already = sum(window.hi <= state.landed_end for window in pending)
     most = min(landed_already + max_per_run, _MOST_MARKED_PER_RUN)
     added = [window.key for window in new]
-    taken = _neighbours(pending[:most], [*standing.keys, *added])
+    taken = _neighbours(pending[:most], [*state.keys, *added])
     keys = {window.key for window in taken}
     return RangePlan(tuple(taken), tuple(key for key in added if key in keys))
 
 
-def _pending(windows: Iterable[Window], standing: Standing) -> list[Window]:
-    """Those that no run was asked for, or that are not landed, each ending after the one before it, without a gap."""
+def _pending(windows: Iterable[Window], state: PartitionState) -> list[Window]:
+    """The windows that no run was asked for, or that are not landed, without a gap, each ending after the last."""
     pending = []
-    end = standing.done
+    end = state.done
     for window in sorted(windows):
-        if window.lo > max(end, standing.landed_end):
+        if window.lo > max(end, state.landed_end):
             break
         if window.hi > end:
             pending.append(window)

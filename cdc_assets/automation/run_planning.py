@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from cdc_assets.automation.range_planning import Standing, plan_range
+from cdc_assets.automation.range_planning import PartitionState, plan_range
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, markers_since
@@ -61,19 +61,19 @@ def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Ob
 
     No keys are added but for a run: while one is at work, or is waited for, the next windows only grow.
     """
-    planned = observation.planned()  # a gap is told whatever the runs do
+    planned = observation.planned()  # raises when there is a gap, whatever the runs do
     runs = last_runs(instance, blueprint)
     keys = instance.get_dynamic_partitions(f"{blueprint.name}_lsn")
-    standing = Standing(keys, observation.landed_end, observation.health.flushed_lsn, runs.taken)
+    state = PartitionState(keys, observation.landed_end, observation.health.flushed_lsn, runs.taken)
     reason = reason_to_wait(runs)
     if not reason:
-        landed = [marker.window for marker in markers_since(blueprint.pipeline, standing.keyed_end)]
+        landed = [marker.window for marker in markers_since(blueprint.pipeline, state.keyed_end)]
         most = blueprint.pipeline.windows.max_per_run
-        plan = plan_range(standing, [*landed, *planned], most, again=runs.failures > 0)
+        plan = plan_range(state, [*landed, *planned], most, again=runs.failures > 0)
         if plan.windows:
             return RunPlan(plan.new_keys, (plan.windows[0].key, plan.windows[-1].key))
         reason = f"caught up at {observation.landed_end}"
-    return RunPlan((), None, "; ".join(filter(None, (reason, standing.left_out()))))
+    return RunPlan((), None, "; ".join(filter(None, (reason, state.left_out()))))
 
 
 def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint) -> LastRuns:

@@ -1,7 +1,7 @@
 """``{name}_slot_lag``: the one that watches. It observes the slot, plans windows and asks for one run at a time.
 
 A tick is one bounded statement at the source and a look at the change log's newest markers. No cursor is trusted with
-progress: after any crash the next tick plans anew from what is landed and from the runs that the instance remembers.
+progress: after any crash the next tick plans again from what is landed and from the runs that the instance remembers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cdc_assets.slot_observation import Observation, observe
 from spark_jobs.errors import CdcError
 
 _INTERVAL_SECONDS = 30
-# a quiet database, and one that is down, is told of less often: each event stays
+# a quiet database, and one that is down, gets fewer events: Dagster keeps every one
 _QUIET_SECONDS = 600
 
 
@@ -67,12 +67,12 @@ def _first_snapshot(context: dg.SensorEvaluationContext, blueprint: Blueprint) -
 
 
 def _failed(blueprint: Blueprint, error: CdcError, cursor: str | None) -> dg.SensorResult:
-    """On the check, where alerts look; the tick says it too."""
-    standing = type(error).__name__
-    if _told_of(standing, cursor):
+    """The error on the check, where alerts look, and as the reason of the tick."""
+    shown = type(error).__name__
+    if _shown_lately(shown, cursor):
         return dg.SensorResult(skip_reason=str(error), cursor=cursor)
     evaluation = unreachable_evaluation(blueprint, error)
-    return dg.SensorResult(skip_reason=str(error), asset_events=[evaluation], cursor=_cursor(standing))
+    return dg.SensorResult(skip_reason=str(error), asset_events=[evaluation], cursor=_cursor(shown))
 
 
 def _events(
@@ -80,22 +80,22 @@ def _events(
 ) -> tuple[list[dg.AssetObservation | dg.AssetCheckEvaluation], str]:
     """Observation and check, unless nothing has moved since the last ones."""
     health = observation.health
-    standing = f"{health.flushed_lsn}-{observation.landed_end}-{health.wal_status}"
-    if _told_of(standing, cursor):
+    shown = f"{health.flushed_lsn}-{observation.landed_end}-{health.wal_status}"
+    if _shown_lately(shown, cursor):
         return [], str(cursor)
     events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
         dg.AssetObservation(blueprint.change_log_key, metadata=observation.metadata()),
-        health_evaluation(blueprint, health),
+        health_evaluation(blueprint, observation),
     ]
-    return events, _cursor(standing)
+    return events, _cursor(shown)
 
 
-def _cursor(standing: str) -> str:
-    """What the last events told, and when: how the slot stood, or the kind of error. What differs is told at once."""
-    return f"{standing} {time.time():.0f}"
+def _cursor(shown: str) -> str:
+    """What the last events show, and when: the slot's state, or the kind of error. What differs is shown at once."""
+    return f"{shown} {time.time():.0f}"
 
 
-def _told_of(standing: str, cursor: str | None) -> bool:
-    """Whether the last events told the same, not long ago."""
-    seen, _, at = (cursor or "").partition(" ")
-    return seen == standing and bool(at) and time.time() - float(at) < _QUIET_SECONDS
+def _shown_lately(shown: str, cursor: str | None) -> bool:
+    """Whether the last events show the same, not long ago."""
+    last, _, at = (cursor or "").partition(" ")
+    return last == shown and bool(at) and time.time() - float(at) < _QUIET_SECONDS

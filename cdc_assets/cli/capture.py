@@ -47,5 +47,5 @@ def _display(report: CaptureReport) -> Text:
         for table in marker.catalogue.changed if marker.catalogue else ():
             if table.reasons:
                 name = QualifiedName(table.nspname, table.relname)
-                lines.append(f"{name} changed in a way that no event tells of: {'; '.join(table.reasons)}")
+                lines.append(f"{name} changed without a row event: {'; '.join(table.reasons)}")
     return Text("\n".join(lines))

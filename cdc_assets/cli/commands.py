@@ -11,10 +11,16 @@ import click
 SUMMARIES = {
     "doctor": "Check every precondition, change nothing.",
     "sync": "Bring every table up to the source, whatever is missing.",
+    "follow": "Sync all day in one process, with one Spark session.",
     "status": "Show where slot, change log and tables stand.",
-    "snapshot": "Take tables anew, as they are at one LSN.",
+    "recover": "Mend a slot that was lost, or moved by someone else.",
+    "snapshot": "Take new snapshots of tables, all at one LSN.",
     "capture": "Land the slot's windows in the change log, without Java.",
     "apply": "Bring tables up to the change log.",
+    "replay": "Take a range of the change log again, or build a table as it was.",
+    "verify": "Compare tables with the source, row by row, at one LSN.",
+    "cut": "Show which Delta version of each table shows one LSN.",
+    "maintain": "Remove what is old, compact what is small.",
     "demo": "Show the whole thing on this machine, in a few minutes.",
 }
 

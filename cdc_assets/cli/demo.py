@@ -48,7 +48,7 @@ def command(terminal: Terminal, folder: Path | None, jars: str, scale: int, rate
 
 
 def _display(report: DemoReport) -> RenderableType:
-    return Group(Text(), _tables(report), Text(), _read_again(report), Text(), _figures(report), Text(), _next(report))
+    return Group(Text(), _tables(report), Text(), _altered(report), Text(), _figures(report), Text(), _next(report))
 
 
 def _tables(report: DemoReport) -> Table:
@@ -69,9 +69,19 @@ def _tables(report: DemoReport) -> Table:
     return shown
 
 
-def _read_again(report: DemoReport) -> Text:
-    lines = [table.read_again for table in report.tables if table.read_again]
-    return Text("\n".join(["Altered while the load ran, and read again by themselves:", *lines]))
+def _altered(report: DemoReport) -> Text:
+    followed = [f"{table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns]
+    again = [table.read_again for table in report.tables if table.read_again]
+    return Text(
+        "\n".join(
+            [
+                "Altered while the load ran, and followed in place:",
+                *followed,
+                "Altered in a way that rewrote rows, and read again by itself:",
+                *again,
+            ]
+        )
+    )
 
 
 def _figures(report: DemoReport) -> Text:

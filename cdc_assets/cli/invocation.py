@@ -23,13 +23,13 @@ INTERRUPTED = 130
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing is raised."""
-    terminal = Terminal()
     as_json = "--json" in arguments
+    terminal = Terminal(as_json=as_json)
     if not arguments:
         run(["--help"])
         return USAGE
     try:
-        with _stdout_for_help_only(arguments):
+        with _stdout_for_help_only(arguments, terminal):
             outcome = postgres_cdc.main(list(arguments), prog_name="postgres-cdc", standalone_mode=False, obj=terminal)
     except CdcError as error:
         _trace(arguments)
@@ -56,8 +56,12 @@ def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
     for problem in outcome.problems:
         terminal.problem(problem)
     try:
-        if as_json:
+        if outcome.report is None:  # it has printed its lines
+            pass
+        elif as_json:
             sys.stdout.write(json_text(outcome.report) + "\n")
+        elif isinstance(outcome.display, str):
+            sys.stdout.write(outcome.display)
         else:
             terminal.show(outcome.display)
         sys.stdout.flush()
@@ -89,8 +93,9 @@ def _unexpected_line(error: Exception) -> str:
 
 
 @contextmanager
-def _stdout_for_help_only(arguments: Sequence[str]) -> Iterator[None]:
-    """Whatever the work prints, the JVM's own stdout included, goes to stderr; --help and --version do not."""
+def _stdout_for_help_only(arguments: Sequence[str], terminal: Terminal) -> Iterator[None]:
+    """Whatever the work prints, the JVM's own stdout included, goes to stderr; --help, --version and the terminal's
+    lines do not."""
     if not {"-h", "--help", "--version"}.isdisjoint(arguments):
         yield
         return
@@ -98,7 +103,7 @@ def _stdout_for_help_only(arguments: Sequence[str]) -> Iterator[None]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), os.fdopen(os.dup(kept), "w") as terminal.stdout:
             yield
     finally:
         os.dup2(kept, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from datetime import date, datetime, timedelta
@@ -12,14 +13,20 @@ from pathlib import PurePath
 from pydantic import SecretStr
 
 from spark_jobs.change_counts import ChangeCounts
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CONTROLS, CdcError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 
 
 def json_text(report: object) -> str:
     """One JSON document, indented, keys in the order of the fields."""
-    return json.dumps(json_value(report), indent=2, ensure_ascii=False)
+    text = json.dumps(json_value(report), indent=2, ensure_ascii=False)
+    # JSON itself escapes C0 alone; a terminal obeys others too. None stands outside a string
+    return "\n".join(CONTROLS.sub(_escaped, line) for line in text.split("\n"))
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
 
 
 def error_document(error: Exception, line: str) -> Mapping[str, object]:

@@ -9,7 +9,9 @@ from rich.console import RenderableType
 
 @dataclass(frozen=True)
 class Outcome:
-    """``report`` is a frozen dataclass: the JSON document. ``problems`` are lines for stderr; any makes exit code 1."""
+    """``report`` is a frozen dataclass: the JSON document; None where the command has printed lines.
+    ``display``: what a terminal shows of it; a plain string is for a program, and written as it is. ``problems`` are
+    lines for stderr; any makes exit code 1."""
 
     report: object
     display: RenderableType

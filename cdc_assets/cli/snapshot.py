@@ -1,4 +1,4 @@
-"""``postgres-cdc snapshot``: tables read anew, all at one exact LSN."""
+"""``postgres-cdc snapshot``: new snapshots of tables, all at one exact LSN."""
 
 from __future__ import annotations
 

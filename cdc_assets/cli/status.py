@@ -11,28 +11,48 @@ from rich.text import Text
 
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.prometheus import prometheus_text
 from cdc_assets.cli.terminal import new_table, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.pipeline_status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
+from spark_jobs.postgres.published_tables import unseen_operations
+from spark_jobs.status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
 
 _UNKNOWN = "–"
+_STYLES = {"warn": "yellow", "error": "bold red"}
 
 
 @click.command("status")
 @config_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "prometheus"]),
+    default="table",
+    show_default=True,
+    help="prometheus: metrics as text, for node_exporter's textfile collector.",
+)
 @output_options
-def command(config: Path) -> Outcome:
-    """Show where slot, change log and tables stand. Needs no Java; changes nothing."""
+def command(config: Path, form: str) -> Outcome:
+    """Show where slot, change log and tables stand. Needs no Java; changes nothing.
+
+    What `health` of the configuration is about is shown as a line each, and does not change the exit code.
+    """
     status = pipeline_status(load_pipeline(config))
-    return Outcome(status, _display(status), tuple(map(str, status.errors)))
+    display = prometheus_text(status) if form == "prometheus" else _display(status)
+    return Outcome(status, display, tuple(map(str, status.errors)))
 
 
 def _display(status: PipelineStatus) -> RenderableType:
-    parts: list[RenderableType] = [_slot_and_log(status), Text(), _tables(status.tables, status.messages)]
+    parts: list[RenderableType] = [_slot_and_log(status)]
+    parts += [Text(f"{each.severity}: {each.text}", style=_STYLES[each.severity]) for each in status.findings]
+    parts += [Text(), _tables(status.tables, status.messages)]
     if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
         parts += [Text(), Text("\n".join(["snapshots that were taken because of a change:", *reasons]))]
+    unseen = [f"{t.name}: {unseen_operations(t.missing_operations)}" for t in status.tables if t.missing_operations]
+    if unseen:
+        parts += [Text(), Text("\n".join(unseen), style="yellow")]
     return Group(*parts)
 
 
@@ -51,12 +71,15 @@ def _slot_and_log(status: PipelineStatus) -> Table:
             facts.add_row("", Text(f"invalidated: {slot.invalidation_reason}", style="bold red"))
         if slot.active:
             facts.add_row("", f"being read by server process {slot.active_pid}")
-        if slot.oldest_transaction_age is not None:
-            facts.add_row("oldest transaction", f"{slot.oldest_transaction_age.total_seconds():,.0f} s")
+        if slot.oldest_transaction is not None:
+            facts.add_row("oldest transaction", Text(str(slot.oldest_transaction)))
+        facts.add_row("replication slots", f"{slot.free_slots} free")
     elif status.source_error is None:
         facts.add_row("slot", "not there yet: run sync")
     if log := status.log:
-        facts.add_row("change log", f"{log.windows} windows, up to {log.landed_end}, {_bytes(log.behind_bytes)} behind")
+        late = "" if log.behind_seconds is None else f", {log.behind_seconds:,.0f} s"
+        behind = f"{_bytes(log.behind_bytes)}{late} behind"
+        facts.add_row("change log", f"{log.windows} windows, up to {log.landed_end}, {behind}")
     else:
         facts.add_row("change log", "not there yet: run sync")
     return facts
@@ -67,7 +90,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
     shown = new_table("table", "snapshot", "applied through", *figures, "state", right=figures)
     for table in tables:
         shown.add_row(
-            Text(str(table.name)),
+            Text(str(table.name) if table.mode == "mirror" else f"{table.name} ({table.mode})"),
             str(table.snapshot_lsn or _UNKNOWN),
             str(table.applied_lsn or _UNKNOWN),
             _bytes(table.behind_bytes),

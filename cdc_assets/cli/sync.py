@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.table_reports import applied_table, snapshot_table
+from cdc_assets.cli.table_reports import applied_table, columns_followed, snapshot_table
 from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.table_applied import TableApplied
@@ -43,7 +42,10 @@ def _display(report: SyncReport) -> RenderableType:
     parts: list[RenderableType] = []
     if report.snapshots:
         parts += [snapshot_table(report.snapshots), Text()]
-    parts += [applied_table(per_table(report.tables), report.messages), Text()]
+    tables = per_table(report.tables)
+    parts += [applied_table(tables, report.messages), Text()]
+    if any(table.columns for table in tables):
+        parts += [columns_followed(tables), Text()]
     parts.append(
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "
@@ -57,18 +59,5 @@ def per_table(applied: Iterable[TableApplied]) -> tuple[TableApplied, ...]:
     """One line per table: the rounds of a long sync added up, the last one's end and outcome kept."""
     rounds: dict[QualifiedName, TableApplied] = {}
     for table in applied:
-        before = rounds.get(table.name)
-        rounds[table.name] = table if before is None else _added(before, table)
+        rounds[table.name] = table.after(rounds.get(table.name))
     return tuple(rounds.values())
-
-
-def _added(before: TableApplied, after: TableApplied) -> TableApplied:
-    return replace(
-        after,
-        first=before.first,
-        lo=before.lo,
-        outcome=before.outcome if after.outcome == "nothing to apply" else after.outcome,
-        changes=before.changes + after.changes,
-        rows_written=before.rows_written + after.rows_written,
-        delta_version=before.delta_version if after.delta_version is None else after.delta_version,
-    )

@@ -9,14 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.terminal import new_table
-from spark_jobs.apply.apply_messages import MessagesApplied
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 
 
-def applied_table(applied: Sequence[TableApplied], messages: MessagesApplied | None) -> Table:
+def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None) -> Table:
     """Changes seen, rows written after reducing them to one per key, and how far the table is now; messages last."""
     shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
     for table in applied:
@@ -42,8 +41,14 @@ def applied_table(applied: Sequence[TableApplied], messages: MessagesApplied | N
     return shown
 
 
+def columns_followed(applied: Sequence[TableApplied]) -> Text:
+    """What was done to columns because the source did it to its own: one line per table."""
+    changed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in applied if table.columns)
+    return Text("\n".join(changed))
+
+
 def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
-    """Rows read, the one LSN that they are from, and why tables were read again that nobody asked for."""
+    """Rows read, the one LSN that they are from, and why tables were read again without being asked for."""
     reasons = ("because",) if any(table.reason for table in snapshots) else ()
     shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
     for table in snapshots:

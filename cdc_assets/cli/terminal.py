@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.filesize import decimal
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressDisplay
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from spark_jobs.errors import one_line
+from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
 
 
@@ -27,7 +30,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def new_table(*headings: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
+def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:
     """An empty table; the columns named in ``right`` hold figures and are set flush right."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     for heading in headings:
@@ -36,10 +39,12 @@ def new_table(*headings: str, right: tuple[str, ...] = (), title: str | None = N
 
 
 class Terminal:
-    """The two consoles of one call. Progress is drawn only where stderr is a terminal."""
+    """The two consoles of one call. Progress is drawn only where stderr is a terminal. ``as_json``: a program reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.stdout: TextIO = sys.stdout  # the process's own, while what the work prints goes to stderr
 
     def problem(self, line: str) -> None:
         """One line on stderr, as every Unix command says it; printed raw, so that it can be searched."""
@@ -48,14 +53,19 @@ class Terminal:
 
     def say(self, line: str) -> None:
         """One line of what goes on, for a person who waits."""
-        self.errors.print(Text(f"» {line}"))
+        self.errors.print(Text(f"» {one_line(line)}"))
+
+    def line(self, text: str) -> None:
+        """One line of the result, now: of a command that goes on."""
+        self.stdout.write(f"{text}\n")
+        self.stdout.flush()
 
     def show(self, result: RenderableType) -> None:
         """The result on stdout; wide enough not to cut a table when stdout is a file."""
         console = Console(highlight=False)
         if not console.is_terminal:
             console = Console(highlight=False, width=200)
-        console.print(result)
+        console.print(_Harmless(result))
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
@@ -75,6 +85,18 @@ class Terminal:
             yield _Steps(display)
 
 
+@dataclass(frozen=True)
+class _Harmless:
+    """A result without the control characters that names and reasons may hold: a terminal would obey them."""
+
+    result: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.result, options):
+            lines = segment.text.split("\n")
+            yield segment._replace(text="\n".join(CONTROLS.sub("", line) for line in lines))
+
+
 class _Steps:
     """One line per kind of work: the last step of each is what counts."""
 
@@ -83,7 +105,7 @@ class _Steps:
         self._lines: dict[str, TaskID] = {}
 
     def __call__(self, step: Step, /) -> None:
-        description = f"{step.what}  [dim]{Text(step.detail).markup}[/dim]"
+        description = f"{step.what}  [dim]{Text(one_line(step.detail)).markup}[/dim]"
         if step.what not in self._lines:
             self._lines[step.what] = self._display.add_task(description, total=step.total, amount="")
         self._display.update(

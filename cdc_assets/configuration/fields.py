@@ -13,6 +13,11 @@ from spark_jobs.qualified_name import QualifiedName
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SMALLEST_WINDOW = 1 << 10
+_DURATION = re.compile(r"(\d{1,6})\s*(h|d|w)")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+_MOST_DAYS = 3650
+_SECONDS = re.compile(r"(\d{1,9})\s*(s|m|h|d)?")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 # Dagster validates the file twice: as it stands, where "{{ env.X }}" may stand for any value, and rendered
@@ -51,10 +56,10 @@ def _messages(value: object) -> object:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     prefixes = value.get("prefixes") if isinstance(value, dict) and value.keys() == {"prefixes"} else None
-    wanted = isinstance(prefixes, (list, tuple)) and prefixes and all(isinstance(each, str) for each in prefixes)
+    wanted = isinstance(prefixes, (list, tuple)) and prefixes and all(isinstance(prefix, str) for prefix in prefixes)
     if not wanted and not isinstance(value, (bool, BaseModel)):
         raise ValueError('expected true, false or prefixes, as in {prefixes: ["outbox", "audit.*"]}')
-    if wanted and any("*" in each[:-1] for each in prefixes or ()):
+    if wanted and any("*" in prefix[:-1] for prefix in prefixes or ()):
         raise ValueError("prefixes: * may stand at the end only")
     return value
 
@@ -67,6 +72,31 @@ def _size(value: object) -> int:
     if size < _SMALLEST_WINDOW:
         raise ValueError("expected at least 1KiB")
     return size
+
+
+def _duration(value: object) -> int:
+    """In hours: Dagster knows no durations."""
+    match = _DURATION.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("expected a duration such as 30d (units h, d, w)")
+    hours = int(match[1]) * _HOURS[match[2]]
+    if not _HOURS["d"] <= hours <= _MOST_DAYS * _HOURS["d"]:
+        raise ValueError(f"expected 1d to {_MOST_DAYS}d")
+    return hours
+
+
+def size_or_none(value: object) -> int | None:
+    return None if value is None else _size(value)
+
+
+def seconds_or_none(value: object) -> int | None:
+    """A plain number is one of seconds."""
+    if value is None:
+        return None
+    match = None if isinstance(value, bool) else _SECONDS.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("expected a duration such as 15m (units s, m, h, d)")
+    return int(match[1]) * _UNIT_SECONDS[match[2] or "s"]
 
 
 def _positive(value: int) -> int:
@@ -112,13 +142,15 @@ Publication = Annotated[
 ]
 MESSAGES = BeforeValidator(_unless_template(_messages))
 Size = Annotated[int, BeforeValidator(_unless_template(_size), json_schema_input_type=int | str)]
+Hours = Annotated[int, BeforeValidator(_unless_template(_duration), json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_unless_template(_positive))]
 Streaming = Annotated[
     Literal["off", "on", "parallel"],
     BeforeValidator(_streaming, json_schema_input_type=Literal["off", "on", "parallel"] | bool),
 ]
 OrNull = Annotated[
-    Literal["error", "null"], BeforeValidator(_null, json_schema_input_type=Literal["error", "null"] | None)
+    Literal["error", "null", "clamp"],
+    BeforeValidator(_null, json_schema_input_type=Literal["error", "null", "clamp"] | None),
 ]
 TableName = Annotated[str, AfterValidator(_unless_template(_table_name))]
 LakePath = Annotated[str, AfterValidator(_lake_path)]

@@ -52,16 +52,16 @@ def _pipeline_document(file: Path) -> YamlDocument:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
     try:
-        found = documents(text)
+        all_documents = documents(text)
     except yaml.MarkedYAMLError as error:
         # not the error's own text: it quotes the line, which may hold a password
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigurationError(f"{file}{line}: not YAML: {error.problem}") from None
     except yaml.YAMLError:
         raise ConfigurationError(f"{file}: not YAML") from None
-    ours = [document for document in found if document.value.get("type") == COMPONENT_TYPE]
+    ours = [document for document in all_documents if document.value.get("type") == COMPONENT_TYPE]
     if not ours:
-        types = ", ".join(str(document.value.get("type", "missing")) for document in found) or "missing"
+        types = ", ".join(str(document.value.get("type", "missing")) for document in all_documents) or "missing"
         raise ConfigurationError(f"{file}: type is {types}", hint=f"expected type: {COMPONENT_TYPE}")
     if len(ours) > 1:
         raise ConfigurationError(f"{file}: holds {len(ours)} pipelines", hint="give each a file of its own")
@@ -92,9 +92,9 @@ def _rendered(value: object, path: FieldPath, file: Path, document: YamlDocument
 
 def _first_error(error: ValidationError, file: Path, document: YamlDocument) -> ConfigurationError:
     """One line for the first of the errors; the next run shows the next."""
-    found = error.errors(include_input=False, include_url=False)
+    errors = error.errors(include_input=False, include_url=False)
     # a misspelt field is also a missing one: name what the user wrote
-    details = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
+    details = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
     return _wrong(("attributes", *details["loc"]), _explained(details), file, document)
 
 
@@ -127,7 +127,7 @@ def _fields_at(path: FieldPath) -> tuple[str, ...]:
 def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in typing.get_args(annotation) if (found := _model_in(part))), None)
+    return next((model for part in typing.get_args(annotation) if (model := _model_in(part))), None)
 
 
 def _wrong(path: FieldPath, what: str, file: Path, document: YamlDocument) -> ConfigurationError:

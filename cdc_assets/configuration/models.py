@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
+    Hours,
     LakePath,
     OrNull,
     Publication,
@@ -24,9 +26,26 @@ from cdc_assets.configuration.fields import (
     SparkValue,
     Streaming,
     TableName,
+    seconds_or_none,
+    size_or_none,
 )
-from spark_jobs.configuration import Lake, MessagePrefixes, Mode, Pipeline, Source, SparkOptions, Table, WindowLimits
+from spark_jobs.configuration import (
+    PLUGIN_SETTINGS,
+    ColumnSelection,
+    HealthLimits,
+    Lake,
+    MessagePrefixes,
+    Pipeline,
+    PluginName,
+    Retention,
+    Source,
+    SparkOptions,
+    Table,
+    Threshold,
+    WindowLimits,
+)
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mode import Mode
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -54,7 +73,7 @@ class SourceModel(StrictModel):
         default=None,
         description="made if missing and kept in step with tables; a user's own, or a list of them, is used as it is",
     )
-    plugin: Literal["pgoutput", "test_decoding"] = "pgoutput"
+    plugin: PluginName = "pgoutput"
     streaming: Streaming = "off"
     two_phase: bool = False
     origin: Literal["any", "none"] = "any"
@@ -68,15 +87,13 @@ class SourceModel(StrictModel):
 
     @model_validator(mode="after")
     def _of_the_plugin(self) -> SourceModel:
-        asked = {
-            f"streaming: {self.streaming}": self.streaming != "off",
-            "binary: true": self.binary,
-            f"publication: {self.publication}": self.publication is not None,
-            f"proto_version: {self.proto_version}": self.proto_version is not None,
-        }
-        for field, is_asked in asked.items():
-            if is_asked and self.plugin == "test_decoding":
-                raise ValueError(f"{field} is not for plugin: test_decoding; leave it out, or use plugin: pgoutput")
+        for field in PLUGIN_SETTINGS[self.plugin].refused:
+            value = getattr(self, field)
+            if value != type(self).model_fields[field].default:
+                shown = "true" if value is True else value
+                raise ValueError(
+                    f"{field}: {shown} is not for plugin: {self.plugin}; leave it out, or use plugin: pgoutput"
+                )
         return self
 
 
@@ -93,11 +110,74 @@ class WindowsModel(StrictModel):
     max_per_run: Count = Field(default=64, description="windows that one run takes")
 
 
+class RetentionModel(StrictModel):
+    """How long `postgres-cdc maintain` keeps what is old."""
+
+    change_log: Hours = Field(default=30 * 24, description="landed windows, as in 30d; units h, d, w")
+    cuts: Hours = Field(default=30 * 24, description="cuts, and the versions of the tables that they name")
+
+
+class SizeThresholdModel(StrictModel):
+    """Sizes from which on a check warns, and fails; one that is absent never does."""
+
+    # plain types: Dagster's components resolve no others in nested models
+    warn: int | None = Field(default=None, description="as in 1GiB")
+    error: int | None = Field(default=None, description="as in 10GiB")
+
+    _sizes = field_validator("warn", "error", mode="before")(size_or_none)
+
+
+class TimeThresholdModel(StrictModel):
+    """Durations from which on a check warns, and fails; one that is absent never does."""
+
+    warn: int | None = Field(default=None, description="as in 15m; units s, m, h, d")
+    error: int | None = Field(default=None, description="as in 1d")
+
+    _seconds = field_validator("warn", "error", mode="before")(seconds_or_none)
+
+
+class HealthModel(StrictModel):
+    """When the slot's health is worth a word in `status`, `doctor`, the check `slot_health` and the metrics."""
+
+    lag_bytes: SizeThresholdModel = Field(
+        default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not landed"
+    )
+    lag_seconds: TimeThresholdModel = Field(
+        default=TimeThresholdModel(warn=3600), description="time that the change log is behind"
+    )
+    restart_bytes: SizeThresholdModel = Field(
+        default=SizeThresholdModel(warn=10 << 30), description="WAL that the server keeps, and each read decodes"
+    )
+    oldest_transaction: TimeThresholdModel = Field(
+        default=TimeThresholdModel(warn=3600), description="age of the oldest transaction that holds the slot back"
+    )
+    safe_wal_size: SizeThresholdModel = Field(
+        default=SizeThresholdModel(warn=1 << 30), description="WAL until max_slot_wal_keep_size strikes"
+    )
+
+
+class ColumnsModel(StrictModel):
+    """Which columns are followed, by their names in the catalogue: those named, or all but those named."""
+
+    include: Sequence[str] = Field(default=(), description="these alone: their names as they are, without quotes")
+    exclude: Sequence[str] = Field(default=(), description="all but these; they never leave the database")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ColumnsModel:
+        if bool(self.include) == bool(self.exclude):
+            raise ValueError("expected include or exclude, as in {exclude: [email]}")
+        names = [*self.include, *self.exclude]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {', '.join(twice)} twice")
+        return self
+
+
 class TableModel(StrictModel):
     """One followed table: its name alone, or a mapping."""
 
     name: TableName = Field(description='as SQL writes it: public.orders, public."Order Items"')
     mode: Mode = "mirror"
+    columns: ColumnsModel | None = Field(default=None, description="include or exclude; absent: all that are published")
     # Dagster's; the component's own model says what it holds
     translation: Any = None
 
@@ -149,6 +229,8 @@ class PipelineModel(StrictModel):
     source: SourceModel
     lake: LakeModel
     windows: WindowsModel = Field(default_factory=WindowsModel)
+    retention: RetentionModel = Field(default_factory=RetentionModel)
+    health: HealthModel = Field(default_factory=HealthModel)
     on_unrepresentable: OrNull = Field(
         default="error", description="infinity dates, NaN in decimals, years beyond 9999"
     )
@@ -173,15 +255,21 @@ class PipelineModel(StrictModel):
 
     @model_validator(mode="after")
     def _names_its_tables(self) -> PipelineModel:
-        if self.source.plugin == "test_decoding" and self.tables is None:
-            raise ValueError("tables is missing: plugin: test_decoding reads no publication that would name them")
+        plugin = self.source.plugin
+        if PLUGIN_SETTINGS[plugin].has_publications:
+            return self
+        if self.tables is None:
+            raise ValueError(f"tables is missing: plugin: {plugin} reads no publication that would name them")
+        if selected := [table.name for table in self.tables if table.columns is not None]:
+            wrong = f"tables: columns of {', '.join(selected)}"
+            raise ValueError(f"{wrong}: plugin: {plugin} sends every column; use plugin: pgoutput")
         return self
 
 
 def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own."""
     source = model.source
-    tables = None if model.tables is None else tuple(Table(t.qualified_name, t.mode) for t in model.tables)
+    tables = None if model.tables is None else tuple(map(_table_of, model.tables))
     return Pipeline(
         name=model.name,
         source=Source(
@@ -200,6 +288,8 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         ),
         lake=Lake(_absolute(model.lake.path, folder)),
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
+        retention=Retention(timedelta(hours=model.retention.change_log), timedelta(hours=model.retention.cuts)),
+        health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
         tables=tables,
         on_unrepresentable=model.on_unrepresentable,
         on_rewrite=model.on_rewrite,
@@ -210,6 +300,12 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             config=tuple(model.spark.config.items()),
         ),
     )
+
+
+def _table_of(model: TableModel) -> Table:
+    columns = model.columns
+    selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
+    return Table(model.qualified_name, model.mode, selection)
 
 
 def _absolute(path: str, folder: Path) -> str:

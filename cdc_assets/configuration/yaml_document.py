@@ -20,10 +20,10 @@ class YamlDocument:
         node: yaml.Node = self.node
         line = node.start_mark.line
         for part in path:
-            found = _child(node, part)
-            if found is None:
+            child = _child(node, part)
+            if child is None:
                 break
-            line, node = found
+            line, node = child
         return line + 1
 
 
@@ -32,7 +32,7 @@ def documents(text: str) -> list[YamlDocument]:
 
     Raises yaml.MarkedYAMLError, also for a field written twice or a document that is no mapping.
     """
-    found = []
+    of_file = []
     loader = yaml.SafeLoader(text)
     try:
         while loader.check_node():
@@ -40,10 +40,10 @@ def documents(text: str) -> list[YamlDocument]:
             if not isinstance(node, yaml.MappingNode):
                 raise yaml.MarkedYAMLError(problem="expected fields, as in name: value", problem_mark=node.start_mark)
             _refuse_duplicates(node)
-            found.append(YamlDocument(loader.construct_document(node), node))
+            of_file.append(YamlDocument(loader.construct_document(node), node))
     finally:
         loader.dispose()
-    return found
+    return of_file
 
 
 def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:

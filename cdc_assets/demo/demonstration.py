@@ -20,13 +20,19 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from cdc_assets.demo.pgbench import initialise, running_pgbench
 from cdc_assets.demo.shop_load import ShopLoad
-from cdc_assets.demo.shop_schema import PGBENCH_HISTORY_KEY, PGBENCH_TABLES, SHOP_ALTERATIONS, SHOP_SCHEMA, SHOP_TABLES
-from spark_jobs.apply.apply import SparkProvider
+from cdc_assets.demo.shop_schema import (
+    PGBENCH_HISTORY_IDENTITY,
+    PGBENCH_TABLES,
+    SHOP_ALTERATIONS,
+    SHOP_SCHEMA,
+    SHOP_TABLES,
+)
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.pipeline_status import PipelineStatus, pipeline_status
 from spark_jobs.progress import Progress
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.status import PipelineStatus, pipeline_status
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import Comparison, compare
 
@@ -53,7 +59,8 @@ class DemoOptions:
 @dataclass(frozen=True)
 class TableResult:
     """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
-    WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not."""
+    WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not;
+    ``columns``: what was done to its columns in place."""
 
     name: QualifiedName
     comparison: Comparison
@@ -62,6 +69,7 @@ class TableResult:
     lag_before: int
     lag_after: int
     read_again: str = ""
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,8 @@ class _Tally:
     snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
     changes: Counter[QualifiedName] = field(default_factory=Counter)
     read_again: dict[QualifiedName, str] = field(default_factory=dict)
+    columns: dict[QualifiedName, tuple[str, ...]] = field(default_factory=dict)
+    alterations: tuple[str, ...] = ()
     windows: int = 0
     seconds: float = 0.0
 
@@ -108,8 +118,13 @@ class _Tally:
                 self.read_again[snapshot.name] = snapshot.reason
         for table in report.tables:
             self.changes[table.name] += table.changes.total
+            if table.columns:
+                self.columns[table.name] = self.columns.get(table.name, ()) + table.columns
         self.windows += len(report.windows)
         self.seconds += seconds
+        followed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns)
+        again = (f"read again by itself: {table.reason}" for table in report.snapshots if table.reason)
+        self.alterations = (*self.alterations, *followed, *again)
 
 
 def demonstrate(
@@ -162,17 +177,16 @@ def _under_load(
         first = _timed_sync(pipeline, session, tally, progress)
         tally.seconds = 0.0  # the snapshot is not to be counted as speed of following
         tally.changes.clear()
-        told = 0
         for number, alteration in enumerate(SHOP_ALTERATIONS, start=1):
             time.sleep(options.seconds / _ROUNDS)
             _alter(server, alteration, say)
+            known = tally.alterations
             seconds = _timed_sync(pipeline, session, tally, progress)
             say(
                 f"sync {number} under load: {tally.windows} windows, {tally.changes.total():,} changes, {seconds:.1f} s"
             )
-            for reason in list(tally.read_again.values())[told:]:
-                say(f"read again by itself: {reason}")
-            told = len(tally.read_again)
+            for line in tally.alterations[len(known) :]:
+                say(line)
         time.sleep(options.seconds / _ROUNDS)
         say(f"the shop made {load.transactions:,} transactions")
     return first
@@ -207,7 +221,7 @@ def _server(stack: ExitStack) -> AbstractContextManager[PostgresServer]:
 def _load(server: PostgresServer, scale: int) -> None:
     initialise(server, "postgres", scale)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        connection.execute(PGBENCH_HISTORY_KEY)
+        connection.execute(PGBENCH_HISTORY_IDENTITY)
         connection.execute(SHOP_SCHEMA)
 
 
@@ -242,6 +256,7 @@ def _result(comparison: Comparison, tally: _Tally, before: PipelineStatus, after
         lag_before=_lag(before, name),
         lag_after=_lag(after, name),
         read_again=tally.read_again.get(name, ""),
+        columns=tally.columns.get(name, ()),
     )
 
 

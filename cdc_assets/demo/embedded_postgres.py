@@ -80,11 +80,17 @@ def wheel_binaries(version: int = 18) -> Path | None:
 
 @contextmanager
 def running_postgres(
-    folder: Path, *, binaries: Path, version: int = 18, settings: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    binaries: Path,
+    version: int = 18,
+    settings: Mapping[str, str] | None = None,
+    port: int | None = None,
 ) -> Iterator[PostgresServer]:
     """Start a server whose files lie in ``folder`` (made when missing, kept afterwards), and stop it at the end.
 
-    ``settings`` are laid over ``LOGICAL_SETTINGS``. Raises RuntimeError with the server's log when it does not start.
+    ``settings`` are laid over ``LOGICAL_SETTINGS``; ``port`` None: a free one. Raises RuntimeError with the server's
+    log when it does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     user = _server_user()
@@ -93,7 +99,7 @@ def running_postgres(
         binaries = _reachable(binaries, user)
     data = folder / "data"
     password = _initialised(data, binaries, user)
-    server = PostgresServer(version, binaries, data, _free_port(), password)
+    server = PostgresServer(version, binaries, data, port or _free_port(), password)
     process = _started(server, folder / "log", user, {**LOGICAL_SETTINGS, **(settings or {})})
     try:
         _wait_until_ready(server, process, folder / "log")

@@ -1,4 +1,4 @@
-"""A shop's day, speeded up: one thread that changes the shop's tables until it is told to stop."""
+"""A shop's day, speeded up: one thread that changes the shop's tables until it is stopped."""
 
 from __future__ import annotations
 

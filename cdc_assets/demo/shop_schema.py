@@ -16,8 +16,8 @@ SHOP_TABLES = tuple(
     QualifiedName("shop", name) for name in ("baskets", "customers", "documents", "items", "order_lines", "orders")
 )
 
-# pgbench_history has no key of its own, and updates and deletes could not find their row without one
-PGBENCH_HISTORY_KEY = "ALTER TABLE public.pgbench_history ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+# pgbench_history has no key: its rows are found whole
+PGBENCH_HISTORY_IDENTITY = "ALTER TABLE public.pgbench_history REPLICA IDENTITY FULL"
 
 SHOP_SCHEMA = """
 CREATE SCHEMA shop;

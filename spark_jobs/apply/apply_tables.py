@@ -7,16 +7,17 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
-
+from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import one_relid
-from spark_jobs.apply.net_of_range import net_of_range
+from spark_jobs.apply.net_of_range import landed_range, net_of_range
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_overtaken
+from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TABLES_AT_ONCE = 3
-# each costs another writer a commit
-_ATTEMPTS = 5
 # each commit leaves a file or two behind; Delta versions between two compactions
 _COMPACT_EVERY = 16
 
@@ -57,33 +56,41 @@ def apply_table(spark: SparkSession, work: TableRange, guard: WriteGuard = UNGUA
     """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
     raised. A window that is not understood stops the table after those before it.
 
-    Where another writer commits in between, whatever the locks say, nothing is written, and what is left to do is
-    found out anew.
+    Where another writer commits in between, whatever the locks say, nothing is written, and what is left to do
+    is worked out again.
     """
     try:
-        for attempt in Retrying(
-            retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True
-        ):
-            with attempt, guard.table(work.name):
-                applied = _apply_ahead(spark, work)
-        return applied
+        return _apply_guarded(spark, work, guard)
     except CdcError as error:
         return TableApplied.without_commit(work.name, work.last, state=work.state, error=error)
 
 
+@again_when_overtaken
+def _apply_guarded(spark: SparkSession, work: TableRange, guard: WriteGuard) -> TableApplied:
+    with guard.table(work.name):
+        return _apply_ahead(spark, work)
+
+
 def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
-    """What is left of the range, from where the table stands now."""
+    """What is left of the range, from where the table is now. What stops the table is reported with that state, as it
+    holds the cause of the last snapshot: whether another one has to wait depends on it.
+    """
     state = work.state_now()
     if state.is_lost:
-        raise NeedsSnapshotError(
+        lost = NeedsSnapshotError(
             f"{state.name}: Delta's log clean-up has removed the commit that says how far the table is",
-            hint=f"take a new snapshot of this table: postgres-cdc snapshot '{state.name}'",
+            hint=new_snapshot(state.name),
         )
+        return TableApplied.without_commit(work.name, work.last, state=state, error=lost)
+    if state.mode != (mode := work.pipeline.mode_of(state.name)):
+        what = f"{state.name} is kept in mode {state.mode}, and the configuration says {mode}"
+        other = NeedsSnapshotError(what, hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}")
+        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
     ahead = work.after(state)
     if ahead is None:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
     if changed := change_without_event(ahead.markers, state):
-        raise changed
+        return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
     understood, error = understood_windows(ahead.markers, state)
     if not understood:
         return TableApplied.without_commit(work.name, ahead.first, state=state, error=error)
@@ -92,24 +99,36 @@ def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
 
 
 def _apply_range(spark: SparkSession, work: TableRange) -> TableApplied:
-    first, last, state = work.first, work.last, work.state
-    ends = first.ordinal, last.ordinal, first.window.lo, last.window.hi
-    result = TableApplied(work.name, *ends, "nothing to apply", state=state)
+    result = TableApplied.nothing_of(work)
     try:
-        if first.ordinal != state.ordinal + 1:
+        if work.first.ordinal != work.state.ordinal + 1:
             raise NeedsSnapshotError(
-                f"{work.name} has been brought to window {state.ordinal}, and the next one landed is {first.ordinal}",
-                hint=f"take a new snapshot of this table: postgres-cdc snapshot '{work.name}'",
+                f"{work.name} has been brought to window {work.state.ordinal}, and the next one landed is"
+                f" {work.first.ordinal}",
+                hint=new_snapshot(work.name),
             )
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result
-        with net_of_range(spark, work, relid) as net:
-            return result if net is None else _commit(spark, work, relid, net, result)
+        landed = landed_range(spark, work, relid)
+        if landed is None:
+            return result
+        work = follow_columns(spark, work, relid, landed)
+        if landed.columns:
+            result = _columns_followed(work, landed.columns, result)
+        with net_of_range(spark, work, relid, landed) as net:
+            return _commit(spark, work, relid, net, result)
     except OvertakenError:
         raise
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
+
+
+def _columns_followed(work: TableRange, columns: ColumnChanges, before: TableApplied) -> TableApplied:
+    """The range so far: its rows may change nothing more."""
+    state = work.state_since()
+    version = None if state is None else state.version
+    return replace(before, outcome="applied", columns=columns.words, delta_version=version, state=state)
 
 
 def _commit(spark: SparkSession, work: TableRange, relid: int, net: NetSource, before: TableApplied) -> TableApplied:
@@ -117,7 +136,11 @@ def _commit(spark: SparkSession, work: TableRange, relid: int, net: NetSource, b
     counted = replace(before, changes=net.changes)
     if net.is_empty:
         return counted
+    if work.state.missing_operations:
+        # what is inserted may be there, under its key: its delete was not published
+        is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
+        net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
-        version = write_net(spark, work.path, net, work.provenance(relid, net.changes), compact=compact)
+        version = write_net(spark, work.path, net, work.provenance(relid, net.changes, before.columns), compact=compact)
     return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, state=work.state_since())

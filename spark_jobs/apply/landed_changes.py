@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,28 +11,30 @@ import pyarrow.compute as pc
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
-from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.errors import DecodeError, SchemaChangeError
-from spark_jobs.logicalrep.errors import LogicalRepError
+from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
+from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.logicalrep.pgoutput.read_message import read_message
-from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
 from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
+from spark_jobs.schema.table_faults import mode_fault
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.tables.catalogue_changes import column_changes_of
 
 _CHANGES = [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)]
 
 
 @dataclass(frozen=True)
 class LandedChanges:
-    """``rows``: kinds I, U, D and T in no order, only T where executors read the rest; ``relations``: Relation messages
-    by version; ``shape``: the latest, ``shape_lsn``: the commit that first used it."""
+    """``rows``: kinds I, U, D and T in no order, only T where executors read the rest; ``relations``: the relation
+    versions, mapped to ``shape``: the table at the end of the range. ``columns``: what turns the lake's table into it.
+    """
 
     rows: pa.Table
-    relations: Mapping[int, bytes]
+    relations: Mapping[int, RelationVersion]
     shape: TableShape
-    shape_lsn: Lsn
+    columns: ColumnChanges
 
 
 def one_relid(work: TableRange) -> int | None:
@@ -50,31 +52,35 @@ def one_relid(work: TableRange) -> int | None:
             if named_so != (counts.relid == relid):
                 raise _another_table(marker, name, renamed=not named_so)
     seen = {counts.relid for marker in work.markers for counts in marker.relations}
+    seen |= {changed.relid for changed in column_changes_of(work.markers, work.state)}
     return relid if relid in seen else None
 
 
 def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) -> SchemaChangeError:
-    what = "was renamed" if renamed else "is another table: it was dropped and made anew, or another was renamed to it"
+    what = "was renamed" if renamed else "is another table: it was dropped and re-created, or another was renamed to it"
     return SchemaChangeError(
         f"{name} {what}, in window {marker.ordinal} ({marker.window})",
-        hint=f"correct tables: if need be, then re-snapshot this table: postgres-cdc snapshot '{name}'",
+        hint=f"correct tables: if need be, then {new_snapshot(name)}",
     )
 
 
-def landed_changes(work: TableRange, relid: int) -> LandedChanges | None:
-    """The table's changes in the range that its snapshot does not show; None when there are none.
+def landed_changes(work: TableRange, relid: int, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+    """What the range does to the table that its snapshot does not show; None when there is nothing.
 
-    Raises DecodeError when the log lacks what describes them.
+    ``held``: the columns of the lake's table. Raises DecodeError when the log lacks what describes the changes,
+    SchemaChangeError where only a new snapshot helps.
     """
     log = ChangeLog(work.pipeline.lake.change_log)
-    landed = described_changes(log.read([relid], work.first.ordinal, work.last.ordinal), work)
-    return landed if landed is not None and landed.rows.num_rows else None
+    landed = described_changes(log.read([relid], work.first.ordinal, work.last.ordinal), work, held)
+    return landed if landed is not None and (landed.rows.num_rows or landed.columns) else None
 
 
-def described_changes(landed: pa.Table, work: TableRange) -> LandedChanges | None:
+def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
     """``landed``: the table's rows in the range, with or without its row changes. None when it holds nothing that came
     after the snapshot."""
     state = work.state
+    if work.before is not None:
+        landed = landed.filter(pc.less(landed.column("commit_lsn"), int(work.before)))
     kinds = landed.column("kind")
     # the snapshot shows the transactions that committed before its LSN
     since = pc.greater_equal(landed.column("commit_lsn"), int(state.snapshot_lsn))
@@ -82,29 +88,66 @@ def described_changes(landed: pa.Table, work: TableRange) -> LandedChanges | Non
     order = [("window", "ascending"), ("commit_lsn", "ascending"), ("ordinal", "ascending")]
     relations = landed.filter(pc.equal(kinds, RowKind.RELATION.value)).sort_by(order)
     facts = landed.filter(pc.equal(kinds, RowKind.FACTS.value)).sort_by(order)
-    if not facts.num_rows or not relations.num_rows:
+    if not facts.num_rows:
         if not changes.num_rows:
             return None
         raise DecodeError(
             f"the change log does not describe {state.name} in windows {work.first.ordinal} to {work.last.ordinal}",
-            hint="its retention has cut into them; re-snapshot this table",
+            hint=f"its retention has cut into them; {new_snapshot(state.name)}",
         )
     messages = dict(zip(relations.column("version").to_pylist(), relations.column("data").to_pylist(), strict=True))
-    shape = _latest_shape(state.name, facts, messages)
-    of_shape = facts.filter(pc.equal(facts.column("version"), facts.column("version")[-1]))
-    lsn = max(pc.min(of_shape.column("commit_lsn")).as_py(), int(state.snapshot_lsn))
-    return LandedChanges(changes, messages, shape, Lsn(lsn))
+    of_latest = facts.filter(pc.equal(facts.column("data"), facts.column("data")[-1]))
+    lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
+    described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state))
+    shape = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
+    if fault := mode_fault(described.latest, [column.name for column in shape.columns], state.mode):
+        raise fault.error
+    versions = {version: described.version(message, shape) for version, message in messages.items()}
+    return LandedChanges(changes, versions, shape, column_changes(held, shape, described.latest, described.added, lsn))
 
 
-def _latest_shape(name: QualifiedName, facts: pa.Table, messages: Mapping[int, bytes]) -> TableShape:
-    version = facts.column("version")[-1].as_py()
+@dataclass(frozen=True)
+class _Description:
+    """What is known of the table's columns in a range: by the catalogue, window by window, and by the lake."""
+
+    facts: tuple[RelationFacts, ...]
+    held: Sequence[DeltaColumn]
+    looks: tuple[TableChanged, ...]
+
+    @property
+    def latest(self) -> RelationFacts:
+        return self.facts[-1]
+
+    @property
+    def added(self) -> frozenset[int]:
+        return frozenset(number for look in self.looks for number in look.added)
+
+    def shape(self, last_message: bytes | None) -> TableShape:
+        """The table at the end of the range: of the columns that the catalogue has, those that the lake has, that the
+        last Relation message has, or that were added. A message that fits nothing stops the changes that need it."""
+        relation = None if last_message is None else relation_of(last_message)
+        numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
+        names = {column.name for column in self.held if column.attnum is None}
+        held = {column.attnum for column in self.held if column.attnum is not None}
+        held |= {column.attnum for column in self.latest.columns if column.attname in names}
+        return TableShape.of(self.latest, sent=held | set(numbers or ()) | self.added)
+
+    def version(self, message: bytes, shape: TableShape) -> RelationVersion:
+        return RelationVersion.of(message, shape, self._descriptions, self.added)
+
+    @property
+    def _descriptions(self) -> tuple[tuple[KnownColumn, ...], ...]:
+        by_facts = (tuple(map(KnownColumn.of, facts.columns)) for facts in self.facts)
+        by_lake = tuple(KnownColumn(column.attnum, column.name) for column in self.held if column.attnum is not None)
+        return (*by_facts, by_lake)
+
+
+def _facts(name: QualifiedName, rows: pa.Table) -> tuple[RelationFacts, ...]:
+    """Each once, in the order of the windows; the last ones last."""
     try:
-        relation = read_message(messages[version])
-        found = RelationFacts.from_json(facts.column("data")[-1].as_py())
-    except (LogicalRepError, KeyError, TypeError, ValueError) as error:
+        found = [RelationFacts.from_json(data) for data in rows.column("data").to_pylist()]
+    except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(
-            f"the change log's description {version} of {name} is damaged ({type(error).__name__})"
+            f"what the change log holds of the catalogue for {name} is damaged ({type(error).__name__})"
         ) from error
-    if not isinstance(relation, Relation):
-        raise DecodeError(f"what the change log holds as Relation message {version} of {name} is another message")
-    return TableShape.of(found, relation)
+    return tuple(dict.fromkeys(reversed(found)))[::-1]

@@ -18,6 +18,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
+from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
 
 if TYPE_CHECKING:
@@ -40,11 +41,19 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
     Handed over from memory when it has few rows, else through Parquet files in the lake that live as long as the
     context.
     """
-    policy = work.pipeline.on_unrepresentable
-    net = net_change(landed.rows, landed.relations, landed.shape, on_unrepresentable=policy)
-    key_range = key_range_of(net.rows, landed.shape)
+    net = net_change(
+        landed.rows,
+        landed.relations,
+        landed.shape,
+        mode=work.state.mode,
+        lenient=bool(work.state.missing_operations),
+        on_unrepresentable=work.pipeline.on_unrepresentable,
+    )
+    key_range = None if work.state.mode == "append" else key_range_of(net.rows, landed.shape)
+    ended = None if net.ended is None else RowsEnded(net.ended.position.commit_lsn, net.ended.at)
     with _frame(net, work) as read:
-        yield NetSource(net.columns, net.truncated, net.insert_only, key_range, read, net.rows.num_rows, net.changes)
+        rows = net.rows.num_rows
+        yield NetSource(net.columns, net.truncated, net.insert_only, key_range, read, rows, net.changes, ended=ended)
 
 
 @contextmanager

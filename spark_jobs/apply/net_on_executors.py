@@ -5,24 +5,42 @@ The driver sees what describes the table, its TRUNCATEs, and a few sums. See ``o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges, described_changes
-from spark_jobs.apply.net_change.on_driver import last_truncate
-from spark_jobs.apply.net_change.on_executors import INPUT_COLUMNS, final_fields, final_net, ordered_net, partial_net
+from spark_jobs.apply.net_change.appended import appended_truncates
+from spark_jobs.apply.net_change.on_executors import (
+    INPUT_COLUMNS,
+    final_fields,
+    final_net,
+    ordered_net,
+    partial_copies,
+    partial_net,
+)
+from spark_jobs.apply.net_change.past_on_executors import (
+    PAST_INPUT_COLUMNS,
+    PastWork,
+    appended,
+    past_final,
+    past_ordered,
+    past_partial,
+)
+from spark_jobs.apply.net_change.truncates import last_truncate, truncate_commits, truncates_of
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.lake.copies_merge import summed_copies
 from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, ranged_key
 from spark_jobs.lake.net_write import NetSource
+from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.logicalrep.lsn import Position
-from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
-from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.net_columns import COPIES, FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -33,13 +51,16 @@ _PARTIAL = (
     "commit_lsn bigint, ordinal bigint, kind string, version bigint, data binary, half tinyint, key binary,"
     " leans boolean"
 )
+_PAST_PARTIAL = f"{_PARTIAL}, commit_time timestamp"
 _ROW_CHANGES = (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE)
 _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 
 
-def described_on_executors(spark: SparkSession, work: TableRange, relid: int) -> LandedChanges | None:
+def described_on_executors(
+    spark: SparkSession, work: TableRange, relid: int, held: Sequence[DeltaColumn]
+) -> LandedChanges | None:
     """What the driver needs to know of the range. None when there is nothing. Raises as ``landed_changes`` does."""
-    return described_changes(_logged(spark, work, relid, _DESCRIBING).toArrow(), work)
+    return described_changes(_logged(spark, work, relid, _DESCRIBING).toArrow(), work, held)
 
 
 @contextmanager
@@ -53,17 +74,68 @@ def net_on_executors(spark: SparkSession, work: TableRange, relid: int, landed: 
     inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
     seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     with staging_folder(work.pipeline.lake, work.state) as folder:
-        after = last_truncate(landed.rows, landed.shape)
-        rows = changes.select(*INPUT_COLUMNS)
-        if after is not None:
-            lsn, ordinal = int(after.commit_lsn), after.ordinal
-            rows = rows.where(f"commit_lsn > {lsn} OR commit_lsn = {lsn} AND ordinal > {ordinal}")
-        parts, policy = 1 + work.bytes_of(relid) // _PARTITION_BYTES, work.pipeline.on_unrepresentable
-        source = _staged(_by_key(rows, landed, after, parts, policy), f"{folder}/net", landed.shape, after)
-        if source is None:  # a key move hangs on what lies in other partitions
-            source = _staged(_in_order(rows, landed, after, policy), f"{folder}/ordered", landed.shape, after)
-        assert source is not None
-        yield replace(source, changes=seen)
+        if work.state.mode == "mirror":
+            yield replace(_mirrored(work, relid, landed, changes.select(*INPUT_COLUMNS), folder), changes=seen)
+        else:
+            yield replace(_with_past(work, relid, landed, changes.select(*PAST_INPUT_COLUMNS), folder), changes=seen)
+
+
+def _mirrored(work: TableRange, relid: int, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
+    after = last_truncate(landed.rows, landed.shape)
+    if after is not None:
+        lsn, ordinal = int(after.commit_lsn), after.ordinal
+        rows = rows.where(f"commit_lsn > {lsn} OR commit_lsn = {lsn} AND ordinal > {ordinal}")
+    policy = work.pipeline.on_unrepresentable
+    if not landed.shape.has_key:
+        return _staged_copies(rows, landed, after, f"{folder}/net", policy)
+    widest = NetColumns.all_possible(landed.shape)
+    by_key = _by_key(rows, landed, after, _parts(work, relid), policy)
+    source = _staged(by_key, f"{folder}/net", widest, truncated=after is not None)
+    if source is None:  # a key move depends on rows in other partitions
+        in_order = _in_order(rows, landed, after, policy)
+        source = _staged(in_order, f"{folder}/ordered", widest, truncated=after is not None)
+    assert source is not None
+    return source
+
+
+def _with_past(work: TableRange, relid: int, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
+    """Of a table that keeps what was."""
+    shape, mode = landed.shape, work.state.mode
+    truncates = truncate_commits(landed.rows, shape)
+    lenient = bool(work.state.missing_operations)
+    past = PastWork(shape, landed.relations, mode, truncates, lenient, work.pipeline.on_unrepresentable)
+    widest = NetColumns.all_possible(shape, mode)
+    if mode == "append":
+        return _staged_changes(rows, past, landed, f"{folder}/net")
+    schema = ddl(final_fields(shape, mode))
+    halves = rows.mapInArrow(past_partial(past), _PAST_PARTIAL).repartition(_parts(work, relid), "key")
+    source = _staged(halves.mapInArrow(past_final(past), schema), f"{folder}/net", widest, truncated=False)
+    if source is None:
+        in_order = rows.coalesce(1).mapInArrow(past_ordered(past), schema)
+        source = _staged(in_order, f"{folder}/ordered", widest, truncated=False)
+    assert source is not None
+    if not truncates:
+        return source
+    ended = RowsEnded(truncates[0].position.commit_lsn, truncates[0].at)
+    return replace(source, insert_only=False, ended=ended)
+
+
+def _parts(work: TableRange, relid: int) -> int:
+    return 1 + work.bytes_of(relid) // _PARTITION_BYTES
+
+
+def _staged_changes(rows: DataFrame, past: PastWork, landed: LandedChanges, folder: str) -> NetSource:
+    """Each change a row; a TRUNCATE too."""
+    columns = NetColumns(past.shape, mode="append")
+    schema = ddl(columns.fields)
+    emptied = rows.sparkSession.createDataFrame(appended_truncates(truncates_of(landed.rows), past.shape), schema)
+    changes = rows.mapInArrow(appended(past), schema).unionByName(emptied)
+    changes.write.mode("overwrite").option("compression", "snappy").parquet(folder)
+
+    def read(own: SparkSession) -> DataFrame:
+        return own.read.schema(schema).parquet(folder)
+
+    return NetSource(columns, False, True, None, read, read(rows.sparkSession).count())
 
 
 def _logged(spark: SparkSession, work: TableRange, relid: int, kinds: tuple[RowKind, ...]) -> DataFrame:
@@ -71,6 +143,8 @@ def _logged(spark: SparkSession, work: TableRange, relid: int, kinds: tuple[RowK
     named = ", ".join(f"'{kind.value}'" for kind in kinds)
     windows = f"window BETWEEN {work.first.ordinal} AND {work.last.ordinal}"
     condition = f"{windows} AND relid = {relid} AND kind IN ({named})"
+    if work.before is not None:
+        condition += f" AND commit_lsn < {int(work.before)}"
     if kinds == _ROW_CHANGES:
         condition += f" AND commit_lsn >= {int(work.state.snapshot_lsn)}"
     return spark.table(delta_identifier(work.pipeline.lake.change_log)).where(condition)
@@ -87,32 +161,57 @@ def _by_key(
 
 
 def _in_order(rows: DataFrame, landed: LandedChanges, after: Position | None, policy: OnUnrepresentable) -> DataFrame:
-    """In one task, in the order of the log: what hangs on rows of other keys."""
+    """In one task, in the order of the log: for changes that depend on rows of other keys."""
     whole = ordered_net(landed.shape, landed.relations, after=after, on_unrepresentable=policy)
     return rows.coalesce(1).mapInArrow(whole, ddl(final_fields(landed.shape)))
 
 
-def _staged(net: DataFrame, folder: str, shape: TableShape, after: Position | None) -> NetSource | None:
+def _staged_copies(
+    rows: DataFrame, landed: LandedChanges, after: Position | None, folder: str, policy: OnUnrepresentable
+) -> NetSource:
+    """Of a table without a key: each task sums what it has read, and Spark what they found."""
+    shape, columns = landed.shape, NetColumns(landed.shape)
+    partial = partial_copies(shape, landed.relations, after=after, on_unrepresentable=policy)
+    partial_sums = rows.mapInArrow(partial, ddl(columns.fields))
+    summed_copies(partial_sums, shape).write.mode("overwrite").option("compression", "snappy").parquet(folder)
+
+    def read(own: SparkSession) -> DataFrame:
+        return own.read.schema(ddl(columns.fields)).parquet(folder)
+
+    goes, place = f"{COPIES.name} < 0", ranged_key(shape)
+    asked = ["count(*) AS rows", f"count_if({goes}) AS going"]
+    if place is not None:
+        ends = f"FILTER (WHERE {goes})"
+        asked += [f"{end}({value(place)}) {ends} AS {name}" for end, name in (("min", "low"), ("max", "high"))]
+        asked += [f"count_if({goes} AND {value(place)} IS NULL) AS unranged"]
+    found: Row = read(rows.sparkSession).selectExpr(*asked).collect()[0]
+    ranged = place is not None and found["low"] is not None and not found["unranged"]
+    key_range = KeyRange(found["low"], found["high"]) if ranged else None
+    return NetSource(columns, after is not None, not found["going"], key_range, read, found["rows"])
+
+
+def _staged(net: DataFrame, folder: str, widest: NetColumns, *, truncated: bool) -> NetSource | None:
     """None when only the order of the log can do it."""
     net.write.mode("overwrite").option("compression", "snappy").parquet(folder)
-    return _source(net.sparkSession, folder, ddl(final_fields(shape)), shape, truncated=after is not None)
+    return _source(net.sparkSession, folder, widest, truncated=truncated)
 
 
-def _source(spark: SparkSession, folder: str, schema: str, shape: TableShape, *, truncated: bool) -> NetSource | None:
+def _source(spark: SparkSession, folder: str, widest: NetColumns, *, truncated: bool) -> NetSource | None:
     """What the staged rows are like, asked in one query."""
-    place, possible = ranged_key(shape), NetColumns.all_possible(shape)
+    shape = widest.shape
+    place, schema = ranged_key(shape), ddl(final_fields(shape, widest.mode))
     asked = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
     ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
     asked += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
-    asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in possible.unchanged]
-    asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in possible.old_keys]
+    asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
+    asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
     seen: Row = spark.read.schema(schema).parquet(folder).selectExpr(*asked).collect()[0]
     if seen["leans"]:
         return None
-    columns = NetColumns(
-        shape,
-        tuple(i for i in possible.unchanged if seen[unchanged(i)]),
-        tuple(i for i in possible.old_keys if seen[old_key(i)]),
+    columns = replace(
+        widest,
+        unchanged=tuple(i for i in widest.unchanged if seen[unchanged(i)]),
+        old_keys=tuple(i for i in widest.old_keys if seen[old_key(i)]),
     )
     key_range = None if seen["low"] is None else KeyRange(seen["low"], seen["high"])
     names = [field.name for field in columns.fields]

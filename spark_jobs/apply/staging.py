@@ -58,5 +58,5 @@ def sweep_staging(lake: Lake, state: TableState) -> None:
 def _remove(filesystem: fs.FileSystem, folder: str) -> None:
     try:
         filesystem.delete_dir(folder)
-    except OSError as error:  # what is to be done does not hang on it, and the next process sweeps
+    except OSError as error:  # the work does not depend on it, and the next process sweeps
         _log.warning("%s could not be removed: %s", folder, error)

@@ -1,10 +1,11 @@
-"""What became of one table when landed windows were applied to it."""
+"""What became of one table, or of the messages, when landed windows were applied to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
@@ -21,7 +22,8 @@ class TableApplied:
 
     ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) their WAL. ``outcome``: ``nothing to apply`` and
     ``already applied`` have made no commit and ``delta_version`` is None; ``stopped`` has an ``error``, and what
-    earlier commits of this call have written stands. ``state``: the table's since.
+    earlier commits of this call have written stands. ``columns``: what was done to the table's columns, a phrase for
+    each. ``state``: the table's since.
     """
 
     name: QualifiedName
@@ -33,8 +35,15 @@ class TableApplied:
     changes: ChangeCounts = NO_CHANGES
     rows_written: int = 0
     delta_version: int | None = None
+    columns: tuple[str, ...] = ()
     state: TableState | None = None
     error: CdcError | None = None
+
+    @classmethod
+    def nothing_of(cls, work: TableRange) -> TableApplied:
+        """The whole range passed over: no window of it changes the table."""
+        ends = work.first.ordinal, work.last.ordinal, work.first.window.lo, work.last.window.hi
+        return cls(work.name, *ends, "nothing to apply", state=work.state)
 
     @classmethod
     def without_commit(
@@ -56,4 +65,19 @@ class TableApplied:
             "stopped" if error else outcome,
             state=state,
             error=error,
+        )
+
+    def after(self, before: TableApplied | None) -> TableApplied:
+        """This round of one sync added to those before it."""
+        if before is None:
+            return self
+        return replace(
+            self,
+            first=before.first,
+            lo=before.lo,
+            outcome=before.outcome if self.outcome == "nothing to apply" else self.outcome,
+            changes=before.changes + self.changes,
+            columns=before.columns + self.columns,
+            rows_written=before.rows_written + self.rows_written,
+            delta_version=before.delta_version if self.delta_version is None else self.delta_version,
         )

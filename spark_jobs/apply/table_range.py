@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 # messages of one table's range that are decoded on the driver; of a larger one it never sees a row
@@ -20,13 +21,15 @@ ON_DRIVER_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class TableRange:
-    """``markers``: landed windows in order, none missing, at least one. ``state``: the table's before them."""
+    """``markers``: landed windows in order, none missing, at least one. ``state``: the table's before them. ``before``:
+    transactions that committed there or later are left out, where the last window is not to be applied whole."""
 
     pipeline: Pipeline
     state: TableState
     markers: Sequence[WindowMarker]
     run_id: str = ""
     on_driver_bytes: int = ON_DRIVER_BYTES
+    before: Lsn | None = None
 
     @property
     def name(self) -> QualifiedName:
@@ -51,7 +54,7 @@ class TableRange:
 
     def state_since(self) -> TableState | None:
         """As the table's own log has it now."""
-        return table_state(self.pipeline.lake, self.name, self.identity.system_identifier, self.identity.slot)
+        return table_state(self.pipeline.lake, self.name, *self.identity.stream)
 
     def state_now(self) -> TableState:
         """Another process may have written the table since ``state`` was read. Raises LakeError: it is gone."""
@@ -77,11 +80,16 @@ class TableRange:
         """Length of all messages of one table in these windows, without a look at them."""
         return sum(counts.bytes for marker in self.markers for counts in marker.relations if counts.relid == relid)
 
-    def provenance(self, relid: int, changes: ChangeCounts) -> Provenance:
+    def columns_provenance(self, relid: int, columns: Sequence[str]) -> Provenance:
+        """Of a commit before that one, which changes the columns alone: the table stays at its window."""
+        whole = self.provenance(relid, NO_CHANGES, columns)
+        lo = self.first.window.lo
+        return replace(whole, first=self.state.ordinal, last=self.state.ordinal, lo=lo, hi=lo)
+
+    def provenance(self, relid: int, changes: ChangeCounts, columns: Sequence[str] = ()) -> Provenance:
         """Of the commit that brings the table to the end of the range."""
         return Provenance(
-            system_identifier=self.identity.system_identifier,
-            slot=self.identity.slot,
+            *self.identity.stream,
             generation=self.state.generation,
             snapshot_lsn=self.state.snapshot_lsn,
             first=self.first.ordinal,
@@ -93,4 +101,5 @@ class TableRange:
             run_id=self.run_id,
             changes=changes,
             cause=self.state.cause,
+            columns=tuple(columns),
         )

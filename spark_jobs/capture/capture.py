@@ -15,13 +15,14 @@ import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
 from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
+from spark_jobs.capture.continuity import following_slot, slot_identity
+from spark_jobs.capture.landed_again import check_landed_again
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
 from spark_jobs.capture.plugin import WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
-from spark_jobs.capture.slot_preparation import check_identity, check_slot, slot_identity
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.capture.windows import fit_windows, plan_windows
-from spark_jobs.change_log.log import ChangeLog, catalogue_rows, facts_rows, marker_row
+from spark_jobs.change_log.log import ChangeLog, catalogue_rows, changed_facts_rows, facts_rows, marker_row
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
@@ -35,7 +36,6 @@ from spark_jobs.postgres.slot import (
     SlotStatus,
     advance_slot,
     flushed_lsn,
-    missing_slot,
     read_window,
     slot_status,
     without,
@@ -43,6 +43,7 @@ from spark_jobs.postgres.slot import (
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.followed_tables import followed_lines
+from spark_jobs.tables.selected_columns import require_withheld
 
 __all__ = [
     "CaptureReport",
@@ -55,10 +56,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
-# A temporary copy writes a little WAL of its own; a small window is peeked at instead, so that a quiet database
-# stays quiet: without this every run would find the WAL that the run before it wrote
-_PEEK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,8 @@ def capture(
 ) -> CaptureReport:
     """Land the windows up to ``upto``, by default the WAL flushed now; at most ``max_windows`` (``max_per_run``).
 
-    Raises GapError, SlotError, SourceError, LakeError, DecodeError; what was landed until then stays landed.
+    Raises GapError, SlotError, SourceError, LakeError, SpoolError, DecodeError; what was landed until then stays
+    landed.
     """
     limits = pipeline.windows if max_windows is None else replace(pipeline.windows, max_per_run=max_windows)
     landed: list[WindowMarker] = []
@@ -129,21 +127,19 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
     source = pipeline.source
     log = ChangeLog(pipeline.lake.change_log)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
-        identity = slot_identity(control, pipeline)
         checkpoint = log.checkpoint()
         if checkpoint is None:
             raise SlotError(
                 f"there is no change log yet for slot {source.slot}", hint="`postgres-cdc sync` makes slot and log"
             )
-        check_identity(checkpoint.identity, identity)
-        slot = slot_status(control, source.slot)
-        if slot is None:
-            raise missing_slot(source.slot)
-        check_slot(slot, identity)
-        if slot.confirmed_flush_lsn < checkpoint.window.hi <= flushed_lsn(control):
-            # landed before a crash, or the server forgot the move in one of its own
-            slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
+        identity = slot_identity(control, pipeline).following(checkpoint.identity)
+        require_withheld(control, pipeline)
+        slot = following_slot(control, pipeline, checkpoint, identity)
         with bulk_connection(conninfo(source.dsn)) as bulk:
+            if slot.confirmed_flush_lsn < checkpoint.window.hi:
+                # landed before a crash, or the server forgot the move in one of its own
+                check_landed_again(control, bulk, pipeline, checkpoint, slot)
+                slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
             yield CaptureSession(pipeline, control, bulk, log, identity, checkpoint, slot)
 
 
@@ -162,7 +158,7 @@ def land_window(
 
 
 def _land(session: CaptureSession, ordinal: int, window: Window, on_batch: Callable[[int], None]) -> WindowMarker:
-    small = window.size <= _PEEK_BYTES
+    small = window.size <= session.pipeline.windows.peek_bytes
     if small and _may_peek(session, window.lo):
         return _land_through(session, ordinal, window, "peek", on_batch)
     try:
@@ -186,11 +182,11 @@ def _capture(
     landed_end = session.checkpoint.window.hi
     for number, window in enumerate(windows):
 
-        def tell(messages: int, number: int = number, window: Window = window) -> None:
+        def show(messages: int, number: int = number, window: Window = window) -> None:
             progress(Step("capture", f"{window}, {messages:,} messages", number, len(windows), "windows"))
 
-        tell(0)
-        marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=tell)
+        show(0)
+        marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=show)
         session = replace(session, checkpoint=marker)
         landed.append(marker)
         advance(session, marker)
@@ -220,6 +216,8 @@ def _land_through(
         def rows() -> Iterator[pa.RecordBatch]:
             if look.fingerprints:
                 yield catalogue_rows(ordinal, window.lo, look.fingerprints)
+            if look.facts:
+                yield changed_facts_rows(ordinal, window.hi, look.facts)
             for batch in reader.rows(printed):
                 look.note_truncates(batch)
                 yield batch

@@ -1,9 +1,9 @@
-"""One look at the catalogue per window: which followed tables changed, or may have, in ways that no event tells of."""
+"""One look at the catalogue per window: which followed tables changed, or may have, without a row event."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import CatalogueSeen, FileMoved, TableChanged, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import (
     fingerprint_words,
@@ -23,31 +24,37 @@ from spark_jobs.postgres.fingerprints import (
     transaction_horizon,
 )
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint import Fingerprint, MovedFile
+from spark_jobs.schema.fingerprint import ColumnChange, Fingerprint, MovedFile
+from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 
 
 @dataclass(frozen=True)
 class _Suspect:
-    """``reasons`` are certain; each of ``moved_files`` is one unless a TRUNCATE explains it. ``is_new``: it was not
-    looked at before."""
+    """``reasons`` are certain; each of ``moved_files`` is one unless a TRUNCATE explains it. ``columns`` are followed
+    in place. ``is_new``: it was not looked at before."""
 
     fingerprint: Fingerprint
     reasons: tuple[str, ...] = ()
     moved_files: tuple[MovedFile, ...] = ()
+    columns: tuple[ColumnChange, ...] = ()
     is_new: bool = False
 
     @property
     def is_certain(self) -> bool:
-        return bool(self.reasons) or self.is_new
+        return bool(self.reasons or self.columns) or self.is_new
+
+    def with_reasons_only(self) -> _Suspect:
+        """Nothing is followed in place."""
+        return replace(self, reasons=(*self.reasons, *(change.what for change in self.columns)), columns=())
 
 
 @dataclass
 class CatalogueLook:
-    """What was seen: ``fingerprints`` of all followed tables where one has changed, else none. ``insert_lsn``: the WAL
-    behind all that was seen.
+    """What was seen: ``fingerprints`` of all followed tables where one has changed, else none, with the ``facts`` of
+    those whose columns changed. ``insert_lsn``: the WAL behind all that was seen.
 
-    The window's rows pass by ``note_truncates``, then ``seen`` tells what its marker says.
+    The window's rows pass by ``note_truncates``, then ``seen`` gives what its marker says.
     """
 
     word: str
@@ -55,17 +62,21 @@ class CatalogueLook:
     landed: CatalogueSeen | None
     fingerprints: tuple[Fingerprint, ...] = ()
     suspects: tuple[_Suspect, ...] = ()
+    facts: tuple[RelationFacts, ...] = ()
     insert_lsn: int = 0
     _truncates: set[tuple[int, int]] = field(default_factory=set)
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
         """A TRUNCATE that comes through the slot explains why a table's rows lie in another file."""
         if self._moved:
-            found = batch.filter(pc.equal(batch.column("kind"), RowKind.TRUNCATE.value))
-            self._truncates |= set(zip(found.column("relid").to_pylist(), found.column("xid").to_pylist(), strict=True))
+            truncates = batch.filter(pc.equal(batch.column("kind"), RowKind.TRUNCATE.value))
+            self._truncates |= set(
+                zip(truncates.column("relid").to_pylist(), truncates.column("xid").to_pylist(), strict=True)
+            )
 
     def seen(self, ordinal: int, window: Window) -> CatalogueSeen:
-        """For the marker of window number ``ordinal``. What nothing explains once the log is past it, is a change."""
+        """What the marker of window number ``ordinal`` says. A suspicion that is not explained once the log is past it
+        is a change."""
         moved = tuple(file for file in self._moved if (file.table.relid, file.xid) not in self._truncates)
         due = tuple(file.table for file in moved if file.until <= window.hi)
         changed = _merged((*(_changed(suspect) for suspect in self.suspects if suspect.is_certain), *due))
@@ -79,7 +90,9 @@ class CatalogueLook:
         """Known since an earlier window, or new."""
         known = self.landed.moved if self.landed is not None else ()
         new = (
-            FileMoved(replace(_changed(suspect), reasons=(file.reason,)), file.changed, self.insert_lsn)
+            FileMoved(
+                replace(_changed(suspect), reasons=(file.reason,), columns=(), added=()), file.changed, self.insert_lsn
+            )
             for suspect in self.suspects
             for file in suspect.moved_files
         )
@@ -95,18 +108,48 @@ def look_at_catalogue(
     """
     watched = watched_tables(pipeline, followed_names(control, pipeline), checkpoint)
     landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
-    word = _word_of(word for _, word in fingerprint_words(control, watched).values())
+    words = fingerprint_words(control, watched)
+    word = _word_of(word for _, word in words.values())
     if landed is not None and landed.word == word:
         return CatalogueLook(word, horizon, landed)
-    now = fingerprints(control, watched)
-    word = _word_of(fingerprint.word for fingerprint in now.values())
     before = log.fingerprints(landed.window) if landed is not None else ()
+    # before the fingerprints: what changes in between makes them differ from what is known here
+    facts = _facts_of_changed(control, before, words)
+    now = fingerprints(control, watched)
+    behind = insert_lsn(control)
+    word = _word_of(fingerprint.word for fingerprint in now.values())
     suspects = _suspects(control, before, now.values(), landed.horizon if landed is not None else 0)
-    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects, insert_lsn(control))
+    suspects = tuple(
+        suspect if not watched.by_name and _describes(facts, suspect) else suspect.with_reasons_only()
+        for suspect in suspects
+    )
+    described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.columns)
+    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects, described, behind)
+
+
+def _facts_of_changed(
+    control: Connection, before: Iterable[Fingerprint], words: Mapping[QualifiedName, tuple[int, str]]
+) -> dict[int, RelationFacts]:
+    """Of the tables that were known and have another word now, by relid."""
+    known = {fingerprint.relid: fingerprint.word for fingerprint in before}
+    changed = [relid for relid, word in words.values() if known.get(relid, word) != word]
+    return {facts.relid: facts for facts in relation_facts(control, relids=changed)} if changed else {}
+
+
+def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:
+    """Whether the facts, which were asked for before, are those of the fingerprint: they have its columns, under the
+    same numbers and names, and none that was dropped. Those that are not sent are in the facts alone."""
+    known = facts.get(suspect.fingerprint.relid)
+    if known is None:
+        return False
+    there = {column.attnum: column.attname for column in known.columns}
+    now = {column.attnum: column.attname for column in suspect.fingerprint.columns}
+    changed = {change.attnum for change in suspect.columns}
+    return now.items() <= there.items() and changed & there.keys() <= now.keys()
 
 
 def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
-    """Why rows may differ that no event tells of, as far as the catalogue alone says it."""
+    """Why rows may differ without an event, as far as the catalogue alone says it."""
     suspects = _differences(before, now)
     return {suspect.fingerprint.name: suspect.reasons for suspect in suspects if suspect.reasons}
 
@@ -120,8 +163,8 @@ def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> t
         if known is None:
             suspects.append(_Suspect(fingerprint, is_new=True))
         elif known.word != fingerprint.word:
-            found = fingerprint.differences_from(known)
-            suspects.append(_Suspect(fingerprint, found.reasons, found.moved_files))
+            differences = fingerprint.differences_from(known)
+            suspects.append(_Suspect(fingerprint, differences.reasons, differences.moved_files, differences.columns))
     return tuple(suspects)
 
 
@@ -142,16 +185,22 @@ def _suspects(
 
 def _changed(suspect: _Suspect) -> TableChanged:
     known = suspect.fingerprint
-    return TableChanged(known.relid, known.name.nspname, known.name.relname, known.word, suspect.reasons)
+    columns = tuple(change.what for change in suspect.columns)
+    added = tuple(change.attnum for change in suspect.columns if change.added)
+    return TableChanged(
+        known.relid, known.name.nspname, known.name.relname, known.word, suspect.reasons, columns, added
+    )
 
 
 def _merged(tables: Iterable[TableChanged]) -> tuple[TableChanged, ...]:
     """One entry for a table of one fingerprint, with all reasons."""
-    found: dict[tuple[int, str], TableChanged] = {}
+    by_table: dict[tuple[int, str], TableChanged] = {}
     for table in tables:
-        known = found.get((table.relid, table.word), replace(table, reasons=()))
-        found[table.relid, table.word] = replace(known, reasons=tuple(dict.fromkeys(known.reasons + table.reasons)))
-    return tuple(found.values())
+        known = by_table.get((table.relid, table.word), replace(table, reasons=()))
+        reasons = tuple(dict.fromkeys(known.reasons + table.reasons))
+        columns, added = known.columns or table.columns, known.added or table.added
+        by_table[table.relid, table.word] = replace(known, reasons=reasons, columns=columns, added=added)
+    return tuple(by_table.values())
 
 
 def _word_of(words: Iterable[str]) -> str:

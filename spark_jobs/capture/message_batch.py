@@ -98,5 +98,5 @@ class MessageBatch:
         return self._at(self.start[at] + offset, size)
 
     def _at(self, place: Ints, size: int) -> npt.NDArray[np.uint8]:
-        found: npt.NDArray[np.uint8] = self.buffer[place[:, None] + np.arange(size)]
-        return found
+        taken: npt.NDArray[np.uint8] = self.buffer[place[:, None] + np.arange(size)]
+        return taken

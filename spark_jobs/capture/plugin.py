@@ -54,7 +54,7 @@ class WindowRead:
 @dataclass(frozen=True)
 class Plugin:
     """``options`` for a source and a server's major version; ``spool_schema`` is that of transactions that wait for
-    their commit; ``reader`` is made anew for each window."""
+    their commit; ``reader`` makes a new one for each window."""
 
     output: Output
     options: Callable[[Source, int], Options]

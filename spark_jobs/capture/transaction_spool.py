@@ -9,10 +9,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
+
+from spark_jobs.errors import SpoolError
 
 # of all transactions together; beyond it the largest go to their files
 MEMORY_BYTES = 8 << 20
@@ -23,7 +26,10 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class TransactionSpool:
-    """Batches of ``schema`` by top-level xid. Use it in ``with``: its files go with it."""
+    """Batches of ``schema`` by top-level xid. Use it in ``with``: its files go with it.
+
+    Raises SpoolError: there is no room for them, or they cannot be read again.
+    """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES, schema: pa.Schema = SPOOL_SCHEMA) -> None:
         self._schema = schema
@@ -50,15 +56,13 @@ class TransactionSpool:
         self._sizes[xid] = self._sizes.get(xid, 0) + batch.nbytes
         self._in_memory += batch.nbytes
         while self._in_memory > self._memory_bytes:
-            self._spill(max(self._sizes, key=lambda each: self._sizes[each]))
+            self._spill(max(self._sizes, key=lambda xid: self._sizes[xid]))
 
     def take(self, xid: int) -> Iterator[pa.RecordBatch]:
         """The transaction's batches in order, few and large; it is forgotten when all were taken."""
         file = self._files.get(xid)
         if file is not None:
-            with pa.OSFile(str(file)) as source:
-                while source.tell() < source.size():
-                    yield from pa.ipc.open_stream(source)
+            yield from _spooled(file)
         yield from self._whole(self._kept.get(xid, []))
         self.drop(xid)
 
@@ -71,15 +75,34 @@ class TransactionSpool:
             file.unlink()
 
     def _spill(self, xid: int) -> None:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-spool-"))  # closed to other users
-        file = self._files.setdefault(xid, self._folder / f"{xid}.arrows")
-        with file.open("ab") as sink, pa.ipc.new_stream(sink, self._schema, options=_LZ4) as stream:
-            for batch in self._whole(self._kept.pop(xid)):
-                stream.write_batch(batch)
+        with _spool_errors():
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-spool-"))  # closed to other users
+            file = self._files.setdefault(xid, self._folder / f"{xid}.arrows")
+            with file.open("ab") as sink, pa.ipc.new_stream(sink, self._schema, options=_LZ4) as stream:
+                for batch in self._whole(self._kept.pop(xid)):
+                    stream.write_batch(batch)
         self._in_memory -= self._sizes.pop(xid)
 
     def _whole(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Stream blocks are small: one batch of them all is read far faster than each alone."""
         table = pa.Table.from_batches(batches, self._schema).combine_chunks()
         return [batch for batch in table.to_batches() if batch.num_rows]
+
+
+def _spooled(file: Path) -> Iterator[pa.RecordBatch]:
+    with _spool_errors(), pa.OSFile(str(file)) as source:
+        while source.tell() < source.size():
+            yield from pa.ipc.open_stream(source)
+
+
+@contextmanager
+def _spool_errors() -> Iterator[None]:
+    """Raise the disk's errors as SpoolError. Nothing was landed, so the window is read again by the next run."""
+    try:
+        yield
+    except OSError as error:
+        raise SpoolError(
+            f"a streamed transaction cannot be kept in {tempfile.gettempdir()}: {error.strerror or error}",
+            hint="make room there, or name another folder in TMPDIR, then run it again",
+        ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_jobs.configuration import WindowLimits
-from spark_jobs.errors import ConfigurationError, GapError
+from spark_jobs.errors import BreakError, ConfigurationError, GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 
@@ -17,7 +17,7 @@ def plan_windows(
     The first starts at ``landed_end`` and each where the one before it ended. A slot that stands behind the log is
     fine (an advance is forgotten when the server crashes): the caller moves it up.
 
-    Raises GapError when the slot stands ahead of the log, or the WAL ends before it.
+    Raises BreakError when the slot stands ahead of the log, or the WAL ends before it.
     """
     check_no_gap(landed_end, confirmed_flush_lsn, flushed_lsn)
     windows: list[Window] = []
@@ -36,7 +36,8 @@ def fit_windows(
 
     What is landed is cut off, as is what an earlier requested window covers; what is wholly landed falls away.
 
-    Raises GapError when the requested windows leave changes out, ConfigurationError when one ends beyond the WAL.
+    Raises GapError when the requested windows leave changes out, BreakError as above, ConfigurationError when one ends
+    beyond the WAL.
     """
     check_no_gap(landed_end, confirmed_flush_lsn, flushed_lsn)
     fitted = []
@@ -60,15 +61,14 @@ def fit_windows(
 
 
 def check_no_gap(landed_end: Lsn, confirmed_flush_lsn: Lsn, flushed_lsn: Lsn) -> None:
-    """Raise GapError when the slot no longer has the changes that follow what is landed."""
-    if confirmed_flush_lsn > landed_end:
-        raise GapError(
-            f"the slot stands at {confirmed_flush_lsn}, ahead of the change log, which ends at {landed_end}:"
-            " the changes between are gone",
-            hint="the slot was made anew or moved by someone else; start over with a new slot and a new lake path",
-        )
+    """Raise BreakError when the slot no longer has the changes that follow what is landed."""
     if flushed_lsn < landed_end:
-        raise GapError(
-            f"the server's WAL ends at {flushed_lsn}, before the change log, which ends at {landed_end}",
-            hint="the server was restored from a backup; start over with a new slot and a new lake path",
+        raise BreakError(
+            f"the server's WAL ends at {flushed_lsn}, before the change log, which ends at {landed_end}:"
+            " it was restored from a backup"
+        )
+    if confirmed_flush_lsn > landed_end:
+        raise BreakError(
+            f"the slot stands at {confirmed_flush_lsn}, ahead of the change log, which ends at {landed_end}: it was"
+            " re-created, read or moved by someone else, and the changes between are gone"
         )

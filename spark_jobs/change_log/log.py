@@ -6,77 +6,92 @@ version is the window's ordinal. https://github.com/delta-io/delta/blob/master/P
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.delta.append import Layout, append
-from spark_jobs.delta.files import WRITABLE, table_filesystem
+from spark_jobs.delta.counted_files import CountedFiles, DataFile
+from spark_jobs.delta.files import WRITABLE, decoded_path
+from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import RelationFacts
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
-_TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": _STATS_COLUMNS}
-_LAYOUT = Layout(CHANGE_LOG_SCHEMA, statistics=tuple(_STATS_COLUMNS.split(",")), unique=("data",))
+# a commit is needed no longer than a checkpoint holds what it says; the windows themselves stay, whatever this says
+LOG_CONFIGURATION = {
+    "delta.dataSkippingStatsColumns": _STATS_COLUMNS,
+    "delta.logRetentionDuration": "interval 1 day",
+    "delta.deletedFileRetentionDuration": "interval 1 day",
+}
+LOG_LAYOUT = Layout(CHANGE_LOG_SCHEMA, statistics=tuple(_STATS_COLUMNS.split(",")), unique=("data",))
 # of a stream of rows that may be large
 _BATCH_ROWS = 4 << 10
-# of rows that are no messages: statistics then tell where they lie
-_NO_ORDINAL = -1
+# of rows that are no messages: statistics then say where they lie
+NO_ORDINAL = -1
 
 
 @dataclass(frozen=True)
 class LandedFacts:
-    """What the catalogue said of one relation version when its window was captured."""
+    """What the catalogue said of one relation version when its window was captured; of no version where it was asked
+    because columns changed."""
 
     window: int
     relid: int
-    version: int
+    version: int | None
     facts: RelationFacts
 
 
 class ChangeLog:
-    """The log at ``path``, a local folder or a URI; opened anew by each call, so an instance holds no state."""
+    """The log at ``path``, a local folder or a URI; opened again by each call, so an instance holds no state."""
 
     def __init__(self, path: str) -> None:
-        # pyarrow takes the percent-encoded parts of a file URI for names
-        self.path = url2pathname(urlsplit(path).path) if path.startswith("file:") else path
+        self.path = decoded_path(path)
+        self._what = f"the change log {self.path}"
+        self.files = CountedFiles(self.path, "window", CHANGE_LOG_SCHEMA)
 
     def checkpoint(self) -> WindowMarker | None:
-        """The last landed window's marker, None when nothing was landed yet. Reads one file, scans nothing."""
-        table = self._table()
-        if table is None:
-            return None
-        last = _last_ordinal(table)
-        found = self._markers(table, pc.field("window") == last) if last is not None else ()
-        return found[-1] if found else None
+        """The last landed window's marker, None when nothing was landed yet. Its cost does not grow with the log."""
+        markers = self._markers(self._listed(self.files.of_last_append))
+        return markers[-1] if markers else None
+
+    def landed_at(self) -> datetime | None:
+        """When the last window was landed, None before the first. Its cost does not grow with the log."""
+        appended = [file.modified for file in self._listed(self.files.of_last_append)]
+        return datetime.fromtimestamp(max(appended) / 1000, timezone.utc) if appended else None
 
     def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
-        """The markers of the windows after this ordinal, in order."""
-        table = self._table()
-        return self._markers(table, pc.field("window") > after_ordinal) if table is not None else ()
+        """The markers of the windows after this ordinal, in order. What they cost depends on their number."""
+        found = self._markers(self._listed(partial(self.files.after, after_ordinal)))
+        return tuple(marker for marker in found if marker.ordinal > after_ordinal)
+
+    def first_window(self) -> WindowMarker | None:
+        """The marker of the oldest window that retention has left in the log: from there on none is missing."""
+        # in front may lie what was kept of older windows, which has no marker
+        of_each = (self._markers([file]) for file in self._listed(self.files.all))
+        return next((markers[0] for markers in of_each if markers), None)
 
     def create(self) -> None:
         """Make the empty table; one that is there stays as it is. Raises LakeError."""
         # deltalake 1.6 decodes a path once more than it encodes it, and looks for the log elsewhere than it wrote it
         if ("%25" if "://" in self.path else "%") in self.path:
-            raise LakeError(f"the change log {self.path} cannot be made: a name in it holds a '%'", hint=WRITABLE)
-        try:
+            raise LakeError(f"{self._what} cannot be made: a name in it holds a '%'", hint=WRITABLE)
+        with table_errors(f"{self._what} cannot be made", hint=WRITABLE):
             DeltaTable.create(
-                self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=_TABLE_CONFIGURATION, name="change_log"
+                self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=LOG_CONFIGURATION, name="change_log"
             )
-        except (DeltaError, OSError) as error:
-            raise LakeError(f"the change log {self.path} cannot be made: {error}", hint=WRITABLE) from None
 
     def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
         """Commit one window's rows, its marker among them; False when this ordinal is landed already, rows untaken.
@@ -96,14 +111,14 @@ class ChangeLog:
         )
         try:
             # the handle that was checked: a commit of this application in between makes it fail
-            append(table, self.path, rows, _LAYOUT, commit)
+            append(table, self.path, rows, LOG_LAYOUT, commit)
         except CommitFailedError as error:
             raise LakeError(
                 f"window {ordinal} was not landed in {self.path}: another process writes this change log",
                 hint="stop it, or wait until it is done; nothing is lost",
             ) from error
         except DeltaError as error:
-            raise LakeError(f"the change log {self.path} cannot be written: {error}", hint=WRITABLE) from None
+            raise LakeError(f"{self._what} cannot be written: {error}", hint=WRITABLE) from None
         return True
 
     def read(
@@ -114,25 +129,20 @@ class ChangeLog:
         All kinds that have a relid: changes, RELATION, TRUNCATE, FACTS. In no particular order. Only files that may
         hold such rows are read.
         """
-        table = self._table()
-        if table is None:
+        files = self._listed(partial(self.files.after, first_ordinal - 1))
+        if not files and self._table() is None:
             raise LakeError(f"there is no change log at {self.path}", hint="run `postgres-cdc capture` first")
-        condition = (pc.field("window") >= first_ordinal) & (pc.field("window") <= last_ordinal)
-        condition &= pc.field("relid").isin(pa.array(list(relids), pa.int64()))
-        return self._scan(table, condition, columns)
+        return self._scan(files, _between(first_ordinal, last_ordinal) & _of_relations(relids), columns)
 
     def facts(
         self, first_ordinal: int, last_ordinal: int, relids: Sequence[int] | None = None
     ) -> tuple[LandedFacts, ...]:
         """What was landed of the catalogue in these windows, in window order; of all relations when relids is None."""
-        table = self._table()
-        if table is None:
-            return ()
-        condition = (pc.field("window") >= first_ordinal) & (pc.field("window") <= last_ordinal)
-        condition &= (pc.field("ordinal") == _NO_ORDINAL) & (pc.field("kind") == RowKind.FACTS.value)
+        condition = _between(first_ordinal, last_ordinal) & rows_of_kind(RowKind.FACTS)
         if relids is not None:
-            condition &= pc.field("relid").isin(pa.array(list(relids), pa.int64()))
-        rows = self._scan(table, condition, ["window", "commit_lsn", "relid", "version", "data"])
+            condition &= _of_relations(relids)
+        files = self._listed(partial(self.files.after, first_ordinal - 1))
+        rows = self._scan(files, condition, ["window", "commit_lsn", "relid", "version", "data"])
         rows = rows.sort_by([("window", "ascending"), ("commit_lsn", "ascending")])
         return tuple(
             LandedFacts(row["window"], row["relid"], row["version"], RelationFacts.from_json(row["data"]))
@@ -140,12 +150,9 @@ class ChangeLog:
         )
 
     def fingerprints(self, ordinal: int) -> tuple[Fingerprint, ...]:
-        """Those that were landed with this window. Raises LakeError when they are damaged."""
-        table = self._table()
-        if table is None:
-            return ()
-        condition = (pc.field("window") == ordinal) & (pc.field("ordinal") == _NO_ORDINAL)
-        rows = self._scan(table, condition & (pc.field("kind") == RowKind.CATALOGUE.value), ["data"])
+        """The fingerprints that were landed with this window. Raises LakeError when they are damaged."""
+        files = self._listed(partial(self.files.after, ordinal - 1))
+        rows = self._scan(files, _between(ordinal, ordinal) & rows_of_kind(RowKind.CATALOGUE), ["data"])
         try:
             return tuple(Fingerprint.of(*data.decode().split(" ", 1)) for data in rows.column("data").to_pylist())
         except (ValueError, TypeError) as error:
@@ -153,93 +160,91 @@ class ChangeLog:
 
     def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. Not empty batches."""
-        table = self._table()
-        if table is None:
-            return
+        files = self._listed(partial(self.files.after, min(ordinals, default=0) - 1))
         condition = pc.field("window").isin(pa.array(list(ordinals), pa.int64()))
         # no relid: by that alone most files and row groups are passed over
         condition &= pc.field("relid").is_null() & (pc.field("kind") == RowKind.MESSAGE.value)
-        try:
-            dataset = table.to_pyarrow_dataset(filesystem=table_filesystem(self.path))
-            batches = dataset.to_batches(
+        with table_errors(f"{self._what} cannot be read"):
+            batches = self.files.dataset(files).to_batches(
                 columns=list(columns), filter=condition, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
             )
             yield from (batch for batch in batches if batch.num_rows)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise LakeError(f"the change log {self.path} cannot be read: {error}") from None
+
+    def scan(self, condition: pc.Expression, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows that meet ``condition``, streamed in no particular order: memory does not grow with them."""
+        files = self._listed(partial(self.files.after, -1))
+        with table_errors(f"{self._what} cannot be read"):
+            batches = self.files.dataset(files).to_batches(columns=list(columns), filter=condition)
+            yield from (batch for batch in batches if batch.num_rows)
 
     def _table(self) -> DeltaTable | None:
-        try:
-            return DeltaTable(self.path)
-        except TableNotFoundError:
-            return None
-        except (DeltaError, OSError) as error:
-            raise LakeError(f"the change log {self.path} cannot be read: {error}") from None
+        return open_table(self.path, self._what)
 
-    def _markers(self, table: DeltaTable, condition: pc.Expression) -> tuple[WindowMarker, ...]:
-        condition &= (pc.field("ordinal") == _NO_ORDINAL) & (pc.field("kind") == RowKind.WINDOW.value)
-        rows = self._scan(table, condition, ["data"])
+    def _markers(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
+        rows = self._scan(files, rows_of_kind(RowKind.WINDOW), ["data"])
         markers = [WindowMarker.from_json(data) for data in rows.column("data").to_pylist()]
         return tuple(sorted(markers, key=lambda marker: marker.ordinal))
 
-    def _scan(self, table: DeltaTable, condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
-        try:
-            dataset = table.to_pyarrow_dataset(filesystem=table_filesystem(self.path))
-            return dataset.to_table(columns=list(columns) if columns else None, filter=condition)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise LakeError(f"the change log {self.path} cannot be read: {error}") from None
+    def _listed(self, files: Callable[[], tuple[DataFile, ...]]) -> tuple[DataFile, ...]:
+        with table_errors(f"{self._what} cannot be read"):
+            return files()
+
+    def _scan(self, files: Sequence[DataFile], condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
+        with table_errors(f"{self._what} cannot be read"):
+            return self.files.dataset(files).to_table(columns=list(columns) if columns else None, filter=condition)
+
+
+def _between(first: int, last: int) -> pc.Expression:
+    return (pc.field("window") >= first) & (pc.field("window") <= last)
+
+
+def _of_relations(relids: Sequence[int]) -> pc.Expression:
+    return pc.field("relid").isin(pa.array(list(relids), pa.int64()))
+
+
+def rows_of_kind(kind: RowKind) -> pc.Expression:
+    """Rows of a kind that no message of the plugin stands behind: WINDOW, FACTS, CATALOGUE. Their ordinal says so."""
+    return (pc.field("ordinal") == NO_ORDINAL) & (pc.field("kind") == kind.value)
 
 
 def marker_row(marker: WindowMarker) -> pa.RecordBatch:
     """The marker as a row: at its window's end."""
-    row = {
-        "window": marker.ordinal,
-        "commit_lsn": marker.window.hi,
-        "ordinal": _NO_ORDINAL,
-        "kind": RowKind.WINDOW.value,
-        "data": marker.to_json().encode(),
-    }
-    return pa.RecordBatch.from_pylist([row], schema=CHANGE_LOG_SCHEMA)
+    return _rows([_row(marker.ordinal, marker.window.hi, RowKind.WINDOW, marker.to_json())])
 
 
 def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[RelationFacts]) -> pa.RecordBatch:
     """One FACTS row per relation version, before the transaction that first names it; none for a table that is gone."""
     by_relid = {fact.relid: fact for fact in facts}
-    rows = [
+    return _rows(
         {
-            "window": ordinal,
-            "commit_lsn": relation.commit_lsn,
-            "ordinal": _NO_ORDINAL,
-            "kind": RowKind.FACTS.value,
+            **_row(ordinal, relation.commit_lsn, RowKind.FACTS, by_relid[relation.relid].to_json()),
             "relid": relation.relid,
             "version": relation.version,
-            "data": by_relid[relation.relid].to_json().encode(),
         }
         for relation in seen
         if relation.relid in by_relid
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
+    )
+
+
+def changed_facts_rows(ordinal: int, lsn: Lsn, facts: Iterable[RelationFacts]) -> pa.RecordBatch:
+    """One FACTS row per table whose columns changed, of no relation version; ``lsn`` is the window's end."""
+    return _rows({**_row(ordinal, lsn, RowKind.FACTS, fact.to_json()), "relid": fact.relid} for fact in facts)
 
 
 def catalogue_rows(ordinal: int, lsn: Lsn, fingerprints: Iterable[Fingerprint]) -> pa.RecordBatch:
     """One CATALOGUE row per table; ``lsn`` is the window's start, as they hold from there on."""
-    rows = [
-        {
-            "window": ordinal,
-            "commit_lsn": int(lsn),
-            "ordinal": _NO_ORDINAL,
-            "kind": RowKind.CATALOGUE.value,
-            "data": f"{fingerprint.word} {fingerprint.text}".encode(),
-        }
-        for fingerprint in fingerprints
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
+    return _rows(_row(ordinal, lsn, RowKind.CATALOGUE, f"{seen.word} {seen.text}") for seen in fingerprints)
 
 
-def _last_ordinal(table: DeltaTable) -> int | None:
-    """From the files' statistics."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    if not actions.num_rows:
-        return None
-    last = pc.max(actions.column("max.window")).as_py()
-    return None if last is None else int(last)
+def _row(ordinal: int, lsn: int, kind: RowKind, data: str) -> dict[str, Any]:
+    return {
+        "window": ordinal,
+        "commit_lsn": int(lsn),
+        "ordinal": NO_ORDINAL,
+        "kind": kind.value,
+        "data": data.encode(),
+    }
+
+
+def _rows(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=CHANGE_LOG_SCHEMA)

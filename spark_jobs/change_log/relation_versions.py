@@ -34,8 +34,8 @@ def versions_in_force(
 ) -> Ints:
     """Per place in ``wanted``, with its relation, the version that holds there; -1 where none does.
 
-    ``at``, ``relids`` and ``versions`` tell the Relation messages of a batch; ``carried`` (relid → version) what held
-    before it.
+    ``at``, ``relids`` and ``versions`` are those of a batch's Relation messages; ``carried`` (relid → version) what
+    held before it.
     """
     carried_relids = np.fromiter(carried.keys(), np.int64, len(carried))
     carried_versions = np.fromiter(carried.values(), np.int64, len(carried))
@@ -45,6 +45,6 @@ def versions_in_force(
     keys, known = keys[order], np.concatenate([carried_versions, versions])[order]
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
-    found = np.searchsorted(keys, (wanted_relids << 31) + wanted + 1, side="right") - 1
-    fits = (found >= 0) & (keys[found] >> 31 == wanted_relids)
-    return np.where(fits, known[found], -1)
+    places = np.searchsorted(keys, (wanted_relids << 31) + wanted + 1, side="right") - 1
+    fits = (places >= 0) & (keys[places] >> 31 == wanted_relids)
+    return np.where(fits, known[places], -1)

@@ -10,7 +10,7 @@ import pyarrow as pa
 class RowKind(str, Enum):
     """One character per row; the upper-case letters of changes are pgoutput's own message types.
 
-    A message of a type that this version does not know is a row of that letter, without relid; the marker tells of it.
+    A message of a type that this version does not know is a row of that letter, without relid; the marker names it.
     """
 
     INSERT = "I"
@@ -26,7 +26,7 @@ class RowKind(str, Enum):
 
 
 # window       ordinal of the window, 0 for the log's first marker, then 1, 2, 3 …
-# commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order
+# commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order in one chapter
 # ordinal      how many changes (I, U, D, T, M) stand before it in its transaction, whatever the plugin's options were;
 #              RELATION and TYPE have that of the change that follows; -1: FACTS, CATALOGUE, WINDOW
 # xid          of the top-level transaction

@@ -1,13 +1,14 @@
-"""One landed window, as the change log tells of it: bounds, where it was read, what it holds.
+"""One landed window, as the change log describes it: bounds, where it was read, what it holds.
 
-Nothing in it depends on when or by whom it was landed: the same window landed again gives the same marker.
+Nothing in it depends on when or by whom it was landed: the same window landed again gives the same marker. Only the
+marker that a chapter begins with holds the time.
 """
 
 from __future__ import annotations
 
 import builtins
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
@@ -18,7 +19,9 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 class SlotIdentity:
     """Which WAL was read, and how: windows of another identity do not follow on these.
 
-    ``server_version`` is that of the moment (``server_version_num``); it may rise with a minor update.
+    ``server_version`` is that of the moment (``server_version_num``); it may rise with a minor update. ``chapter``: the
+    ordinal of the marker that this part of the log began with; LSNs of different chapters cannot be compared. ``log``:
+    system identifier and slot that the log began with, where this is a later chapter.
     """
 
     system_identifier: int
@@ -28,11 +31,37 @@ class SlotIdentity:
     plugin: str
     options: tuple[tuple[str, str], ...]
     server_version: int
+    chapter: int = 0
+    log: tuple[int, str] | None = None
+
+    @property
+    def stream(self) -> tuple[int, str]:
+        """System identifier and slot that name the application transactions of log and tables: the same for as long as
+        the log lasts, so that a writer of an earlier chapter that comes late is skipped like any other."""
+        return self.log or (self.system_identifier, self.slot)
 
     @property
     def app_id(self) -> str:
-        """Of the change log's application transactions; their version is the window's ordinal."""
-        return f"pgcdc:{self.system_identifier}:{self.slot}"
+        """The identifier of the change log's application transactions; their version is the window's ordinal."""
+        system_identifier, slot = self.stream
+        return f"pgcdc:{system_identifier}:{slot}"
+
+    def following(self, landed: SlotIdentity, chapter: int | None = None) -> SlotIdentity:
+        """This one as a part of the log that ``landed`` is of: in the same chapter, or in a new one."""
+        log = None if landed.stream == (self.system_identifier, self.slot) else landed.stream
+        return replace(self, chapter=landed.chapter if chapter is None else chapter, log=log)
+
+
+@dataclass(frozen=True)
+class ChapterBreak:
+    """Why a chapter of the log begins: ``what`` had broken ``at`` that time (UTC). Until then the log was read from
+    ``before``, up to the LSN ``end``. What happened between the two was not sent; snapshots show it.
+    """
+
+    what: str
+    at: str
+    before: SlotIdentity
+    end: int
 
 
 @dataclass(frozen=True)
@@ -70,9 +99,11 @@ class FollowedSince:
 
 @dataclass(frozen=True)
 class TableChanged:
-    """A followed table whose rows may have changed without an event, and why; ``word`` is its fingerprint's since.
+    """A followed table that changed without a row event; ``word`` is its fingerprint's since.
 
-    Without ``reasons`` this is the first look at it: it has changed if its snapshot is of another fingerprint.
+    ``reasons``: why its rows may have changed. ``columns``: what happened to its columns and left all rows as they are;
+    the catalogue's facts are landed with it. ``added``: the numbers of those that are new. Without reasons and columns
+    this is the first look at it: it has changed if its snapshot is of another fingerprint.
     """
 
     relid: int
@@ -80,6 +111,8 @@ class TableChanged:
     relname: str
     word: str
     reasons: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    added: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +142,8 @@ class CatalogueSeen:
 
 @dataclass(frozen=True)
 class WindowMarker:
-    """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position.
+    """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position. So is each chapter's,
+    which says in ``broke`` why it begins.
 
     ``messages`` counts the plugin's messages as protocol 1 has them, Begin and Commit included; ``bytes`` is the sum
     of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed``: with test_decoding
@@ -127,6 +161,7 @@ class WindowMarker:
     unknown: tuple[UnknownMessage, ...] = ()
     followed: tuple[FollowedSince, ...] = ()
     catalogue: CatalogueSeen | None = None
+    broke: ChapterBreak | None = None
 
     @property
     def changes(self) -> int:
@@ -144,8 +179,6 @@ class WindowMarker:
         """Raises KeyError, TypeError or ValueError when the text is not what ``to_json`` wrote."""
         fields: dict[str, Any] = json.loads(text)
         lo, hi = fields.pop("window")
-        identity = fields.pop("identity")
-        identity["options"] = tuple((name, value) for name, value in identity["options"])
         relations = tuple(_relation_counts(relation) for relation in fields.pop("relations"))
         # a log that an older version wrote has none
         unknown = tuple(
@@ -153,13 +186,26 @@ class WindowMarker:
         )
         return cls(
             window=Window(Lsn.parse(lo), Lsn.parse(hi)),
-            identity=SlotIdentity(**identity),
+            identity=_identity(fields.pop("identity")),
             relations=relations,
             unknown=unknown,
             followed=tuple(FollowedSince(**table) for table in fields.pop("followed", ())),
             catalogue=_catalogue_seen(fields.pop("catalogue", None)),
+            broke=_broke(fields.pop("broke", None)),
             **fields,
         )
+
+
+def _identity(fields: dict[str, Any]) -> SlotIdentity:
+    options = tuple((name, value) for name, value in fields.pop("options"))
+    log = fields.pop("log", None)
+    return SlotIdentity(options=options, log=None if log is None else (log[0], log[1]), **fields)
+
+
+def _broke(fields: dict[str, Any] | None) -> ChapterBreak | None:
+    if fields is None:
+        return None
+    return ChapterBreak(before=_identity(fields.pop("before")), **fields)
 
 
 def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
@@ -171,7 +217,8 @@ def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
 
 
 def _table_changed(fields: dict[str, Any]) -> TableChanged:
-    return TableChanged(**{**fields, "reasons": tuple(fields["reasons"])})
+    listed = {name: tuple(fields.get(name, ())) for name in ("reasons", "columns", "added")}
+    return TableChanged(**{**fields, **listed})
 
 
 def _relation_counts(fields: dict[str, Any]) -> RelationCounts:

@@ -4,7 +4,7 @@ It must equal ``logicalrep.pgoutput.read_change`` on every input: the same check
 (lengths inside their own message, exact consumption, relation, number of columns, tuple and column kinds). Where a
 check fails, the messages go to ``read_change`` one by one, in order, for the precise error.
 
-Values stay in the buffer until somebody asks for them (``spark_jobs.decode.gather``).
+Values stay in the buffer until they are asked for (``spark_jobs.decode.gather``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_jobs.logicalrep.relation import Relation
 INSERT, UPDATE, DELETE = (ord(kind) for kind in "IUD")
 OLD_KEY, OLD_TUPLE, NEW = (ord(kind) for kind in "KON")
 
-_CHUNK = 32_768  # messages in lockstep: the vectors of one chunk stay in the processor's cache
+MESSAGES_AT_ONCE = 32_768  # in lockstep: the vectors of one chunk stay in the processor's cache
 _HEADER_SIZE = 6  # message type, relid, tuple kind
 _SHORTEST = _HEADER_SIZE + 2
 
@@ -64,11 +64,17 @@ def message_bounds(messages: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def decode_changes(
-    data: np.ndarray, begins: np.ndarray, ends: np.ndarray, relation: Relation, locate: Locate
+    data: np.ndarray,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    relation: Relation,
+    locate: Locate,
+    *,
+    at_once: int = MESSAGES_AT_ONCE,
 ) -> Changes:
-    """Decode the messages ``data[begins[i]:ends[i]]``, all of ``relation``.
+    """Decode the messages ``data[begins[i]:ends[i]]``, all of ``relation``, ``at_once`` in lockstep.
 
-    ``locate`` tells the position of message *i*, for the error only. Raises DecodeError.
+    ``locate`` gives the position of message *i*, for the error only. Raises DecodeError.
     """
     message = MessageBytes(data)
     kinds, old_kinds = _tuple_markers(message, begins, ends, relation, locate)
@@ -85,13 +91,13 @@ def decode_changes(
     )
 
     def walk_chunk(low: int) -> None:
-        chunk = slice(low, min(low + _CHUNK, len(begins)))
+        chunk = slice(low, min(low + at_once, len(begins)))
         try:
             _walk_chunk(message, begins[chunk], ends[chunk], changes, low)
         except DamagedError:
             raise _precise_error(data, begins, ends, chunk, relation, locate) from None
 
-    in_threads(walk_chunk, range(0, len(begins), _CHUNK))
+    in_threads(walk_chunk, range(0, len(begins), at_once))
     return changes
 
 

@@ -19,30 +19,39 @@ from spark_jobs.decode.line_rows import LineRows
 from spark_jobs.decode.line_template import LineTemplate, template_of
 from spark_jobs.decode.line_text import LineText
 from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, UNCHANGED, TupleVectors
-from spark_jobs.errors import DecodeError, SchemaChangeError
+from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, TupleData
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.logicalrep.test_decoding.changes import IDENTITY_FULL, ColumnsChangedError, read_row
+from spark_jobs.qualified_name import QualifiedName
 
 TEXT_LINE = ord("t")  # the first byte of every line of a table, and of no message of pgoutput
 
-_CHUNK = 32_768  # lines in lockstep
+LINES_AT_ONCE = 32_768  # in lockstep
 _OPERATIONS = ((b" INSERT:", INSERT), (b" UPDATE:", UPDATE), (b" DELETE:", DELETE))
 _OLD_KEY, _NEW_TUPLE = b" old-key:", b" new-tuple:"
 
 
-def decode_lines(data: np.ndarray, begins: np.ndarray, ends: np.ndarray, relation: Relation, locate: Locate) -> Changes:
-    """Decode the lines ``data[begins[i]:ends[i]]``, all of ``relation``.
+def decode_lines(
+    data: np.ndarray,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    relation: Relation,
+    locate: Locate,
+    *,
+    at_once: int = LINES_AT_ONCE,
+) -> Changes:
+    """Decode the lines ``data[begins[i]:ends[i]]``, all of ``relation``, ``at_once`` in lockstep.
 
-    ``locate`` tells the position of line *i*, for the error only. Raises DecodeError, and SchemaChangeError where a
+    ``locate`` gives the position of line *i*, for the error only. Raises DecodeError, and SchemaChangeError where a
     line's columns are not the relation's.
     """
     decoder = _Decoder(data, relation)
     chunks = [
-        decoder.chunk(begins[low : low + _CHUNK], ends[low : low + _CHUNK], partial(_located, locate, low))
-        for low in range(0, len(begins), _CHUNK)
+        decoder.chunk(begins[low : low + at_once], ends[low : low + at_once], partial(_located, locate, low))
+        for low in range(0, len(begins), at_once)
     ]
     return decoder.changes(chunks)
 
@@ -183,13 +192,13 @@ class _Decoder:
         rows.keep(~(missing.any(axis=0) & has_old))
 
     def _read(self, line: bytes, row: int, locate: Locate) -> Change:
-        table = f"{self._relation.nspname}.{self._relation.relname}"
+        table = QualifiedName(self._relation.nspname, self._relation.relname)
         try:
             return read_row(line, self._relation)
         except ColumnsChangedError as error:
             raise SchemaChangeError(
                 f"the columns of {table} changed around {locate(row)}: {error}",
-                hint="test_decoding does not tell how; take a new snapshot of this table",
+                hint=f"test_decoding does not say how; {new_snapshot(table)}",
             ) from None
         except LogicalRepError as error:
             raise DecodeError(
@@ -198,15 +207,15 @@ class _Decoder:
             ) from None
 
     def _learn(self, line: bytes) -> Sequence[LineTemplate]:
-        """The template that this line adds, or adds to; empty where it tells nothing new."""
-        found = template_of(line, self._relation)
+        """The template that this line adds, or adds to; empty where it adds nothing."""
+        template = template_of(line, self._relation)
         for place, known in enumerate(self._templates):
-            merged = known.merged(found)
+            merged = known.merged(template)
             if merged is not None:
                 self._templates[place] = merged
                 return () if merged == known else (merged,)
-        self._templates.append(found)
-        return (found,)
+        self._templates.append(template)
+        return (template,)
 
     def _place(self, change: Change, row: int, chunk: _Chunk) -> None:
         """A change that was read as an object."""

@@ -42,10 +42,10 @@ class LineRows:
         self._at = self._at + len(word)
 
     def over_if(self, word: bytes) -> np.ndarray:
-        """Move over ``word`` where it stands; tells where."""
-        found = self._text.matches(self._at, self._end, word)
-        self._at = self._at + (len(word) if found.all() else np.where(found, len(word), 0))
-        return found
+        """Move over ``word`` where it stands; returns where it does."""
+        matches = self._text.matches(self._at, self._end, word)
+        self._at = self._at + (len(word) if matches.all() else np.where(matches, len(word), 0))
+        return matches
 
     def split(self, word: bytes) -> LineRows:
         """The lines that have ``word`` here, moved over it; these keep the others."""
@@ -72,7 +72,7 @@ class LineRows:
     def value(self, form: Form, is_there: np.ndarray, keep_behind: KeepBehind) -> Values:
         """Read a value of each line where one ``is_there``, null elsewhere; lines with another form do not fit.
 
-        ``keep_behind`` takes bytes that are not in the buffer as they are, and tells their place.
+        ``keep_behind`` takes bytes that are not in the buffer as they are, and returns their place.
         """
         kinds = np.full(len(self), NULL, dtype=np.uint8)
         starts = np.zeros(len(self), dtype=np.int64)

@@ -46,7 +46,7 @@ class LineTemplate:
     columns: tuple[TemplateColumn, ...]
 
     def merged(self, other: LineTemplate) -> LineTemplate | None:
-        """With the other's columns too; None where both cannot be of one table version."""
+        """This template with the other's columns too; None where both cannot be of one table version."""
         if self.header != other.header:
             return None
         known = {column.name: column for column in self.columns}

@@ -42,18 +42,18 @@ class LineText:
     def matches(self, at: np.ndarray, end: np.ndarray, literal: bytes) -> np.ndarray:
         """Whether ``literal`` stands at each position, none of it behind ``end``."""
         size = len(literal)
-        found = at + size <= end
-        place = at if found.all() else np.where(found, at, 0)
+        matches = at + size <= end
+        place = at if matches.all() else np.where(matches, at, 0)
         if size < _BLOCK or not len(self._words):
             for offset in range(size):
-                found &= self.data[np.minimum(place + offset, len(self.data) - 1)] == literal[offset]
-            return np.asarray(found)
+                matches &= self.data[np.minimum(place + offset, len(self.data) - 1)] == literal[offset]
+            return np.asarray(matches)
         last = len(self._words) - 1
         # the last block may overlap the one before it
         for offset in (*range(0, size - _BLOCK, _BLOCK), size - _BLOCK):
             block = np.frombuffer(literal, dtype=np.uint64, count=1, offset=offset)[0]
-            found &= self._words[np.minimum(place + offset, last)] == block
-        return np.asarray(found)
+            matches &= self._words[np.minimum(place + offset, last)] == block
+        return np.asarray(matches)
 
     def byte(self, at: np.ndarray, end: np.ndarray) -> np.ndarray:
         """The byte at each position; 0 at and behind ``end``."""
@@ -64,8 +64,8 @@ class LineText:
 
     def word_end(self, at: np.ndarray, end: np.ndarray) -> np.ndarray:
         """The next space at or behind each position, or the line's end."""
-        found = self._spaces[np.minimum(np.searchsorted(self._spaces, at), len(self._spaces) - 1)]
-        return np.asarray(np.minimum(found, end))
+        spaces = self._spaces[np.minimum(np.searchsorted(self._spaces, at), len(self._spaces) - 1)]
+        return np.asarray(np.minimum(spaces, end))
 
     def quoted(self, at: np.ndarray, end: np.ndarray) -> Quoted:
         """The values whose opening quotes stand at these positions, no quote before them."""

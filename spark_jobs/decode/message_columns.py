@@ -26,11 +26,11 @@ from spark_jobs.logicalrep.test_decoding.lines import MessageLine
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
 # window             ordinal of the window of the change log that held it
-# commit_lsn_number  commit_lsn as a number, as the change log has it: with ordinal the total order
+# commit_lsn_number  commit_lsn as a number, as the change log has it: window, it and ordinal are the total order
 # ordinal            changes before it in its transaction; 0 for a non-transactional one
 # commit_lsn         start of the transaction's commit record, as pg_lsn prints; a non-transactional one's own LSN
 # xid, commit_time   of the transaction; null for a non-transactional one, which stands outside any
-# lsn                where the message itself stands in the WAL; null where the plugin does not tell (test_decoding)
+# lsn                where the message itself stands in the WAL; null with test_decoding, which does not send it
 # content            as it was given to pg_logical_emit_message: text is in the server's encoding
 # origin             the replication origin's name of the transaction; null for what was written here
 MESSAGES_SCHEMA = pa.schema(
@@ -117,7 +117,7 @@ def _fields(messages: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]
 
 
 def _of_lines(messages: pa.Array, commit_lsn: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    """The same of test_decoding's lines, which tell no LSN. Raises LogicalRepError."""
+    """The same of test_decoding's lines, which have no LSN. Raises LogicalRepError."""
     lines = [_message_line(line) for line in messages.to_pylist()]
     transactional = pa.array([line.transactional for line in lines])
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.decode.columnar import INSERT, Changes, decode_changes, message_bounds
+from spark_jobs.decode.in_shape import in_shape
 from spark_jobs.decode.line_columns import TEXT_LINE, decode_lines
 from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
-from spark_jobs.errors import DecodeError, SchemaChangeError
+from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
-from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.schema.lake_types import lake_type
-from spark_jobs.schema.relation_facts import means_the_same_everywhere
-from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.schema.relation_version import RelationVersion
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.schema.wire_type import Family, wire_type
 
 _BINARY_LIMIT = (1 << 31) - 1  # bytes one Arrow binary array can hold
@@ -40,12 +40,16 @@ class OrderedChanges:
 
     @classmethod
     def of(
-        cls, rows: pa.Table, relations: Mapping[int, bytes], shape: TableShape, halves: np.ndarray | None = None
+        cls,
+        rows: pa.Table,
+        relations: Mapping[int, RelationVersion],
+        shape: TableShape,
+        halves: np.ndarray | None = None,
     ) -> OrderedChanges:
         """``rows``: the change log's columns, kinds I, U and D only, all of the shape's table.
 
         ``halves`` breaks ties where one change was split in two (``on_executors``). Raises DecodeError, and
-        SchemaChangeError where a relation version has other columns than the shape.
+        SchemaChangeError where a relation version does not fit the shape.
         """
         commit_lsns, ordinals = _int64(rows, "commit_lsn"), _int64(rows, "ordinal")
         ties = np.zeros(len(rows), dtype=np.int8) if halves is None else halves
@@ -70,33 +74,36 @@ class OrderedChanges:
         return self.position(int(slots[row]))
 
     def _decode(
-        self, data: np.ndarray, bounds: np.ndarray, versions: np.ndarray, relations: Mapping[int, bytes]
+        self, data: np.ndarray, bounds: np.ndarray, versions: np.ndarray, relations: Mapping[int, RelationVersion]
     ) -> Changes:
         """Each relation version in one go; several are put together by position again."""
         parts: list[tuple[np.ndarray, Changes]] = []
         for version in np.unique(versions):
             slots = np.flatnonzero(versions == version)
-            relation = self._relation(int(version), relations, int(slots[0]))
+            relation, places = self._relation(int(version), relations, int(slots[0]))
             locate = partial(self._position_in, slots)
             decode = decode_lines if _is_line(data, bounds, slots[0]) else decode_changes
             part = decode(data, bounds[slots], bounds[slots + 1], relation, locate)
+            self._require_identity(relation, places, slots[part.kinds != INSERT])
+            self._require_readable(relation, places, part, slots)
+            part = in_shape(part, places, self.shape)
             data = part.data  # what was put behind it stays where it is
-            self._require_identity(relation, slots[part.kinds != INSERT])
-            self._require_readable(relation, part, slots)
             parts.append((slots, part))
         if len(parts) == 1:
             return parts[0][1]
         return _woven(parts, len(versions))
 
-    def _relation(self, version: int, relations: Mapping[int, bytes], slot: int) -> Relation:
+    def _relation(
+        self, version: int, relations: Mapping[int, RelationVersion], slot: int
+    ) -> tuple[Relation, tuple[int | None, ...]]:
         if version not in relations:
             raise DecodeError(
                 f"the change log has no Relation message {version} for the change of {self.shape.name}"
                 f" at {self.position(slot)}",
-                hint="its window is damaged or was cut by retention; take a new snapshot of this table",
+                hint=f"its window is damaged or was cut by retention; {new_snapshot(self.shape.name)}",
             )
         try:
-            relation = read_message(relations[version])
+            relation = read_message(relations[version].message)
         except LogicalRepError as error:
             raise DecodeError(f"the Relation message {version} of {self.shape.name} is damaged: {error}") from error
         if not isinstance(relation, Relation):
@@ -105,45 +112,54 @@ class OrderedChanges:
             raise DecodeError(
                 f"Relation message {version} is of relation {relation.relid}, {self.shape.name} is {self.shape.relid}"
             )
-        if not _same_columns(relation, self.shape):
+        places = relations[version].places
+        if places is None:
             raise SchemaChangeError(
                 f"the columns of {self.shape.name} changed before {self.position(slot)}",
-                hint="take a new snapshot of this table",
+                hint=new_snapshot(self.shape.name),
             )
-        return relation
+        return relation, places
 
-    def _require_identity(self, relation: Relation, finding: np.ndarray) -> None:
-        """``finding``: slots that must find a row. Where the identity lacks a key column, a change of that column
+    def _require_identity(self, relation: Relation, places: Sequence[int | None], finding: np.ndarray) -> None:
+        """``finding``: slots that must find a row. Without a key they need the old row whole, and that is asked for
+        where it is read. Where the identity lacks a key column, a change of that column
         would come without the old key, and pass for an update of another row. Where it has more columns than the key,
         several rows may have had one key of now, and a delete of one would take them all."""
-        names = {column.name for column in self.shape.columns if column.key}
-        identity = {column.name for column in relation.columns if column.key}
-        if relation.relreplident == "f" or self.shape.has_leaves or names == identity or not len(finding):
+        key = {places[index] for index in self.shape.key_indices}
+        identity = {place for place, column in enumerate(relation.columns) if column.key}
+        if relation.relreplident == "f" or self.shape.has_leaves or not key or key == identity or not len(finding):
             return
+        sent = sorted(relation.columns[place].name for place in identity)
+        names = sorted(self.shape.columns[index].name for index in self.shape.key_indices)
         raise SchemaChangeError(
-            f"the replica identity of {self.shape.name} is ({', '.join(sorted(identity))}) at"
-            f" {self.position(int(finding[0]))}, and the lake knows its rows by ({', '.join(sorted(names))})",
-            hint="take a new snapshot of this table",
+            f"the replica identity of {self.shape.name} is ({', '.join(sent)}) at"
+            f" {self.position(int(finding[0]))}, and the lake knows its rows by ({', '.join(names)})",
+            hint=new_snapshot(self.shape.name),
         )
 
-    def _require_readable(self, relation: Relation, part: Changes, slots: np.ndarray) -> None:
+    def _require_readable(
+        self, relation: Relation, places: Sequence[int | None], part: Changes, slots: np.ndarray
+    ) -> None:
         """Values in binary are read by the shape's types: those of this version must look the same."""
         holders = np.flatnonzero(part.old_slots >= 0)
+        columns = {place: column for place, column in zip(places, self.shape.columns, strict=True) if place is not None}
         for vectors, changes in ((part.new, np.arange(len(part))), (part.old, holders)):
-            for index in np.flatnonzero((vectors.kinds == BINARY).any(axis=1)):
-                wire, column = relation.columns[index], self.shape.columns[index]
-                at = self.position(int(slots[changes[np.argmax(vectors.kinds[index] == BINARY)]]))
+            for place in np.flatnonzero((vectors.kinds == BINARY).any(axis=1)):
+                if place not in columns:  # dropped since
+                    continue
+                wire, column = relation.columns[place], columns[int(place)]
+                at = self.position(int(slots[changes[np.argmax(vectors.kinds[place] == BINARY)]]))
                 known = column.binary_type
                 if not known.readable or known.family is Family.NO_SEND:
                     raise DecodeError(
                         f"the change of {self.shape.name} at {at} has a value of type {known.name} in binary, in column"
                         f" {column.name}: it cannot be read without the server",
-                        hint="set source.binary: false and take a new snapshot of this table",
+                        hint=f"set source.binary: false and {new_snapshot(self.shape.name)}",
                     )
                 if wire.atttypid != column.atttypid and not wire_type(wire.atttypid).same_form(known):
                     raise SchemaChangeError(
                         f"the type of column {column.name} of {self.shape.name} changed before {at}",
-                        hint="take a new snapshot of this table",
+                        hint=new_snapshot(self.shape.name),
                     )
 
 
@@ -153,7 +169,8 @@ def plain_columns(rows: pa.Table) -> pa.Table:
     if data.type not in (pa.binary(), pa.large_binary()):
         data = data.cast(pa.large_binary())
     columns = {name: rows.column(name).cast(pa.int64()) for name in ("commit_lsn", "ordinal", "version")}
-    return pa.table({**columns, "kind": rows.column("kind").cast(pa.string()), "data": data})
+    described = {name: rows.column(name) for name in ("commit_time", "xid") if name in rows.column_names}
+    return pa.table({**columns, "kind": rows.column("kind").cast(pa.string()), "data": data, **described})
 
 
 def _int64(rows: pa.Table, name: str) -> np.ndarray:
@@ -179,20 +196,6 @@ def _messages(rows: pa.Table, order: np.ndarray) -> pa.Array:
         data = data.take(pa.array(order))
     whole = data.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) and whole.num_chunks else whole
-
-
-def _same_columns(relation: Relation, shape: TableShape) -> bool:
-    return len(relation.columns) == len(shape.columns) and all(map(_same_column, relation.columns, shape.columns))
-
-
-def _same_column(wire: RelationColumn, column: LakeColumn) -> bool:
-    """The same column in the lake: a type's name, a typmod that changes nothing there, and key flags may differ."""
-    if wire.name != column.name:
-        return False
-    if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(column.atttypid):
-        return lake_type(wire.atttypid, wire.atttypmod) == column.lake_type
-    # the facts have told what a domain is in the lake; its own OID does not
-    return wire.atttypid == column.atttypid
 
 
 def _is_line(data: np.ndarray, bounds: np.ndarray, slot: int) -> bool:

@@ -19,7 +19,8 @@ class TextColumn:
 
     @classmethod
     def of(cls, column: pa.Array) -> TextColumn:
-        """From string or binary of any width. Raises ArrowInvalid beyond 2 GiB, which an Arrow column cannot hold."""
+        """The column of a string or binary array of any width. Raises ArrowInvalid beyond 2 GiB, which an Arrow column
+        cannot hold."""
         array = column if column.type == pa.binary() else column.cast(pa.binary())
         if array.null_count or array.offset:
             array = array.take(pa.array(np.arange(len(array), dtype=np.int64)))  # compacts, leaves nulls no bytes
@@ -55,7 +56,7 @@ class TextColumn:
         return self.array.view(pa.string())
 
     def valid_string(self) -> pa.Array:
-        """As strings; raises ArrowInvalid unless every value is UTF-8."""
+        """The values as strings; raises ArrowInvalid unless every value is UTF-8."""
         return self.array.cast(pa.string())
 
     def only(self, allowed: bytes) -> bool:

@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.bytea import hex_to_bytes
+from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
 from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 
-OnUnrepresentable = Literal["error", "null"]
+OnUnrepresentable = Literal["error", "null", "clamp"]
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
@@ -43,19 +44,23 @@ def cast_text(
     column: pa.Array, lake_type: LakeType, *, name: str, table: str, on_unrepresentable: OnUnrepresentable = "error"
 ) -> pa.Array:
     """``column``: string or binary, PostgreSQL's text output; the result is of ``lake_type.arrow``, as long, with the
-    same nulls, and under ``"null"`` more.
+    same nulls, and under ``"null"`` more; under ``"clamp"`` see ``clamped``.
 
     Raises DecodeError for text PostgreSQL does not write, UnrepresentableError for values the type cannot hold.
     Both name ``table`` and ``name``, never the value.
     """
     try:
-        parsed = parse_text(TextColumn.of(column), lake_type)
+        text = TextColumn.of(column)
+        parsed = parse_text(text, lake_type)
     except (pa.ArrowInvalid, ValueError):
         # Arrow's message quotes the value, so it is not passed on
         raise DecodeError(
             f"{table} column {name}: not PostgreSQL's text of {lake_type.sql}",
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",
         ) from None
+    if parsed.unrepresentable is not None and on_unrepresentable == "clamp":
+        beyond = text.string().filter(pa.array(parsed.unrepresentable))
+        return clamped(parsed.values, parsed.unrepresentable, beyond, lake_type)
     return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
 
 
@@ -67,10 +72,10 @@ def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:
 def settled(parsed: Parsed, *, name: str, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
     """The values, unrepresentable ones as null. Raises UnrepresentableError where the policy is ``"error"``."""
     if parsed.unrepresentable is not None and on_unrepresentable == "error":
-        found = int(parsed.unrepresentable.sum())
+        count = int(parsed.unrepresentable.sum())
         raise UnrepresentableError(
-            f"{table} column {name}: {parsed.reason}, in {found} of {len(parsed.values)} values",
-            hint='set on_unrepresentable: "null" to store null instead',
+            f"{table} column {name}: {parsed.reason}, in {count} of {len(parsed.values)} values",
+            hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value',
         )
     return parsed.values
 

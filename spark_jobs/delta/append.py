@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
 from pyarrow import fs
 
 from spark_jobs.delta.files import WRITABLE, table_filesystem
@@ -31,13 +31,14 @@ from spark_jobs.errors import LakeError
 # of a row group, before it is packed; three of them are in memory: one fills up, one is packed, one is written
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 128 << 10
-_FILE_BYTES = 32 << 20
+FILE_BYTES = 32 << 20
 _MILLISECONDS = 1000
+_CLEAN_UP_EVERY = 100  # windows, or cuts
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``statistics``: the columns whose least and greatest value are told; ``unique``: those that do not repeat."""
+    """``statistics``: the columns whose least and greatest values are written; ``unique``: those that do not repeat."""
 
     schema: pa.Schema
     statistics: tuple[str, ...]
@@ -52,12 +53,12 @@ def append(
     Raises LakeError when files cannot be written, what ``batches`` raises, and what ``deltalake`` raises at the commit,
     CommitFailedError among them.
     """
-    files = _Files(table_filesystem(path), path, layout)
+    files = DataFiles(table_filesystem(path), path, layout)
     try:
         # one group is packed while the next is gathered
         with ThreadPoolExecutor(max_workers=1) as packer:
             packed: Future[None] | None = None
-            for group in _groups(batches):
+            for group in row_groups(batches):
                 if packed is not None:
                     packed.result()
                 packed = packer.submit(files.write, pa.Table.from_batches(group, layout.schema))
@@ -68,10 +69,23 @@ def append(
         files.remove()
         raise
     # an error may come after the commit is made, from a checkpoint or a lost answer: its files must stay
-    table.create_write_transaction(files.actions, "append", layout.schema, commit_properties=commit)
+    table.create_write_transaction(
+        files.actions,
+        "append",
+        layout.schema,
+        commit_properties=commit,
+        post_commithook_properties=after_commit(commit),
+    )
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
+def after_commit(commit: CommitProperties) -> PostCommitHookProperties:
+    """Log clean-up lists all that lies in the log: now and then, and not after every commit as ``deltalake`` does."""
+    due = any(txn.version % _CLEAN_UP_EVERY == 0 for txn in commit.app_transactions or ())
+    return PostCommitHookProperties(cleanup_expired_logs=due)
+
+
+def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Batches that are written together."""
     waiting: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
@@ -89,7 +103,7 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBat
 
 @dataclass
 class _Statistics:
-    """Of one file, as Delta writes them."""
+    """The statistics of one file, as Delta writes them."""
 
     rows: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
@@ -102,9 +116,9 @@ class _Statistics:
             column = group.column(name)
             self.nulls[name] += column.null_count
             if column.null_count < len(column):
-                found = pc.min_max(column).as_py()
-                self.least[name] = min(self.least.get(name, found["min"]), found["min"])
-                self.greatest[name] = max(self.greatest.get(name, found["max"]), found["max"])
+                ends = pc.min_max(column).as_py()
+                self.least[name] = min(self.least.get(name, ends["min"]), ends["min"])
+                self.greatest[name] = max(self.greatest.get(name, ends["max"]), ends["max"])
 
     def to_json(self) -> str:
         return json.dumps(
@@ -117,11 +131,15 @@ class _Statistics:
         )
 
 
-class _Files:
-    """Row groups into files of about ``_FILE_BYTES``; ``actions`` are those of the files that are closed."""
+class DataFiles:
+    """Row groups into files of about ``FILE_BYTES``; ``actions`` are those of the files that are closed.
 
-    def __init__(self, filesystem: fs.FileSystem, path: str, layout: Layout) -> None:
+    ``modified``: when their rows were appended, where they are not new, in milliseconds since 1970.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, path: str, layout: Layout, modified: int | None = None) -> None:
         self.actions: list[AddAction | RemoveAction] = []
+        self._modified = modified
         self._filesystem, self._path, self._layout = filesystem, path, layout
         self._name = ""
         self._sink: pa.NativeFile | None = None
@@ -137,7 +155,7 @@ class _Files:
             assert self._sink is not None
             self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
             self._statistics.add(group, self._layout.statistics)
-            if self._sink.tell() >= _FILE_BYTES:
+            if self._sink.tell() >= FILE_BYTES:
                 self._finish()
         except (OSError, pa.ArrowException) as error:
             raise self._failed(error) from None
@@ -176,8 +194,9 @@ class _Files:
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        now = int(time.time() * _MILLISECONDS)
-        self.actions.append(AddAction(self._name, size, {}, now, True, self._statistics.to_json()))
+        modified = int(time.time() * _MILLISECONDS) if self._modified is None else self._modified
+        is_new = self._modified is None
+        self.actions.append(AddAction(self._name, size, {}, modified, is_new, self._statistics.to_json()))
         self._writer = self._sink = None
 
     def _failed(self, error: Exception) -> LakeError:

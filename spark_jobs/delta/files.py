@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import LakeError
 from spark_jobs.qualified_name import QualifiedName
 
 Answer = TypeVar("Answer")
+REACHABLE = "check lake.path, its permissions, and the credentials of its storage"
 WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
 
 # an object store answers each in tens of milliseconds, and gladly many at a time
@@ -21,14 +25,27 @@ _ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """Hadoop's names of schemes (s3a, file) as Arrow calls them; a plain path is local and taken letter by letter."""
+    """The filesystem, and the path in it. Hadoop's names of schemes (s3a, file) are taken for Arrow's; a plain path is
+    local and taken letter by letter.
+
+    Raises LakeError for a storage that cannot be reached, or that Arrow does not know.
+    """
     scheme, separator, rest = path.partition("://")
     if not separator:
         return fs.LocalFileSystem(), path.removeprefix("file:")
     if scheme == "file":
         return fs.LocalFileSystem(), rest
-    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{_ARROW_SCHEMES.get(scheme, scheme)}://{rest}")
-    return found
+    try:
+        filesystem, folder = fs.FileSystem.from_uri(f"{_ARROW_SCHEMES.get(scheme, scheme)}://{rest}")
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError) as error:
+        hint = "choose a lake.path that this process can open too: a folder, s3a://, gs:// or abfss://"
+        raise LakeError(f"{path} cannot be opened: {error}", hint=hint) from None
+    return filesystem, folder
+
+
+def decoded_path(path: str) -> str:
+    """A file URI as a plain path: pyarrow takes its percent-encoded parts for names."""
+    return url2pathname(urlsplit(path).path) if path.startswith("file:") else path
 
 
 @contextmanager

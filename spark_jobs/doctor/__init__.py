@@ -48,7 +48,7 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
             yield from server_checks(settings)
             yield plugin_check(pipeline.source, settings)
             yield role_check(role)
-            yield from slot_checks(connection, pipeline.source)
+            yield from slot_checks(connection, pipeline.source, pipeline.health)
             yield slots_free_check(settings, slot_exists(connection, pipeline.source.slot))
             yield from publication_and_table_checks(connection, pipeline, role)
     except CdcError as error:

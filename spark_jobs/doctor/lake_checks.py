@@ -7,13 +7,12 @@ import tempfile
 from pathlib import Path
 from uuid import uuid4
 
-import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.doctor.checks import Check, fail, ok
-from spark_jobs.errors import one_line
+from spark_jobs.errors import LakeError, one_line
 
 AREA = "lake"
 _MESSAGE_LENGTH = 300  # object stores add request identifiers and whole documents
@@ -23,10 +22,8 @@ def lake_path_check(lake: Lake) -> Check:
     """Write a file and delete it again: what the rights of a path promise and what a disk does are two things."""
     try:
         filesystem, folder = lake_filesystem(lake.path)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError) as error:
-        # as in sync: tables' states are read, and changes staged, the same way
-        remedy = "choose a lake.path that this process can open too: a folder, s3a://, gs:// or abfss://"
-        return fail(AREA, "lake.path", f"{lake.path} cannot be opened: {_brief(error)}", remedy)
+    except LakeError as error:  # as in sync: tables' states are read, and changes staged, the same way
+        return fail(AREA, "lake.path", _brief(error.what), error.hint)
     if isinstance(filesystem, fs.LocalFileSystem):
         return _local(Path(folder))
     return _remote(lake.path, filesystem, folder)
@@ -44,8 +41,8 @@ def _local(path: Path) -> Check:
             pass
     except OSError as error:
         return fail(AREA, "lake.path", f"{existing} cannot be written: {error.strerror}", remedy)
-    found = f"{path} is writable" if existing == path else f"{path} will be made"
-    return ok(AREA, "lake.path", found)
+    outcome = f"{path} is writable" if existing == path else f"{path} will be made"
+    return ok(AREA, "lake.path", outcome)
 
 
 def _remote(path: str, filesystem: fs.FileSystem, folder: str) -> Check:
@@ -56,12 +53,12 @@ def _remote(path: str, filesystem: fs.FileSystem, folder: str) -> Check:
         filesystem.delete_file(probe)
     except OSError as error:
         remedy = "check the bucket and the credentials in the environment"
-        return fail(AREA, "lake.path", f"{path} cannot be written: {_brief(error)}", remedy)
+        return fail(AREA, "lake.path", f"{path} cannot be written: {_brief(str(error))}", remedy)
     return ok(AREA, "lake.path", f"{path} is writable")
 
 
-def _brief(error: Exception) -> str:
-    return one_line(str(error))[:_MESSAGE_LENGTH]
+def _brief(text: str) -> str:
+    return one_line(text)[:_MESSAGE_LENGTH]
 
 
 def _user() -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_jobs.capture.slot_preparation import check_identity, slot_identity
-from spark_jobs.capture.windows import check_no_gap
+from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import CdcError, SourceUnreachableError
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.slot import flushed_lsn, slot_status
 
 AREA = "change log"
 
@@ -38,10 +36,5 @@ def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
 
 def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker) -> Check:
     with connected(pipeline.source.dsn) as connection:
-        check_identity(checkpoint.identity, slot_identity(connection, pipeline))
-        slot = slot_status(connection, pipeline.source.slot)
-        if slot is None:
-            found = f"slot {pipeline.source.slot} is gone, changes after {checkpoint.window.hi} cannot be had"
-            return fail(AREA, "log and slot", found, "start over with a new slot and a new lake path")
-        check_no_gap(checkpoint.window.hi, slot.confirmed_flush_lsn, flushed_lsn(connection))
+        following_slot(connection, pipeline, checkpoint, slot_identity(connection, pipeline))
     return ok(AREA, "log and slot", "no gap between them")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spark_jobs.capture.plugins import OLDEST_SERVER, plugin_options
-from spark_jobs.configuration import Source
+from spark_jobs.capture.slot_findings import slot_findings
+from spark_jobs.configuration import HealthLimits, Source
 from spark_jobs.doctor.checks import Check, fail, ok, warn
-from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError
+from spark_jobs.errors import RECOVER, BreakError, ConfigurationError, PreconditionError, SlotError
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
 from spark_jobs.postgres.slot import slot_status
 
 AREA = "source"
-_PLENTY = 10 << 30  # bytes of WAL held back on the source
 
 
 def server_checks(settings: ServerSettings) -> Iterator[Check]:
@@ -72,18 +72,18 @@ def role_check(role: RolePrivileges) -> Check:
     return fail(AREA, "role", f"{role.name}: no REPLICATION", f'ALTER ROLE "{role.name}" REPLICATION')
 
 
-def slot_checks(connection: Connection, source: Source) -> Iterator[Check]:
+def slot_checks(connection: Connection, source: Source, limits: HealthLimits) -> Iterator[Check]:
     """The slot: is it ours, and does the server still hold what it needs."""
     try:
         if slot_status(connection, source.slot) is None:
             yield ok(AREA, f"slot {source.slot}", "not there yet: sync makes it")
             return
         health = slot_health(connection, source.slot)
-    except SlotError as error:
+    except (SlotError, BreakError) as error:
         yield fail(AREA, f"slot {source.slot}", error.what, error.hint)
         return
     yield _slot_kind(health, source)
-    yield _slot_wal(health)
+    yield from _slot_wal(health, limits)
 
 
 def _slot_kind(health: SlotHealth, source: Source) -> Check:
@@ -97,17 +97,17 @@ def _slot_kind(health: SlotHealth, source: Source) -> Check:
     return ok(AREA, what, f"{health.plugin}, confirmed to {health.confirmed_flush_lsn}")
 
 
-def _slot_wal(health: SlotHealth) -> Check:
+def _slot_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Check]:
+    """A slot that is lost, or about to be, would stop sync; what is only worth a word would not."""
     what = "WAL kept for the slot"
-    held = health.restart_distance or 0
-    found = f"{held / 1e6:,.1f} MB, {health.wal_status}"
+    found = f"{(health.restart_distance or 0) / 1e6:,.1f} MB, {health.wal_status}"
     if health.wal_status == "unreserved":
-        return fail(AREA, what, found, "the server removes it at the next checkpoint: run sync now")
-    if health.invalidation_reason:
-        remedy = "drop the slot and start over with a new lake path"
-        return fail(AREA, what, f"invalidated: {health.invalidation_reason}", remedy)
-    if held > _PLENTY:
-        age = health.oldest_transaction_age
-        remedy = "run sync" if age is None else f"run sync; the oldest open transaction is {age} old and holds WAL too"
-        return warn(AREA, what, found, remedy)
-    return ok(AREA, what, found)
+        yield fail(AREA, what, found, "the server removes it at the next checkpoint: run sync now")
+    elif health.invalidation_reason:
+        yield fail(AREA, what, f"invalidated: {health.invalidation_reason}", RECOVER)
+    elif findings := slot_findings(health, None, limits):
+        for finding in findings:
+            text, _, remedy = finding.text.rpartition(": ")
+            yield warn(AREA, what, text, remedy)
+    else:
+        yield ok(AREA, what, found)

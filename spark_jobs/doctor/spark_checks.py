@@ -77,16 +77,18 @@ def _executor_python(options: SparkOptions) -> Check:
     if not has_executors(options):
         return _local_python(worker_python(options, local=True) or sys.executable)
     try:
-        found = ask_worker_python(spark_session(options))
+        python = ask_worker_python(spark_session(options))
     except CdcError as error:
         return fail(AREA, PYTHON, error.what, error.hint)
     named = _where_named(options)
-    if found.version != OURS:
-        return fail(AREA, PYTHON, f"{found.executable} is {found.version}, this is {OURS}", f"use one version: {named}")
-    if found.missing:
+    if python.version != OURS:
+        return fail(
+            AREA, PYTHON, f"{python.executable} is {python.version}, this is {OURS}", f"use one version: {named}"
+        )
+    if python.missing:
         remedy = f"install it for each executor's Python, or name another one in {named}"
-        return fail(AREA, PYTHON, f"{found.executable} has no {', '.join(found.missing)}", remedy)
-    return ok(AREA, PYTHON, f"{found.version}, {found.executable} of an executor, with all that is needed")
+        return fail(AREA, PYTHON, f"{python.executable} has no {', '.join(python.missing)}", remedy)
+    return ok(AREA, PYTHON, f"{python.version}, {python.executable} of an executor, with all that is needed")
 
 
 def _where_named(options: SparkOptions) -> str:

@@ -1,19 +1,26 @@
-"""Publication and tables: does every configured table come, whole, with a key its changes can be found by."""
+"""Publication and tables: does every configured table come, and with a key that its changes can be found by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from spark_jobs.configuration import Pipeline, Source
-from spark_jobs.doctor.checks import Check, fail, ok
+from spark_jobs.configuration import ColumnSelection, Pipeline
+from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
 from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables, unseen_operations
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
-from spark_jobs.schema.wire_type import unreadable_in_binary
+from spark_jobs.schema.table_faults import TableFault, table_faults, unlogged_fault
+from spark_jobs.tables.selected_columns import (
+    columns_that_come,
+    why_incomplete,
+    why_not_selectable,
+    why_not_withheld,
+)
 
 AREA = "tables"
 
@@ -25,6 +32,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     publication = find_publications(connection, pipeline.source.publications) if published else None
     names = _wanted(pipeline, publication)
     privileges = {table.name: table for table in table_privileges(connection, names)}
+    sent = published_tables(connection, pipeline.source.publications, names) if publication is not None else {}
     if published:
         yield _publication_check(pipeline, publication, role, tuple(privileges.values()))
     facts = {fact.name: fact for fact in relation_facts(connection, names=names)}
@@ -32,12 +40,50 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
         if name not in privileges or name not in facts:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
             continue
+        table = _Table(facts[name], privileges[name], sent.get(name), pipeline.column_selections.get(name))
         faults = (
-            *_faults(privileges[name], facts[name], role, publication),
-            *_name_faults(facts[name], publication),
-            *_binary_faults(facts[name], pipeline.source),
+            *_faults(table, role, publication),
+            *(_selection_faults(connection, table, publication) or _unusable(table, pipeline)),
         )
-        yield from faults or [ok(AREA, str(name), f"key ({', '.join(facts[name].key)})")]
+        yield from faults or [ok(AREA, str(name), _in_order(table))]
+        yield from _unseen(table)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """``sent``: what the publications send of it now, None: nothing, or there are none."""
+
+    facts: RelationFacts
+    privileges: TablePrivileges
+    sent: PublishedTable | None
+    selection: ColumnSelection | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that come, once a publication that is ours is in step."""
+        return columns_that_come(self.facts, self.sent, self.selection)
+
+
+def _in_order(table: _Table) -> str:
+    """Its key, and what of it comes."""
+    parts = [_rows_found_by(table.facts)]
+    if len(table.columns) < len([column for column in table.facts.columns if not column.attgenerated]):
+        parts.append(f"columns ({', '.join(table.columns)})")
+    if table.sent is not None and table.sent.row_filter:
+        parts.append(f"rows where {table.sent.row_filter}")
+    return "; ".join(parts)
+
+
+def _rows_found_by(facts: RelationFacts) -> str:
+    if facts.key:
+        return f"key ({', '.join(facts.key)})"
+    return "no key: rows are found whole" if facts.sends_whole_rows else "no key: only inserts can come"
+
+
+def _unseen(table: _Table) -> Iterator[Check]:
+    if table.sent is not None and table.sent.missing_operations:
+        remedy = "the lake shows them with the table's next snapshot; ALTER PUBLICATION ... SET (publish = ...) for all"
+        yield warn(AREA, str(table.facts.name), unseen_operations(table.sent.missing_operations), remedy)
 
 
 def _wanted(pipeline: Pipeline, publication: Publication | None) -> tuple[QualifiedName, ...]:
@@ -52,9 +98,6 @@ def _publication_check(
     what = f"publication {', '.join(pipeline.source.publications)}"
     if publication is None:
         return _publication_to_be_made(pipeline, role, tables)
-    if publication.missing_operations:
-        remedy = f"ALTER PUBLICATION {publication.name} SET (publish = 'insert, update, delete, truncate')"
-        return fail(AREA, what, f"leaves out {', '.join(publication.missing_operations)}", remedy)
     if not publication.tables and pipeline.tables is None:
         return fail(AREA, what, "has no table", f"ALTER PUBLICATION {publication.name} ADD TABLE ...")
     whose = "made by postgres-cdc" if publication.ours else "your own, used as it is"
@@ -81,12 +124,10 @@ def _publication_to_be_made(pipeline: Pipeline, role: RolePrivileges, tables: Se
     return ok(AREA, what, "not there yet: sync makes it")
 
 
-def _faults(
-    table: TablePrivileges, facts: RelationFacts, role: RolePrivileges, publication: Publication | None
-) -> Iterator[Check]:
-    name = str(table.name)
+def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:
+    table, name = of.privileges, str(of.facts.name)
     if table.relpersistence != "p":
-        yield fail(AREA, name, "unlogged: its changes are not in the WAL", f"ALTER TABLE {name} SET LOGGED")
+        yield _check(unlogged_fault(name))
     if not table.may_use_schema:
         remedy = f'GRANT USAGE ON SCHEMA {table.name.nspname} TO "{role.name}"'
         yield fail(AREA, name, f"no USAGE on schema {table.name.nspname}", remedy)
@@ -95,29 +136,37 @@ def _faults(
     if table.row_security:
         remedy = f'ALTER ROLE "{role.name}" BYPASSRLS: a snapshot must see every row'
         yield fail(AREA, name, "row security hides rows from the role", remedy)
-    if not facts.key:
-        remedy = f"give it a primary key, or ALTER TABLE {name} REPLICA IDENTITY USING INDEX a unique one"
-        yield fail(AREA, name, f"no usable key (replica identity {facts.relreplident})", remedy)
-    yield from _publication_faults(table, role, publication)
+    yield from _publication_faults(of, role, publication)
 
 
-def _name_faults(facts: RelationFacts, publication: Publication | None) -> Iterator[Check]:
-    stored = publication is not None and publication.sends_generated
-    if fault := name_fault(facts, stored=stored):
-        yield fail(AREA, str(facts.name), fault, NAME_REMEDY.format(table=facts.name))
+def _selection_faults(connection: Connection, of: _Table, publication: Publication | None) -> list[Check]:
+    """What is wrong with ``columns:``; a publication that is ours is brought in step with it."""
+    if of.selection is None:
+        return []
+    errors = [why_not_selectable(of.facts, of.selection, connection.info.server_version)]
+    if errors == [None] and of.sent is not None and publication is not None and not publication.ours:
+        incomplete = why_incomplete(of.selection, of.facts.name, of.sent.columns)
+        errors = [incomplete, why_not_withheld(of.selection, of.facts, of.sent)]
+    return [fail(AREA, str(of.facts.name), error.what, error.hint) for error in errors if error is not None]
 
 
-def _binary_faults(facts: RelationFacts, source: Source) -> Iterator[Check]:
-    if source.binary:
-        for column in unreadable_in_binary(facts):
-            what = f"column {column.attname} ({column.typname}) cannot be read in binary"
-            yield fail(AREA, str(facts.name), what, "set source.binary: false, or take the table out of tables:")
+def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
+    faults = table_faults(
+        table.facts,
+        binary=pipeline.source.binary,
+        sent=table.columns,
+        published=table.sent is not None,
+        mode=pipeline.mode_of(table.facts.name),
+    )
+    return map(_check, faults)
 
 
-def _publication_faults(
-    table: TablePrivileges, role: RolePrivileges, publication: Publication | None
-) -> Iterator[Check]:
-    name = str(table.name)
+def _check(fault: TableFault) -> Check:
+    return fail(AREA, fault.table, fault.what, fault.remedy)
+
+
+def _publication_faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:
+    table, name = of.privileges, str(of.facts.name)
     if publication is None:
         return
     if table.name not in publication.tables:
@@ -128,6 +177,5 @@ def _publication_faults(
             yield fail(
                 AREA, name, f"not in the publication, and {role.name} does not own it", f"by its owner: {remedy}"
             )
-    elif table.name in publication.filtered_tables:
-        remedy = "this version follows whole tables; use a publication without filters"
-        yield fail(AREA, name, "the publication has a row filter or column list on it", remedy)
+    elif of.sent is not None and of.sent.error is not None:
+        yield fail(AREA, name, of.sent.error.what, of.sent.error.hint)

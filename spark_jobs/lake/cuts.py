@@ -7,21 +7,26 @@ the index that spares idle tables: what it lists needs no look at the Delta tabl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.files import table_filesystem
+from spark_jobs.delta.append import Layout, after_commit
+from spark_jobs.delta.counted_files import CountedFiles, DataFile
+from spark_jobs.delta.files import decoded_path
+from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, keep_small
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_overtaken
 
 # cut      counts up; the highest is the latest
 # window   ordinal of the last window that every listed table has been brought to
@@ -45,7 +50,13 @@ CUTS_SCHEMA = pa.schema(
 _FORGOTTEN = -1
 # the cuts' application transactions count them, so that of two writers that saw one latest cut one commits
 _APP_ID = "pgcdc:cuts"
-_ATTEMPTS = 5
+_MOVE_AWAY = "they may be moved away: the next sync writes new ones"
+# of Delta's own log: no older version of this table is ever read
+_TABLE_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 1 day",
+    "delta.deletedFileRetentionDuration": "interval 1 day",
+}
+_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=())
 
 
 @dataclass(frozen=True)
@@ -74,49 +85,74 @@ class Cut:
 
 
 def latest_cut(lake: Lake) -> Cut | None:
-    """The cut written last, or None before the first. Raises LakeError."""
-    return _latest(lake)[1]
+    """The cut written last, or None before the first; its cost does not grow with their number. Raises LakeError."""
+    files = cut_files(lake)
+    with table_errors(f"the cuts at {lake.cuts} cannot be read", hint=_MOVE_AWAY):
+        return _cut_in(files, files.of_last_append())
+
+
+def cut_files(lake: Lake) -> CountedFiles:
+    """The files of the cuts' table."""
+    return CountedFiles(decoded_path(lake.cuts), "cut", CUTS_SCHEMA)
 
 
 def _latest(lake: Lake) -> tuple[DeltaTable | None, Cut | None]:
-    """With the handle that it was read through."""
-    with _lake_errors(lake):
-        try:
-            cuts = DeltaTable(lake.cuts)
-        except TableNotFoundError:
-            return None, None
-        numbers = pa.table(cuts.get_add_actions(flatten=True)).column("max.cut").to_pylist()
-        if not numbers:
-            return cuts, None
-        dataset = cuts.to_pyarrow_dataset(filesystem=table_filesystem(lake.cuts))
-        rows = dataset.to_table(filter=pc.field("cut") == max(numbers)).to_pylist()
-    tables = tuple(
-        TableCut(
-            QualifiedName(row["nspname"], row["relname"]),
-            row["relid"],
-            row["generation"],
-            row["version"],
-            row.get("commits") or 0,
-        )
-        for row in rows
-        if row["version"] != _FORGOTTEN
+    """The latest cut, behind the handle of the version that it was read of."""
+    what = f"the cuts at {lake.cuts}"
+    cuts, files = open_table(lake.cuts, what, hint=_MOVE_AWAY), cut_files(lake)
+    if cuts is None:
+        return None, None
+    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
+        return cuts, _cut_in(files, files.of_last_append(cuts.version()))
+
+
+def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
+    """The last one in these files."""
+    rows = cuts.dataset(files).to_table()
+    if not rows.num_rows:
+        return None
+    last = rows.filter(pc.equal(rows.column("cut"), pc.max(rows.column("cut")))).to_pylist()
+    tables = tuple(_table_cut(row) for row in last if row["version"] != _FORGOTTEN)
+    return Cut(last[0]["cut"], last[0]["window"], Lsn(last[0]["lsn"]), tables)
+
+
+def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None = None) -> Cut:
+    """The newest cut at or before ``lsn``, and of a window before ``before_window``; without either the newest of all.
+
+    A table that was read again since, and is left out by a later cut of the same window, is in it as it was.
+    Raises LakeError: there is no such cut.
+    """
+    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
+    cuts = open_table(lake.cuts, what, hint=_MOVE_AWAY)
+    if cuts is None:
+        raise LakeError(f"there are no cuts at {lake.cuts}", hint="`postgres-cdc sync` writes one")
+    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
+        dataset = files.dataset(files.all(cuts))
+        listed = dataset.to_table(columns=["cut", "window", "lsn"]).sort_by("cut")
+        reached = listed if lsn is None else listed.filter(pc.field("lsn") <= int(lsn))
+        reached = reached if before_window is None else reached.filter(pc.field("window") < before_window)
+        if not reached.num_rows:
+            oldest = f"the oldest is at {Lsn(listed.column('lsn')[0].as_py())}" if listed.num_rows else "they are empty"
+            asked = f"at or before {lsn}" if before_window is None else f"of a window before {before_window}"
+            raise LakeError(f"{what} hold none {asked}: {oldest}")
+        found = {name: values[-1] for name, values in reached.to_pydict().items()}
+        same = (pc.field("window") == found["window"]) & (pc.field("cut") <= found["cut"])
+        rows = dataset.to_table(filter=same & (pc.field("version") != _FORGOTTEN)).sort_by("cut").to_pylist()
+    newest = {table.name: table for table in map(_table_cut, rows)}
+    return Cut(found["cut"], found["window"], Lsn(found["lsn"]), tuple(newest[name] for name in sorted(newest)))
+
+
+def _table_cut(row: Mapping[str, Any]) -> TableCut:
+    return TableCut(
+        QualifiedName(row["nspname"], row["relname"]),
+        row["relid"],
+        row["generation"],
+        row["version"],
+        row.get("commits") or 0,
     )
-    first = rows[0]
-    return cuts, Cut(first["cut"], first["window"], Lsn(first["lsn"]), tables)
 
 
-@contextmanager
-def _lake_errors(lake: Lake) -> Iterator[None]:
-    try:
-        yield
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise LakeError(
-            f"the cuts at {lake.cuts} cannot be read or written: {error}",
-            hint="they may be moved away: the next sync writes new ones",
-        ) from error
-
-
-@retry(retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True)
+@again_when_overtaken
 def write_cut(
     lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], *, based_on: Cut | None = None
 ) -> Cut | None:
@@ -149,20 +185,23 @@ def write_cut(
         }
         for table in tables
     ]
-    with _lake_errors(lake):
+    with table_errors(f"the cuts at {lake.cuts} cannot be written", hint=_MOVE_AWAY):
         _append(lake, handle, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)
     return cut
 
 
 def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) -> None:
     """Through the handle that the latest cut was read with: a cut that was written in between makes it fail."""
+    commit = CommitProperties(app_transactions=[Transaction(_APP_ID, number)])
     try:
         write_deltalake(
             handle or lake.cuts,
             rows,
             mode="append" if handle else "error",
             schema_mode="merge" if handle else None,  # a lake that an older version began lacks a column
-            commit_properties=CommitProperties(app_transactions=[Transaction(_APP_ID, number)]),
+            configuration=None if handle else dict(_TABLE_CONFIGURATION),
+            commit_properties=commit,
+            post_commithook_properties=after_commit(commit),
         )
     except CommitFailedError as error:
         raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
@@ -173,10 +212,22 @@ def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) 
 
 
 def forget(lake: Lake, names: Collection[QualifiedName]) -> None:
-    """Before tables are snapshotted anew: the latest cut no longer speaks for them."""
+    """Take tables out of the latest cut, before they get a new snapshot: it no longer says where they are."""
     latest = latest_cut(lake)
     if latest is None:
         return
     if any(table.name in names for table in latest.tables):
         marked = (replace(table, version=_FORGOTTEN) if table.name in names else table for table in latest.tables)
         write_cut(lake, latest.ordinal, latest.lsn, tuple(marked))
+
+
+def keep_cuts_small(lake: Lake, age: timedelta) -> Upkeep | None:
+    """Cuts that were written longer ago than ``age`` go, but for the latest one; None where there are no cuts.
+
+    Raises LakeError; OvertakenError when another process does the same.
+    """
+    latest = latest_cut(lake)
+    if latest is None:
+        return None
+    table = CountedTable(cut_files(lake), _LAYOUT)
+    return keep_small(table, _TABLE_CONFIGURATION, Expiry(age, latest.number), KEPT_FOR_READERS)

@@ -1,14 +1,15 @@
-"""A Delta table of ours as Spark sees it: its columns against the source's, and its creation or replacement."""
+"""A Delta table of ours as Spark sees it: its columns, and its creation or replacement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier, quoted
-from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.table_shape import LakeColumn
+from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,42 +17,26 @@ if TYPE_CHECKING:
 
 # in the metadata of each column of the Delta schema: a name may come to mean another column, a number never does
 _ATTNUM = "pg_attribute.attnum"
+_MODE = "postgres_cdc.mode"  # of a column that the source does not have
 
 
-def table_columns(spark: SparkSession, path: str) -> dict[str, tuple[str, int | None]]:
-    """Name, SQL type and attribute number of each column."""
+def table_columns(spark: SparkSession, path: str) -> tuple[DeltaColumn, ...]:
+    """The columns of the table at ``path`` that the source has too, in its order."""
     schema = spark.read.format("delta").load(path).schema
-    return {field.name: (field.dataType.simpleString(), field.metadata.get(_ATTNUM)) for field in schema}
+    return tuple(
+        DeltaColumn(field.name, field.dataType.simpleString(), field.metadata.get(_ATTNUM))
+        for field in schema
+        if _MODE not in field.metadata
+    )
 
 
-def with_attribute_numbers(frame: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
-    """``frame``, which has these columns, as a table that remembers their attribute numbers."""
+def with_attribute_numbers(frame: DataFrame, columns: Sequence[LakeColumn], mode: Mode = "mirror") -> DataFrame:
+    """``frame``, which has these columns and those of the mode, as a table that remembers their attribute numbers."""
     from pyspark.sql import functions
 
-    return frame.select(*(functions.col(quoted(c.name)).alias(c.name, metadata={_ATTNUM: c.attnum}) for c in columns))
-
-
-def check_columns(spark: SparkSession, path: str, shape: TableShape, lsn: Lsn) -> None:
-    """Raise SchemaChangeError when the source's columns at ``lsn`` are not the table's: by name, type and number."""
-    found = table_columns(spark, path)
-    lake = {name: sql for name, (sql, _) in found.items()}
-    source = {column.name: column.lake_type.sql for column in shape.columns}
-    others = [
-        f"{column.name} is another column of that name"
-        for column in shape.columns
-        if column.name in found and found[column.name][1] not in (None, column.attnum)
-    ]
-    if lake == source and not others:
-        return
-    differences = [f"{name} {source[name]} is new" for name in source if name not in lake]
-    differences += [f"{name} is gone" for name in lake if name not in source]
-    differences += [
-        f"{name} was {lake[name]} and is {source[name]}" for name in lake if source.get(name, lake[name]) != lake[name]
-    ]
-    raise SchemaChangeError(
-        f"{shape.name} has other columns from {lsn} on: {'; '.join([*differences, *others])}",
-        hint=f"take a new snapshot of this table: postgres-cdc snapshot '{shape.name}'",
-    )
+    described: list[tuple[str, dict[str, int | str]]] = [(column.name, {_ATTNUM: column.attnum}) for column in columns]
+    described += [(column.name, {_MODE: mode}) for column in mode_columns(mode)]
+    return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))
 
 
 def replace_table(frame: DataFrame, path: str) -> None:

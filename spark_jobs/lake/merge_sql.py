@@ -16,14 +16,20 @@ from datetime import date
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, old_key, unchanged, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.spark.causes import MISSING_ROW
 
 # the name of the temporary view that holds the net change: one row per key
 NET_CHANGE = "net_change"
+
+# without an end by default, but a session may have another default for new tables; what a table forgets here, it would
+# take a second time
+TRANSACTIONS_STAY = ("delta.setTransactionRetentionDuration", "interval 36500 days")
 
 TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
     ("delta.enableDeletionVectors", "true"),  # random keys: 400 times less written than copying files
     ("delta.columnMapping.mode", "name"),  # needed for RENAME, DROP and for names with spaces or ,;{}()=
     ("delta.feature.timestampNtz", "supported"),  # else the first timestamp column added later is refused
+    TRANSACTIONS_STAY,
 )
 
 _RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
@@ -31,7 +37,8 @@ _RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The least and the greatest value of the leading key column in a net change."""
+    """The least and the greatest value of the leading key column in a net change; without a key, see ``ranged_key``,
+    in those of its rows that go."""
 
     low: int | date
     high: int | date
@@ -48,9 +55,10 @@ def delta_identifier(path: str) -> str:
 
 
 def ranged_key(shape: TableShape) -> int | None:
-    """The place of the leading key column when a literal range on it can spare files; None for other types."""
-    first = shape.key_indices[0]
-    return first if shape.columns[first].lake_type.kind in _RANGED else None
+    """The place of the leading key column when a literal range on it can spare files; None for other types. Without a
+    key, that of the first column of such a type."""
+    places = shape.key_indices[:1] or range(len(shape.columns))
+    return next((place for place in places if shape.columns[place].lake_type.kind in _RANGED), None)
 
 
 def merge_statement(path: str, shape: TableShape, kept: Sequence[int], key_range: KeyRange | None) -> str:
@@ -59,43 +67,65 @@ def merge_statement(path: str, shape: TableShape, kept: Sequence[int], key_range
     ``kept`` are the places of columns that may be unchanged: where one is, the table's value stays. Such a row
     must be in the table; where it is not, the statement fails instead of storing a null.
     """
+    clauses = [
+        f"MERGE INTO {delta_identifier(path)} AS t",
+        f"USING {NET_CHANGE} AS s",
+        f"ON {' AND '.join(key_matches(shape, key_range))}",
+        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE",
+    ]
+    if updates := updated_values(shape, kept):  # a table that is all key has nothing to update
+        clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}")
+    names, values = (", ".join(words) for words in inserted_values(shape, kept))
+    inserted = f"INSERT ({names}) VALUES ({values})"  # noqa: S608
+    clauses.append(f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}")
+    return "\n".join(clauses)
+
+
+def key_matches(shape: TableShape, key_range: KeyRange | None) -> list[str]:
+    """The conditions under which a row of the table is one of the net change."""
+    matches = [f"t.{quoted(shape.columns[i].name)} = s.{value(i)}" for i in shape.key_indices]
+    return matches if key_range is None else [*matches, in_range(shape, key_range)]
+
+
+def updated_values(shape: TableShape, kept: Sequence[int]) -> list[str]:
+    """What an update sets: all but the key."""
     names = [quoted(column.name) for column in shape.columns]
-    matches = [f"t.{names[i]} = s.{value(i)}" for i in shape.key_indices]
-    if key_range is not None:
-        # Delta skips files by literals only, never by the values of the source
-        low, high = _literal(key_range.low), _literal(key_range.high)
-        matches.append(f"t.{names[shape.key_indices[0]]} BETWEEN {low} AND {high}")
-    updates = [
+    return [
         f"t.{name} = CASE WHEN s.{unchanged(i)} THEN t.{name} ELSE s.{value(i)} END"
         if i in kept
         else f"t.{name} = s.{value(i)}"
         for i, name in enumerate(names)
         if i not in shape.key_indices
     ]
-    values = [_inserted(i, shape) if i in kept else f"s.{value(i)}" for i in range(len(names))]
-    clauses = [
-        f"MERGE INTO {delta_identifier(path)} AS t",
-        f"USING {NET_CHANGE} AS s",
-        f"ON {' AND '.join(matches)}",
-        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE",
+
+
+def inserted_values(shape: TableShape, kept: Sequence[int]) -> tuple[list[str], list[str]]:
+    """The names of the columns, and what is inserted into them."""
+    values = [
+        f"CASE WHEN s.{unchanged(i)} THEN {missing_row(shape)} ELSE s.{value(i)} END" if i in kept else f"s.{value(i)}"
+        for i in range(len(shape.columns))
     ]
-    if updates:  # a table that is all key has nothing to update
-        clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}")
-    inserted = f"INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"  # noqa: S608
-    clauses.append(f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}")
-    return "\n".join(clauses)
+    return [quoted(column.name) for column in shape.columns], values
 
 
-def kept_values_query(path: str, shape: TableShape, kept: Sequence[int], moved: Sequence[int], view: str) -> str:
+def in_range(shape: TableShape, key_range: KeyRange) -> str:
+    """The table's rows in the range. Delta skips files by literals only, never by the values of the source."""
+    place = ranged_key(shape)
+    assert place is not None
+    low, high = _literal(key_range.low), _literal(key_range.high)
+    return f"t.{quoted(shape.columns[place].name)} BETWEEN {low} AND {high}"
+
+
+def kept_values_query(
+    path: str, shape: TableShape, kept: Sequence[int], moved: Sequence[int], view: str, others: Sequence[str] = ()
+) -> str:
     """The net change of ``view`` with the kept values of rows that moved their key filled in from the row they left.
 
-    ``moved`` are the places of key columns that have an old key, null where it is the row's own.
+    ``moved`` are the places of key columns that have an old key, null where it is the row's own; ``others``: further
+    columns of the view.
     """
-    under = [f"coalesce(s.{old_key(i)}, s.{value(i)})" if i in moved else f"s.{value(i)}" for i in shape.key_indices]
     has_moved = " OR ".join(f"s.{old_key(i)} IS NOT NULL" for i in moved)
-    match = " AND ".join(
-        f"t.{quoted(shape.columns[i].name)} = {key}" for i, key in zip(shape.key_indices, under, strict=True)
-    )
+    match = " AND ".join(left_key_matches(shape, moved))
     first_key = quoted(shape.columns[shape.key_indices[0]].name)
     found = f"(({has_moved}) AND t.{first_key} IS NOT NULL)"
     columns = [f"s.{OPERATION}"]
@@ -106,10 +136,20 @@ def kept_values_query(path: str, shape: TableShape, kept: Sequence[int], moved: 
             columns.append(f"(s.{unchanged(i)} AND NOT {found}) AS {unchanged(i)}")
         else:
             columns.append(f"s.{value(i)}")
+    columns += [f"s.{name}" for name in others]
     return (
         f"SELECT {', '.join(columns)}\nFROM {view} AS s\n"
         f"LEFT JOIN {delta_identifier(path)} AS t ON ({has_moved}) AND {match}"
     )
+
+
+def left_key_matches(shape: TableShape, moved: Sequence[int]) -> list[str]:
+    """The conditions under which a row of the table is the one whose values a row of the net change keeps."""
+    return [
+        f"t.{quoted(shape.columns[i].name)} = "
+        + (f"coalesce(s.{old_key(i)}, s.{value(i)})" if i in moved else f"s.{value(i)}")
+        for i in shape.key_indices
+    ]
 
 
 def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
@@ -123,10 +163,11 @@ def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
     )
 
 
-def _inserted(i: int, shape: TableShape) -> str:
-    message = f"{shape.name}: a change keeps a value of a row that the table does not have".replace("\\", "\\\\")
+def missing_row(shape: TableShape) -> str:
+    """The expression that fails where a change needs a row that the table lacks."""
+    message = f"{shape.name}: {MISSING_ROW}".replace("\\", "\\\\")
     message = message.replace("'", "\\'")
-    return f"CASE WHEN s.{unchanged(i)} THEN raise_error('{message}') ELSE s.{value(i)} END"
+    return f"raise_error('{message}')"
 
 
 def _literal(value: int | date) -> str:

@@ -7,17 +7,17 @@ have its tables in this table's folder, where a VACUUM takes them for litter; th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
 from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.table_state import stream_id
+from spark_jobs.lake.table_state import TableState, stream_id
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 # as cuts list it: no source table has an empty schema
@@ -26,23 +26,18 @@ _FOLDER = "_messages"
 _TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": "window,commit_lsn_number,ordinal,commit_time,prefix"}
 
 
-@dataclass(frozen=True)
-class MessagesState:
-    """The table holds the messages up to the end of window ``ordinal``; ``version`` is Delta's."""
-
-    ordinal: int
-    version: int
-
-
 def has_messages_table(pipeline: Pipeline) -> bool:
     """Whether the pipeline keeps one."""
     return bool(pipeline.source.messages)
 
 
-def messages_state(pipeline: Pipeline, identity: SlotIdentity) -> MessagesState | None:
-    """Where the table stands, None before it is made. Raises LakeError: unreadable, or not of this slot."""
-    path = pipeline.lake.messages
-    table = _opened(path)
+def messages_state(lake: Lake, identity: SlotIdentity) -> TableState | None:
+    """How far the table is, None before it is created. Raises LakeError: unreadable, or not of this slot.
+
+    It grew from no snapshot: its generation is the Delta table's own ``id``, another one when it is re-created.
+    """
+    path = lake.messages
+    table = open_table(path, path)
     if table is None:
         return None
     ordinal = table.transaction_version(app_id(identity))
@@ -51,12 +46,12 @@ def messages_state(pipeline: Pipeline, identity: SlotIdentity) -> MessagesState 
             f"{path} holds a Delta table that this slot's messages did not go to",
             hint="move it away, or choose another lake.path",
         )
-    return MessagesState(ordinal, table.version())
+    return _state(table, ordinal, table.version())
 
 
 def app_id(identity: SlotIdentity) -> str:
     """Of the table's application transactions; their version is a window's ordinal."""
-    return f"{stream_id(identity.system_identifier, identity.slot)}messages"
+    return f"{stream_id(*identity.stream)}messages"
 
 
 def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
@@ -69,11 +64,11 @@ def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
         )
 
 
-def created(pipeline: Pipeline, identity: SlotIdentity, first: WindowMarker) -> MessagesState:
+def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableState:
     """The empty table, from the first window that the change log has."""
-    path, ordinal = pipeline.lake.messages, max(first.ordinal - 1, 0)
-    try:
-        DeltaTable.create(
+    path, ordinal = lake.messages, max(first.ordinal - 1, 0)
+    with table_errors(f"{path} cannot be made", hint=WRITABLE):
+        table = DeltaTable.create(
             path,
             MESSAGES_SCHEMA,
             configuration=_TABLE_CONFIGURATION,
@@ -81,15 +76,9 @@ def created(pipeline: Pipeline, identity: SlotIdentity, first: WindowMarker) -> 
             description="pg_logical_emit_message, in commit order",
             commit_properties=CommitProperties(app_transactions=[Transaction(app_id(identity), ordinal)]),
         )
-    except (DeltaError, OSError) as error:
-        raise LakeError(f"{path} cannot be made: {error}", hint=WRITABLE) from None
-    return MessagesState(ordinal, 0)
+    return _state(table, ordinal, 0)
 
 
-def _opened(path: str) -> DeltaTable | None:
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        raise LakeError(f"{path} cannot be read: {error}") from None
+def _state(table: DeltaTable, ordinal: int, version: int) -> TableState:
+    """The version of its transaction identifier is the ordinal of the last window."""
+    return TableState(MESSAGES_NAME, str(table.metadata().id), Lsn(0), ordinal, version, relid=0, commits=ordinal)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.lake.copies_merge import copied_rows, merge_copies
 from spark_jobs.lake.merge_sql import (
     NET_CHANGE,
     KeyRange,
@@ -19,8 +19,17 @@ from spark_jobs.lake.merge_sql import (
     named_columns,
     ranged_key,
 )
+from spark_jobs.lake.past_sql import (
+    RowsEnded,
+    history_statement,
+    named_mode_columns,
+    open_values_query,
+    soft_delete_statement,
+)
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
+from spark_jobs.retries import again_when_concurrent
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
 
@@ -37,8 +46,9 @@ _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 class NetSource:
     """A net change ready to be written: ``read`` gives its ``rows`` of ``columns`` to a session.
 
-    ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks.
-    ``changes`` were seen.
+    ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks; of
+    a table without a key, no row goes. ``lenient``: what goes may not be there. ``changes`` were seen. ``ended``: what
+    the table holds, and is not among the rows, ended by then; of tables that keep what was.
     """
 
     columns: NetColumns
@@ -48,28 +58,27 @@ class NetSource:
     read: Frame
     rows: int
     changes: ChangeCounts = NO_CHANGES
+    lenient: bool = False
+    ended: RowsEnded | None = None
 
     @property
     def is_empty(self) -> bool:
         """Nothing to write, and nothing to empty."""
-        return not self.rows and not self.truncated
+        return not self.rows and not self.truncated and self.ended is None
 
 
 def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
     """The range of the leading key column, where a literal range can spare Delta files."""
     place = ranged_key(shape)
-    if place is None or rows.num_rows == 0:
+    if not shape.has_key:
+        rows = rows.filter(pc.less(rows.column(COPIES.name), 0))
+    if place is None or rows.num_rows == 0 or rows.column(value(place)).null_count:
         return None
     ends = pc.min_max(rows.column(value(place))).as_py()
     return KeyRange(ends["min"], ends["max"])
 
 
-@retry(
-    retry=retry_if_exception(is_concurrent_commit),
-    stop=stop_after_attempt(5),
-    wait=wait_random_exponential(multiplier=0.5, max=10),
-    reraise=True,
-)
+@again_when_concurrent(is_concurrent_commit)
 def write_net(spark: SparkSession, path: str, net: NetSource, provenance: Provenance, *, compact: bool = False) -> int:
     """Commit a net change that is not empty. Returns the Delta version.
 
@@ -80,18 +89,53 @@ def write_net(spark: SparkSession, path: str, net: NetSource, provenance: Proven
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
         rows = net.read(own)
         if net.truncated or net.insert_only:
-            # after a TRUNCATE only upserts are left to write; an overwrite with no row is a commit as well
-            written = rows.where(f"{OPERATION} = {UPSERT}").selectExpr(*named_columns(shape.columns))
-            written.write.format("delta").mode("overwrite" if net.truncated else "append").save(path)
+            _write_all(rows, path, net)
+        elif net.columns.mode == "history":
+            _merge_history(rows, path, net)
+        elif shape.has_key:
+            _merge_by_key(rows, path, net)
         else:
-            kept, moved = net.columns.unchanged, net.columns.old_keys
-            if kept and moved:
-                rows.createOrReplaceTempView(_MOVED)
-                own.sql(kept_values_query(path, shape, kept, moved, _MOVED)).createOrReplaceTempView(NET_CHANGE)
-            else:
-                rows.createOrReplaceTempView(NET_CHANGE)
-                # MERGE reads its source twice, and by default keeps a copy of all that is no Delta table, lest the two
-                # differ; ours is a file of its own or rows in the plan. 0.9 s of 6.6 s for 650,000 rows
-                own.conf.set(_MATERIALIZE, "none")
-            own.sql(merge_statement(path, shape, kept, net.key_range))
+            merge_copies(rows, path, shape, net.key_range, lenient=net.lenient)
         return committed_version(own, path)
+
+
+def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
+    """After a TRUNCATE only upserts are left to write; an overwrite with no row is a commit as well."""
+    shape, mode = net.columns.shape, net.columns.mode
+    if mode == "append":
+        come = rows
+    elif shape.has_key:
+        come = rows.where(f"{OPERATION} = {UPSERT}")
+    else:
+        come = copied_rows(rows, shape, lenient=net.lenient)
+    written = come.selectExpr(*named_columns(shape.columns), *named_mode_columns(mode))
+    written.write.format("delta").mode("overwrite" if net.truncated else "append").save(path)
+
+
+def _merge_by_key(rows: DataFrame, path: str, net: NetSource) -> None:
+    own, shape = rows.sparkSession, net.columns.shape
+    kept, moved = net.columns.unchanged, net.columns.old_keys
+    if kept and moved:
+        rows.createOrReplaceTempView(_MOVED)
+        others = [column.net for column in mode_columns(net.columns.mode)]
+        own.sql(kept_values_query(path, shape, kept, moved, _MOVED, others)).createOrReplaceTempView(NET_CHANGE)
+    else:
+        rows.createOrReplaceTempView(NET_CHANGE)
+        # MERGE reads its source twice, and by default keeps a copy of all that is no Delta table, lest the two
+        # differ; ours is a file of its own or rows in the plan. 0.9 s of 6.6 s for 650,000 rows
+        own.conf.set(_MATERIALIZE, "none")
+    if net.columns.mode == "soft_delete":
+        own.sql(soft_delete_statement(path, net.columns, net.key_range, net.ended))
+    else:
+        own.sql(merge_statement(path, shape, kept, net.key_range))
+
+
+def _merge_history(rows: DataFrame, path: str, net: NetSource) -> None:
+    own = rows.sparkSession
+    if net.columns.unchanged:
+        rows.createOrReplaceTempView(_MOVED)
+        own.sql(open_values_query(path, net.columns, _MOVED)).createOrReplaceTempView(NET_CHANGE)
+    else:
+        rows.createOrReplaceTempView(NET_CHANGE)
+        own.conf.set(_MATERIALIZE, "none")
+    own.sql(history_statement(path, net.columns, net.key_range, net.ended))

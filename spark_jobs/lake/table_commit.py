@@ -29,8 +29,10 @@ _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 class Provenance:
     """What a commit says of itself: windows ``first`` to ``last`` of the slot, WAL ``[lo, hi)``, rows changed.
 
+    ``system_identifier`` and ``slot`` are those that the log began with, in a later chapter of it too.
     A snapshot's ``first`` is its ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``.
-    ``commits`` is the number of this commit: one more than the table had. ``cause`` is that of the table's snapshot.
+    ``commits`` is the number of this commit: one more than the table had. ``cause`` is that of the table's snapshot,
+    ``columns``: what happened to the table's columns since the commit before.
     """
 
     system_identifier: int
@@ -46,13 +48,14 @@ class Provenance:
     run_id: str = ""
     changes: ChangeCounts = NO_CHANGES
     cause: SnapshotCause | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def txn_app_id(self) -> str:
         return txn_app_id(self.system_identifier, self.slot)
 
     def user_metadata(self) -> str:
-        """For the commit's ``userMetadata``: JSON, LSNs as PostgreSQL writes them."""
+        """The commit's ``userMetadata``: JSON, LSNs as PostgreSQL writes them."""
         return json.dumps(
             {
                 "system_identifier": self.system_identifier,
@@ -66,6 +69,7 @@ class Provenance:
                 "hi": str(self.hi),
                 "run_id": self.run_id,
                 **asdict(self.changes),
+                "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
             },
             separators=(",", ":"),

@@ -12,28 +12,26 @@ one it is given when that has a percent sign.
 
 from __future__ import annotations
 
-import json
-import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables, lake_filesystem
+from spark_jobs.delta.transaction_log import Transaction, TransactionLog
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mode import Mode
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
 _PREFIX = "pgcdc:"
+_NEVER = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,11 @@ class SnapshotCause:
 class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
-    ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind a
-    hyphen the word of the table's ``Fingerprint`` in it. ``relid`` is the source table's OID. ``commits`` counts ours.
-    ``cause``: why that snapshot was taken, None where somebody asked for it.
+    ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind
+    hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, and the mode,
+    where that is not ``mirror``. ``relid``
+    is the source table's OID. ``commits`` counts ours: the version of the table's transaction identifier. ``cause``:
+    why that snapshot was taken, None where it was asked for.
     """
 
     name: QualifiedName
@@ -70,21 +70,46 @@ class TableState:
 
     @property
     def word(self) -> str:
-        """Empty: not known."""
-        return self.generation.partition("-")[2]
+        """The word of the table's fingerprint in its snapshot; empty where it is not known."""
+        return _parts_of(self.generation)[1]
+
+    @property
+    def mode(self) -> Mode:
+        """What the table keeps: it may be another than the configuration has by now."""
+        return mode_of(self.generation)
+
+    @property
+    def missing_operations(self) -> tuple[str, ...]:
+        """The operations that the table does not see: it may hold a key that an insert brings again."""
+        missing = _parts_of(self.generation)[2]
+        return tuple(missing.split("+")) if missing else ()
 
 
 def stream_id(system_identifier: int, slot: str) -> str:
-    """What the identifiers of one slot's tables begin with."""
+    """The beginning of the transaction identifiers of one slot's tables."""
     return f"{_PREFIX}{system_identifier}:{slot}:"
 
 
-def generation_of(snapshot_lsn: Lsn, word: str = "") -> str:
-    return f"{snapshot_lsn.key}-{word}" if word else snapshot_lsn.key
+def generation_of(
+    snapshot_lsn: Lsn, word: str = "", missing_operations: Sequence[str] = (), mode: Mode = "mirror"
+) -> str:
+    kept = "" if mode == "mirror" else mode
+    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept)).rstrip("-")
+
+
+def mode_of(generation: str) -> Mode:
+    """The mode in which the generation's table is kept."""
+    kept = _parts_of(generation)[3]
+    return next((mode for mode in get_args(Mode) if mode == kept), "mirror")
+
+
+def _parts_of(generation: str) -> tuple[str, str, str, str]:
+    lsn, word, missing, mode = [*generation.split("-"), "", "", ""][:4]
+    return lsn, word, missing, mode
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:
-    """Of our commits to any table of this slot."""
+    """The transaction identifier of our commits to any table of this slot."""
     return f"{stream_id(system_identifier, slot)}table"
 
 
@@ -97,14 +122,16 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
     wanted = txn_app_id(system_identifier, slot)
     ours = False
     try:
-        log = _DeltaLog.open(path)
+        log = TransactionLog.open(path)
         if log is None:
             return None
-        for commit in log.transactions():
-            ours = ours or commit.app_id.startswith(_PREFIX)
-            if commit.app_id == wanted:
-                return _state(lake, name, log.version, commit)
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        for txn, user_metadata in _transactions(log):
+            ours = ours or txn.app_id.startswith(_PREFIX)
+            if txn.app_id == wanted:
+                return _state(lake, name, log.version, txn.version, user_metadata)
+        if not ours and (known := _forgotten_state(lake, name, log)):
+            return known
+    except (OSError, ValueError, KeyError) as error:
         raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
     if not ours:
         raise LakeError(
@@ -114,112 +141,104 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
     return None
 
 
+def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iterator[TableState]:
+    """What the table was, newest first: the state that each commit of ours made, as far back as Delta keeps its log.
+
+    Its ``version`` is the last before the next commit of ours: an OPTIMIZE shows the same rows. What a rebuilt table
+    has replaced is left out. Raises LakeError.
+    """
+    path, wanted = lake.table(name), txn_app_id(*identity.stream)
+    try:
+        log = TransactionLog.open(path)
+        newest, replaced_from = log.version if log is not None else -1, _NEVER
+        for commit in log.commits() if log is not None else ():
+            for txn in commit.transactions:
+                written = commit.user_metadata
+                if txn.app_id == wanted:
+                    if written["last_window"] < replaced_from:
+                        yield _state(lake, name, newest, txn.version, written)
+                    is_snapshot = written["lo"] == written["hi"] and not written.get("columns")
+                    replaced_from = _NEVER if is_snapshot else min(replaced_from, written["first_window"])
+                if txn.app_id.startswith(_PREFIX):
+                    newest = commit.version - 1
+    except (OSError, ValueError, KeyError) as error:
+        raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
+
+
 def table_states(
     lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity
 ) -> dict[QualifiedName, TableState | LakeError]:
-    """Of the tables that something lies in the lake of; the error of what cannot be read, and must not be replaced
-    unasked: it stops that table alone."""
-    found = ask_tables(lambda name: table_state(lake, name, identity.system_identifier, identity.slot), names)
-    return {name: state for name, state in found.items() if state is not None}
+    """The states of those tables that have something in the lake. What cannot be read must not be replaced unasked: its
+    error stops that table alone."""
+    states = ask_tables(lambda name: table_state(lake, name, *identity.stream), names)
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
-    """Whether anything of Delta lies where the table belongs, whoever wrote it: cheaper than its state."""
+    """Whether there is a Delta table at the table's path, ours or not. Quicker than its state."""
     filesystem, path = lake_filesystem(f"{lake.table(name)}/_delta_log")
     return bool(filesystem.get_file_info(path).type == fs.FileType.Directory)
 
 
-@dataclass(frozen=True)
-class _Transaction:
-    """A transaction identifier in the log, with the ``userMetadata`` of its commit: None when that is cleaned away."""
+def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, dict[str, Any] | None]]:
+    """Newest first, each with what its commit says of itself, None where that is cleaned away. Commits that carry none
+    (OPTIMIZE) are passed over."""
+    for commit in log.commits():  # those behind the checkpoint too: it lacks what a commit says of itself
+        for txn in commit.transactions:
+            yield txn, commit.user_metadata
+    for txn in log.checkpoint_transactions():
+        yield txn, None
 
-    app_id: str
-    version: int
-    user_metadata: dict[str, Any] | None
 
-
-def _state(lake: Lake, name: QualifiedName, version: int, commit: _Transaction) -> TableState:
-    told = commit.user_metadata
-    if told is not None:
-        generation = told["generation"]
+def _state(lake: Lake, name: QualifiedName, version: int, commits: int, written: dict[str, Any] | None) -> TableState:
+    if written is not None:
+        generation = written["generation"]
         return TableState(
             name,
             generation,
-            _snapshot_lsn(generation),
-            told["last_window"],
+            snapshot_lsn_of(generation),
+            written["last_window"],
             version,
-            told["relid"],
-            commit.version,
-            _cause(told.get("cause")),
+            written["relid"],
+            commits,
+            _cause(written.get("cause")),
         )
     # nothing was written for as long as Delta keeps its history, while others committed: the latest cut knows
     cut = latest_cut(lake)
     known = cut.table(name) if cut else None
-    if cut is None or known is None or known.commits != commit.version:
-        return TableState(name, "", Lsn(0), -1, version, None, commit.version)
-    lsn = _snapshot_lsn(known.generation)
-    return TableState(name, known.generation, lsn, cut.ordinal, version, known.relid, commit.version)
+    if cut is None or known is None or known.commits != commits:
+        return _lost(name, version, commits)
+    return _state_at(cut, known, version)
 
 
-def _cause(told: dict[str, Any] | None) -> SnapshotCause | None:
-    return None if told is None else SnapshotCause(told["reason"], told["number"], datetime.fromisoformat(told["at"]))
+def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> TableState | None:
+    """Of a table whose checkpoint lacks our identifiers, because somebody has set a time for them
+    (``delta.setTransactionRetentionDuration``): what the latest cut says, where no commit since can have been ours."""
+    cut = latest_cut(lake)
+    known = cut.table(name) if cut else None
+    if cut is None or known is None:
+        return None
+    oldest = min((commit.version for commit in log.commits()), default=log.version + 1)
+    if oldest > known.version + 1:
+        return _lost(name, log.version, known.commits)
+    return _state_at(cut, known, log.version)
 
 
-def _snapshot_lsn(generation: str) -> Lsn:
+def _state_at(cut: Cut, known: TableCut, version: int) -> TableState:
+    lsn = snapshot_lsn_of(known.generation)
+    return TableState(known.name, known.generation, lsn, cut.ordinal, version, known.relid, known.commits)
+
+
+def _lost(name: QualifiedName, version: int, commits: int) -> TableState:
+    return TableState(name, "", Lsn(0), -1, version, None, commits)
+
+
+def _cause(fields: dict[str, Any] | None) -> SnapshotCause | None:
+    if fields is None:
+        return None
+    return SnapshotCause(fields["reason"], fields["number"], datetime.fromisoformat(fields["at"]))
+
+
+def snapshot_lsn_of(generation: str) -> Lsn:
+    """The LSN of the snapshot that the generation is named for."""
     return Lsn(int(generation.partition("-")[0], 16))
-
-
-@dataclass(frozen=True)
-class _DeltaLog:
-    """The names in ``_delta_log``: commits newest first, and the parts of the newest checkpoint."""
-
-    filesystem: fs.FileSystem
-    commits: tuple[tuple[int, str], ...]
-    checkpoint: int
-    checkpoint_parts: tuple[str, ...]
-
-    @property
-    def version(self) -> int:
-        return self.commits[0][0] if self.commits else self.checkpoint
-
-    @classmethod
-    def open(cls, table: str) -> _DeltaLog | None:
-        filesystem, path = lake_filesystem(f"{table}/_delta_log")
-        files = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        commits = {int(m[1]): file.path for file in files if (m := _COMMIT.fullmatch(file.base_name))}
-        parts = [(int(m[1]), file.path) for file in files if (m := _CHECKPOINT.fullmatch(file.base_name))]
-        checkpoint = max((version for version, _ in parts), default=-1)
-        if not commits and not parts:
-            return None
-        return cls(
-            filesystem,
-            tuple(sorted(commits.items(), reverse=True)),
-            checkpoint,
-            tuple(path for version, path in parts if version == checkpoint),
-        )
-
-    def transactions(self) -> Iterator[_Transaction]:
-        """Newest first. Commits that carry none (OPTIMIZE) are passed over."""
-        for _, path in self.commits:  # those behind the checkpoint too: it lacks what a commit says of itself
-            with self.filesystem.open_input_stream(path) as stream:
-                lines = stream.read().splitlines()
-            for line in lines:
-                # adds and removes, the bulk of a commit, need no parsing
-                if line.startswith(b'{"txn"'):
-                    action = json.loads(line)["txn"]
-                    yield _Transaction(action["appId"], action["version"], _user_metadata(lines))
-        found: list[dict[str, Any]] = []
-        for path in self.checkpoint_parts:
-            rows = pq.read_table(path, filesystem=self.filesystem, columns=["txn"]).column("txn").to_pylist()
-            found += [row for row in rows if row and row["appId"]]
-        for row in sorted(found, key=lambda row: row.get("lastUpdated") or 0, reverse=True):
-            yield _Transaction(row["appId"], row["version"], None)
-
-
-def _user_metadata(lines: list[bytes]) -> dict[str, Any]:
-    """What ``table_commit`` wrote; empty where the commit says nothing."""
-    for line in lines:
-        if line.startswith(b'{"commitInfo"'):
-            written: dict[str, Any] = json.loads(json.loads(line)["commitInfo"].get("userMetadata") or "{}")
-            return written
-    return {}

@@ -11,9 +11,11 @@ What makes it more than concatenating blocks:
   because the subtransaction that used it first was rolled back. The same holds for a prepared transaction that is
   rolled back (b to P is no stream: what it announced counts for the whole connection), and for one that is committed
   later, after other transactions used what it announced. Therefore a change is tied to the Relation message in force
-  where the change *arrived*, and Relation and Type messages are given out anew: right before the first change that
+  where the change *arrived*, and Relation and Type messages are repeated: right before the first change that
   needs another one than was given out last.
-- **A streamed transaction announces its relations for itself**, and for the connection only once it is committed.
+- **A streamed transaction announces its relations for itself**, and for the connection only once it is committed; and
+  not in place of what the connection announced later. (After ROLLBACK TO SAVEPOINT others may alter a table that the
+  stream had announced: ``rel_sync_cache_relation_cb`` makes the plugin forget the stream's announcement.)
 - **A Message (M) in a stream has the xid of the top-level transaction**, whichever subtransaction emitted it
   (``pgoutput_message``), and no A takes it back. Where a subtransaction was aborted after such a Message, nobody can
   tell whether it counts: AmbiguousMessageError, and the window has to be read without streaming.
@@ -66,8 +68,10 @@ class _Assembly:
     streams: dict[int, PendingTransaction] = field(default_factory=dict)
     prepared: dict[str, PendingTransaction] = field(default_factory=dict)
     last_commit: int = 0
+    messages: int = 0  # so far
 
     def take(self, data: bytes) -> Transaction | LooseMessage | None:
+        self.messages += 1
         protocol = self.options.proto_version
         if self.block is not None:
             self._in_block(self.block, data, read_streamed_message(data, proto_version=protocol))
@@ -86,7 +90,7 @@ class _Assembly:
 
     def _in_block(self, stream: PendingTransaction, data: bytes, message: Streamed | Message) -> None:
         if isinstance(message, Streamed):
-            stream.add(message.xid, without_stream_xid(data), message.message)
+            stream.add(message.xid, without_stream_xid(data), message.message, self.messages)
         elif isinstance(message, Origin):
             stream.origin = message
         elif isinstance(message, StreamStop):
@@ -112,7 +116,7 @@ class _Assembly:
                 self.opened = None
                 self._keep_prepared(pending, message)
             case _ if isinstance(message, DataMessage):
-                pending.add(pending.xid, data, message)
+                pending.add(pending.xid, data, message, self.messages)
             case _:
                 _out_of_place(message, f"inside transaction {pending.xid}")
         return None
@@ -148,11 +152,17 @@ class _Assembly:
                     known.abort(subxid)
             case StreamCommit(xid):
                 stream = self._ended(message)
-                self.announced.update(stream.announced)
+                self._announce(stream.announced)
                 return self._committed(stream, message)
             case StreamPrepare():
                 self._keep_prepared(self._ended(message), message)
         return None
+
+    def _announce(self, announced: dict[int, Announcement]) -> None:
+        for relid, announcement in announced.items():
+            known = self.announced.get(relid)
+            if known is None or known.arrival < announcement.arrival:
+                self.announced[relid] = announcement
 
     def _ended(self, message: StreamCommit | StreamPrepare) -> PendingTransaction:
         if message.xid not in self.streams:
@@ -192,7 +202,7 @@ class _Assembly:
         if pending.ambiguous is not None:
             raise AmbiguousMessageError(
                 f"commit LSN {end.commit_lsn}: a streamed Message of transaction {pending.xid} may be of its aborted"
-                f" subtransaction {pending.ambiguous}, the protocol does not tell; read the window without streaming"
+                f" subtransaction {pending.ambiguous}, the protocol does not say; read the window without streaming"
             )
         self.last_commit = end.commit_lsn
         if not pending.changes:
@@ -228,9 +238,9 @@ def assemble(messages: Iterable[bytes], options: ReadOptions) -> Iterator[Transa
     """
     assembly = _Assembly(options)
     for data in messages:
-        found = assembly.take(data)
-        if found is not None:
-            yield found
+        transaction = assembly.take(data)
+        if transaction is not None:
+            yield transaction
     assembly.finish()
 
 

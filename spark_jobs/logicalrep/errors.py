@@ -71,4 +71,4 @@ class MissingTransactionError(AssemblyError):
 
 
 class AmbiguousMessageError(AssemblyError):
-    """A streamed transactional Message may be of a subtransaction that was aborted; the protocol does not tell."""
+    """A streamed transactional Message may be of a subtransaction that was aborted; the protocol does not say."""

@@ -11,10 +11,11 @@ from spark_jobs.logicalrep.relation import Relation
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One Relation message and the Type messages sent for it."""
+    """One Relation message and the Type messages sent for it; ``arrival``: how many messages had come before it."""
 
     types: tuple[tuple[bytes, Type], ...]
     relation: tuple[bytes, Relation]
+    arrival: int = field(default=0, compare=False)
 
     def messages(self) -> list[tuple[bytes, DataMessage]]:
         return [*self.types, self.relation]
@@ -41,14 +42,14 @@ class PendingTransaction:
     aborted: set[int] = field(default_factory=set)
     ambiguous: int | None = None  # the aborted subtransaction that may have emitted one of the messages
 
-    def add(self, subxid: int, data: bytes, message: DataMessage) -> None:
+    def add(self, subxid: int, data: bytes, message: DataMessage, arrival: int) -> None:
         if subxid in self.aborted:
             raise MessageOrderError(f"subtransaction {subxid} of transaction {self.xid} goes on after its abort")
         if isinstance(message, Type):
             self.types.append((data, message))
             return
         if isinstance(message, Relation):
-            self.announced[message.relid] = Announcement(tuple(self.types), (data, message))
+            self.announced[message.relid] = Announcement(tuple(self.types), (data, message), arrival)
         else:
             self._add_change(subxid, data, message)
         self.types.clear()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions, dbapi
 
 from spark_jobs.errors import PreconditionError, SlotInUseError, SourceError, SourceUnreachableError
-from spark_jobs.postgres.refusals import is_lost, lost_connection, refusal_hint
+from spark_jobs.postgres.refusals import certificate_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
 BATCH_BYTES = 4 << 20
@@ -29,8 +29,9 @@ def bulk_connection(conninfo: str) -> Iterator[dbapi.Connection]:
     try:
         connection = dbapi.connect(conninfo, autocommit=True)
     except adbc_driver_manager.Error as error:
+        said = _server_message(error)
         raise SourceUnreachableError(
-            f"cannot connect to PostgreSQL for a bulk read: {_server_message(error)}"
+            f"cannot connect to PostgreSQL for a bulk read: {said}", hint=certificate_hint(said)
         ) from None
     try:
         run(connection, PIN_STATEMENT)
@@ -93,8 +94,8 @@ def bulk_error(error: Exception) -> SourceError:
 
 def _server_message(error: Exception) -> str:
     text = str(error)
-    found = _SERVER_MESSAGE.search(text)
-    if found:
-        return found[1].strip()
+    match = _SERVER_MESSAGE.search(text)
+    if match:
+        return match[1].strip()
     # libpq's own: without the query that the driver puts before or behind it
     return _QUERY.sub("", text).replace("[libpq] ", "").strip()

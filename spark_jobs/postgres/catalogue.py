@@ -129,7 +129,7 @@ def relation_facts(
 
 
 def facts_by_name(connection: Connection, names: Sequence[QualifiedName]) -> tuple[RelationFacts, ...]:
-    """Like ``relation_facts``, but raises PreconditionError when a table is not there."""
+    """The facts as ``relation_facts`` gives them. Raises PreconditionError when a table is not there."""
     facts = relation_facts(connection, names=names)
     missing = sorted(set(names) - {fact.name for fact in facts})
     if missing:
@@ -150,6 +150,6 @@ def _facts(row: tuple[Any, ...]) -> RelationFacts:
         tuple(primary_key),
         tuple(replica_identity),
         tuple(ColumnFacts(**column) for column in columns),
-        tuple(TypeFacts(**{**found, "parts": tuple(found["parts"])}) for found in types),
+        tuple(TypeFacts(**{**fields, "parts": tuple(fields["parts"])}) for fields in types),
         leaf_identities(leaves),
     )

@@ -19,7 +19,7 @@ from spark_jobs.errors import (
     SourceError,
     SourceUnreachableError,
 )
-from spark_jobs.postgres.refusals import is_lost, lost_connection, refusal_hint
+from spark_jobs.postgres.refusals import certificate_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import APPLICATION_NAME, PIN_STATEMENT, startup_options
 from spark_jobs.retries import again_when_busy
 
@@ -27,7 +27,7 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6}
 _CONNECT_SECONDS = 10
-_CONTROL_STATEMENT_TIMEOUT = "15min"  # making a slot waits for transactions that are open already
+STATEMENT_TIMEOUT = "15min"  # making a slot waits for transactions that are open already
 _BUSY = (
     "the database system is starting up",
     "too many clients",
@@ -55,8 +55,8 @@ def conninfo(dsn: SecretStr, **changes: Any) -> str:
 
 
 @contextmanager
-def connected(dsn: SecretStr) -> Iterator[Connection]:
-    """A session in autocommit mode with all settings pinned, closed at the end.
+def connected(dsn: SecretStr, *, statement_timeout: str = STATEMENT_TIMEOUT) -> Iterator[Connection]:
+    """A session in autocommit mode with all settings pinned, closed at the end; no statement takes longer than this.
 
     PostgreSQL's errors inside the context come out as SourceError and its children.
     """
@@ -64,7 +64,7 @@ def connected(dsn: SecretStr) -> Iterator[Connection]:
     try:
         with source_errors("a statement failed"):
             connection.execute(PIN_STATEMENT)
-            connection.execute("SELECT set_config('statement_timeout', %s, false)", [_CONTROL_STATEMENT_TIMEOUT])
+            connection.execute("SELECT set_config('statement_timeout', %s, false)", [statement_timeout])
             yield connection
     finally:
         connection.close()
@@ -104,14 +104,23 @@ def _connect(text: str) -> Connection:
         kind = SourceBusyError if any(sign in str(error) for sign in _BUSY) else SourceUnreachableError
         raise kind(
             f"cannot connect to PostgreSQL: {why}",
-            hint="check host, port, user and password in source.dsn",
+            hint=certificate_hint(why) or "check host, port, user and password in source.dsn",
         ) from None
 
 
 def connect_failure(message: str) -> str:
     """The line of libpq's message that says why; it names host and user, never the password."""
-    # libpq's guesses ("Is the server running on that host ...?") stand behind a tab
+    # libpq's guesses ("Is the server running on that host ...?") stand behind a tab, its advice ("Either provide the
+    # file, ...") on a line of its own
     said = [line for line in message.splitlines() if line.strip() and not line.startswith("\t")]
     lines = [line.strip().removeprefix("- ") for line in said]
     fatal = [line for line in lines if "FATAL:" in line]
-    return (fatal or lines or ["no reason given"])[-1]
+    failed = [line for line in lines if " failed: " in line]
+    return (fatal or failed or lines or ["no reason given"])[-1]
+
+
+def clock_microseconds(connection: Connection) -> int:
+    """The server's clock, in microseconds since 1970, UTC."""
+    row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
+    assert row is not None
+    return int(row[0])

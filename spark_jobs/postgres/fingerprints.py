@@ -1,4 +1,4 @@
-"""The fingerprints of followed tables: what of the catalogue tells of changes that no row event tells of.
+"""The fingerprints of followed tables: the part of the catalogue that shows changes without a row event.
 
 One statement for all tables, whose answer is a word per table; what stands behind a word is asked only when it changed.
 """
@@ -13,6 +13,7 @@ from psycopg import sql
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
@@ -79,7 +80,7 @@ WITH RECURSIVE asked AS (
     coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
     (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod)
         ORDER BY a.attnum), '[]') FROM pg_catalog.pg_attribute a
-     WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's')),
+     WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's'){listed}),
     p.parts,
     (SELECT coalesce(jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,
         (SELECT coalesce(jsonb_agg(jsonb_build_array(l.oid::bigint, l.enumlabel) ORDER BY l.oid), '[]')
@@ -115,7 +116,12 @@ _SCHEMA_ENTRIES = f"""
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s ON s.pnnspid = c.relnamespace
       WHERE c.oid = {_ITSELF_AND_ABOVE}
 """  # noqa: S608
-_SCHEMAS_SINCE = 150_000
+# a column that a list leaves out is none of ours; all lists of a table are the same
+_LISTED = """
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
+        WHERE r.prrelid = w.relid AND p.pubname = ANY (%(publications)s) AND r.prattrs IS NOT NULL
+          AND NOT a.attnum = ANY (r.prattrs::smallint[]))
+"""
 # of all transactions below it, none is still at work
 _HORIZON = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
 _INSERT_LSN = """
@@ -148,9 +154,9 @@ def fingerprint_words(connection: Connection, watched: Watched) -> dict[Qualifie
 
 
 def fingerprints(connection: Connection, watched: Watched) -> dict[QualifiedName, Fingerprint]:
-    """Of the tables that are there."""
-    found = (Fingerprint.of(word, text) for *_, word, text in _ask(connection, watched, whole=True))
-    return {fingerprint.name: fingerprint for fingerprint in found}
+    """The fingerprints of the tables that are there."""
+    of_tables = (Fingerprint.of(word, text) for *_, word, text in _ask(connection, watched, whole=True))
+    return {fingerprint.name: fingerprint for fingerprint in of_tables}
 
 
 def transaction_horizon(connection: Connection) -> int:
@@ -182,8 +188,12 @@ def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon:
 
 
 def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
-    entries = _ENTRIES + (_SCHEMA_ENTRIES if connection.info.server_version >= _SCHEMAS_SINCE else "")
-    statement = sql.SQL(_FINGERPRINTS).format(entries=sql.SQL(entries), first_normal_oid=sql.Literal(FIRST_NORMAL_OID))
+    known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
+    statement = sql.SQL(_FINGERPRINTS).format(
+        entries=sql.SQL(_ENTRIES + (_SCHEMA_ENTRIES if known else "")),
+        listed=sql.SQL(_LISTED if known else ""),
+        first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
+    )
     parameters = {
         "nspnames": [name.nspname for name in watched.names],
         "relnames": [name.relname for name in watched.names],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from spark_jobs.errors import one_line
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.slot import missing_slot
@@ -24,10 +25,26 @@ class ServerIdentity:
 
 
 @dataclass(frozen=True)
+class PinningTransaction:
+    """The oldest open transaction that has written, in whichever database: the slot's ``restart_lsn`` stays before it.
+    Either a session's (``pid``) or a prepared one (``gid``, any text). ``age`` None: hidden from this role.
+    """
+
+    pid: int | None
+    gid: str | None
+    age: timedelta | None
+
+    def __str__(self) -> str:
+        which = f"of server process {self.pid}" if self.gid is None else f"prepared as {one_line(self.gid)!r}"
+        hidden = "age hidden from this role, which lacks pg_read_all_stats"
+        return f"{which}, {hidden if self.age is None else f'open for {self.age.total_seconds():,.0f} s'}"
+
+
+@dataclass(frozen=True)
 class SlotHealth:
     """One slot now. Distances are bytes of WAL up to ``flushed_lsn``: from ``confirmed_flush_lsn`` what is not captured
-    yet, from ``restart_lsn`` what the server must keep. ``safe_wal_size``: bytes left before the slot is in danger,
-    None for no limit.
+    yet, from ``restart_lsn`` what the server must keep, and decodes again with each read. ``safe_wal_size``: bytes left
+    before the slot is in danger, None for no limit. ``free_slots`` of the whole server.
     """
 
     slot_name: str
@@ -40,7 +57,8 @@ class SlotHealth:
     wal_status: str | None
     safe_wal_size: int | None
     invalidation_reason: str | None
-    oldest_transaction_age: timedelta | None
+    oldest_transaction: PinningTransaction | None
+    free_slots: int
     server: ServerIdentity
 
     @property
@@ -66,18 +84,28 @@ SELECT c.system_identifier,
        (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 FROM pg_catalog.pg_control_system() c
 """
+# every role sees pid and backend_xid of every session; xact_start only with pg_read_all_stats, or of its own
+_OLDEST = """
+SELECT pid, gid, age FROM (
+  SELECT pid, NULL AS gid, clock_timestamp() - xact_start AS age, age(backend_xid) AS xids
+  FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+  UNION ALL SELECT NULL, gid, clock_timestamp() - prepared, age(transaction) FROM pg_catalog.pg_prepared_xacts
+) written ORDER BY xids DESC LIMIT 1
+"""
 # through jsonb: invalidation_reason since 17, conflicting since 16, two_phase since 14
 _HEALTH = f"""
-WITH server(system_identifier, timeline, server_version, database, flushed) AS ({_SERVER})
+WITH server(system_identifier, timeline, server_version, database, flushed) AS ({_SERVER}),
+     oldest AS ({_OLDEST})
 SELECT server.*, s.plugin::text, (to_jsonb(s)->>'two_phase')::boolean, s.active_pid, s.confirmed_flush_lsn::text,
        s.restart_lsn::text, s.wal_status, s.safe_wal_size,
        coalesce(to_jsonb(s)->>'invalidation_reason',
                 CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END,
                 CASE s.wal_status WHEN 'lost' THEN 'wal_removed' END),
-       (SELECT max(clock_timestamp() - xact_start) FROM pg_catalog.pg_stat_activity
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
+       current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_catalog.pg_replication_slots),
+       oldest.*
 FROM server LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s AND s.slot_type = 'logical'
-"""  # noqa: S608  # two constants
+LEFT JOIN oldest ON true
+"""  # noqa: S608  # constants
 
 
 def server_identity(connection: Connection) -> ServerIdentity:
@@ -88,15 +116,24 @@ def server_identity(connection: Connection) -> ServerIdentity:
 
 
 def slot_health(connection: Connection, slot: str) -> SlotHealth:
-    """How the slot fares. Raises SlotError when there is none of that name.
+    """How the slot fares. Raises SlotError when there is none of that name."""
+    health = find_slot_health(connection, slot)
+    if isinstance(health, ServerIdentity):
+        raise missing_slot(slot)
+    return health
 
-    The age of the oldest transaction is that of sessions the role may see: others' with ``pg_read_all_stats`` only.
+
+def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerIdentity:
+    """How the slot fares; the server alone where there is none of that name.
+
+    One statement, which waits for nobody. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
     """
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH, [slot]).fetchall()[0]
-    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, oldest = row
+    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, free = row[:-3]
+    pid, gid, age = row[-3:]
     if plugin is None:
-        raise missing_slot(slot)
+        return ServerIdentity(*server)
     return SlotHealth(
         slot_name=slot,
         plugin=plugin,
@@ -108,7 +145,8 @@ def slot_health(connection: Connection, slot: str) -> SlotHealth:
         wal_status=wal_status,
         safe_wal_size=safe,
         invalidation_reason=reason,
-        oldest_transaction_age=oldest,
+        oldest_transaction=None if pid is None and gid is None else PinningTransaction(pid, gid, age),
+        free_slots=free,
         server=ServerIdentity(*server),
     )
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from spark_jobs.errors import LakeError, SlotError
+from spark_jobs.errors import LakeError, LakeInUseError, SlotError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 
@@ -38,12 +38,12 @@ def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
 
 @contextmanager
 def table_lock(connection: Connection, slot: str, name: QualifiedName) -> Iterator[None]:
-    """One writer of this table's Delta table at a time. Raises LakeError when there is another."""
+    """One writer of this table's Delta table at a time. Raises LakeInUseError when there is another."""
     key = _key(f"{slot}:table:{name}")
     with source_errors(f"the lock on {name} could not be taken"):
         locked = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchall()[0][0]
     if not locked:
-        raise LakeError(
+        raise LakeInUseError(
             f"{name} was left alone: another process is writing its Delta table",
             hint="run it again when that is done; its session shows in pg_locks as an advisory lock",
         )

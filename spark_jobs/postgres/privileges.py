@@ -115,7 +115,7 @@ def role_privileges(connection: Connection) -> RolePrivileges:
 
 
 def table_privileges(connection: Connection, names: Sequence[QualifiedName]) -> tuple[TablePrivileges, ...]:
-    """Those of ``names`` that exist, ordered by name."""
+    """The role's privileges on those of ``names`` that exist, ordered by name."""
     with source_errors("the role's privileges could not be read"):
         rows = connection.execute(_TABLES, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
     return tuple(TablePrivileges(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)

@@ -5,14 +5,19 @@ https://www.postgresql.org/docs/current/sql-createpublication.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
+
+ColumnLists = Mapping[QualifiedName, tuple[str, ...]]
+NO_LISTS: ColumnLists = MappingProxyType({})
 
 OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
 
@@ -21,31 +26,19 @@ OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
 class Publication:
     """``tables`` are those whose changes come, partition roots or leaves as ``via_partition_root`` says.
 
-    ``ours`` is told by a comment on the publication; ``missing_operations`` are those that it leaves out.
-    ``sends_generated``: stored generated columns come too (18+).
+    ``ours``: a comment on the publication says so. What it sends of each table: see ``published_tables``.
     """
 
     name: str
     ours: bool
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
-    missing_operations: tuple[str, ...]
-    filtered_tables: tuple[QualifiedName, ...]
-    sends_generated: bool = False
 
 
-# through jsonb: row filters and column lists (prqual, prattrs) are columns since 15 only, pubgencols since 18
 _PUBLICATION = """
 SELECT obj_description(p.oid, 'pg_publication') = %(comment)s, p.pubviaroot,
        (SELECT coalesce(jsonb_agg(jsonb_build_array(t.schemaname, t.tablename)), '[]')
-        FROM pg_catalog.pg_publication_tables t WHERE t.pubname = p.pubname),
-       ARRAY(SELECT operation FROM (VALUES ('insert', p.pubinsert), ('update', p.pubupdate), ('delete', p.pubdelete),
-                                           ('truncate', p.pubtruncate)) AS o(operation, sent) WHERE NOT sent),
-       (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
-        FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE r.prpubid = p.oid AND (to_jsonb(r)->>'prqual' IS NOT NULL OR to_jsonb(r)->>'prattrs' IS NOT NULL)),
-       coalesce(to_jsonb(p)->>'pubgencols' = 's', false)
+        FROM pg_catalog.pg_publication_tables t WHERE t.pubname = p.pubname)
 FROM pg_catalog.pg_publication p WHERE p.pubname = %(name)s
 """
 _EXISTING = """
@@ -60,23 +53,18 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         row = connection.execute(_PUBLICATION, {"name": name, "comment": OUR_COMMENT}).fetchone()
     if row is None:
         return None
-    ours, via_root, tables, missing, filtered, sends_generated = row
-    return Publication(
-        name,
-        bool(ours),
-        via_root,
-        tuple(sorted(QualifiedName(*table) for table in tables)),
-        tuple(missing),
-        tuple(QualifiedName(*table) for table in filtered),
-        sends_generated,
-    )
+    ours, via_root, tables = row
+    return Publication(name, bool(ours), via_root, tuple(sorted(QualifiedName(*table) for table in tables)))
 
 
-def ensure_publication(connection: Connection, name: str, tables: Sequence[QualifiedName] | None) -> Publication:
+def ensure_publication(
+    connection: Connection, name: str, tables: Sequence[QualifiedName] | None, lists: ColumnLists = NO_LISTS
+) -> Publication:
     """Make the publication for ``tables``, or bring ours in step with them, or check a user's own.
 
-    ``tables`` None: a publication that must exist, and is not altered. Nothing is changed when an error is raised.
-    Raises PreconditionError: a table or the publication is missing, the role may not, operations are left out.
+    ``tables`` None: a publication that must exist, and is not altered. ``lists``: the columns that ours sends of some
+    of them. Nothing is changed when an error is raised.
+    Raises PreconditionError: a table or the publication is missing, the role may not.
     """
     found = find_publication(connection, name)
     if tables is not None:
@@ -87,9 +75,9 @@ def ensure_publication(connection: Connection, name: str, tables: Sequence[Quali
                 f"there is no publication {name}, and the configuration names no tables",
                 hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
             )
-        _create(connection, name, tables)
-    elif found.ours and tables is not None and set(found.tables) != set(tables):
-        _set_tables(connection, name, tables)
+        _create(connection, name, tables, lists)
+    elif found.ours and tables is not None and not _in_step(connection, found, tables, lists):
+        _set_tables(connection, name, tables, lists)
     else:
         _check(found, tables)
         return found
@@ -101,11 +89,14 @@ def ensure_publication(connection: Connection, name: str, tables: Sequence[Quali
 
 
 def ensure_publications(
-    connection: Connection, names: Sequence[str], tables: Sequence[QualifiedName] | None
+    connection: Connection,
+    names: Sequence[str],
+    tables: Sequence[QualifiedName] | None,
+    lists: ColumnLists = NO_LISTS,
 ) -> Publication:
     """``ensure_publication``; where several are named, all must be the user's own, and are only checked, together."""
     if len(names) == 1:
-        return ensure_publication(connection, names[0], tables)
+        return ensure_publication(connection, names[0], tables, lists)
     if tables is not None:
         _check_tables_exist(connection, tables)
     found = find_publications(connection, names)
@@ -120,10 +111,7 @@ def ensure_publications(
 
 
 def find_publications(connection: Connection, names: Sequence[str]) -> Publication | None:
-    """What the plugin sends for all of them together; None where one is missing. One name: ``find_publication``.
-
-    An operation is missing if one of them leaves it out: which tables that one is for is not looked at.
-    """
+    """What the plugin sends for all of them together; None where one is missing. One name: ``find_publication``."""
     found = [each for each in (find_publication(connection, name) for name in names) if each is not None]
     if len(found) < len(names):
         return None
@@ -133,29 +121,51 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         ", ".join(names),
         ours=False,
         via_partition_root=any(each.via_partition_root for each in found),
-        tables=tuple(sorted({table for each in found for table in each.tables})),
-        missing_operations=tuple(dict.fromkeys(what for each in found for what in each.missing_operations)),
-        filtered_tables=tuple(dict.fromkeys(table for each in found for table in each.filtered_tables)),
-        sends_generated=any(each.sends_generated for each in found),
+        # less the partitions that one of them publishes under the name of their root
+        tables=tuple(sorted(published_tables(connection, names, [t for each in found for t in each.tables]))),
     )
 
 
-def _create(connection: Connection, name: str, tables: Sequence[QualifiedName]) -> None:
+def _in_step(connection: Connection, found: Publication, tables: Sequence[QualifiedName], lists: ColumnLists) -> bool:
+    """Whether ours has these tables, each with its list and no row filter."""
+    if set(found.tables) != set(tables):
+        return False
+    published = published_tables(connection, [found.name], tables)
+    return all(_is_in_step(published.get(table), lists.get(table)) for table in tables)
+
+
+def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | None) -> bool:
+    if published is None or published.row_filter:
+        return False
+    return published.listed == (columns is not None) and (columns is None or set(columns) == set(published.columns))
+
+
+def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     comment = sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(OUR_COMMENT))
     with source_errors(f"publication {name} cannot be made"), connection.transaction():
-        connection.execute(statement.format(sql.Identifier(name), _table_list(tables)))
+        connection.execute(statement.format(sql.Identifier(name), _entries(tables, lists)))
         connection.execute(comment)
 
 
-def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName]) -> None:
-    statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _table_list(tables))
+def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
+    """An entry that stays as it is keeps its OID; one with another list gets a new one, and so costs a snapshot."""
+    statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _entries(tables, lists))
     with source_errors(f"publication {name} cannot be brought in step with the configuration"):
         connection.execute(statement)
 
 
-def _table_list(tables: Sequence[QualifiedName]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(table.nspname, table.relname) for table in tables)
+def _entries(tables: Sequence[QualifiedName], lists: ColumnLists) -> sql.Composed:
+    return sql.SQL(", ").join(_entry(table, lists.get(table)) for table in tables)
+
+
+def _entry(table: QualifiedName, columns: tuple[str, ...] | None) -> sql.Composed:
+    """ONLY: without it, tables that inherit from this one would come too. To a partitioned table it makes no
+    difference."""
+    entry = sql.SQL("ONLY {}").format(sql.Identifier(table.nspname, table.relname))
+    if columns is None:
+        return entry
+    return sql.SQL("{} ({})").format(entry, sql.SQL(", ").join(map(sql.Identifier, columns)))
 
 
 def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName]) -> None:
@@ -177,11 +187,6 @@ def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError 
             f"publication {found.name} does not publish {table}",
             hint=f"ALTER PUBLICATION ... ADD TABLE {table}; partitioned: publish_via_partition_root = true",
         )
-    if table in found.filtered_tables:
-        return PreconditionError(
-            f"publication {found.name} has a row filter or a column list on {table}",
-            hint="this version follows whole tables; use a publication without filters",
-        )
     return None
 
 
@@ -189,10 +194,5 @@ def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
     for table in sorted(tables or ()):
         if error := why_not_sent(found, table):
             raise error
-    if found.missing_operations:
-        raise PreconditionError(
-            f"publication {found.name} leaves out {', '.join(found.missing_operations)}: the lake would drift",
-            hint="ALTER PUBLICATION ... SET (publish = 'insert, update, delete, truncate')",
-        )
     if not found.tables:
         raise PreconditionError(f"publication {found.name} has no table", hint="ALTER PUBLICATION ... ADD TABLE")

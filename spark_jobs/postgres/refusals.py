@@ -39,6 +39,13 @@ def lost_connection(what: str, said: str) -> ConnectionLostError:
     )
 
 
+def certificate_hint(said: str) -> str:
+    """Of a connection that failed for TLS; empty for others."""
+    if "SSL" not in said and "certificate" not in said:
+        return ""
+    return "check sslmode, sslrootcert and the host's name in source.dsn; executors need its files at the same paths"
+
+
 def refusal_hint(sqlstate: str | None, said: str) -> str:
     """Which limit struck, and whose it is; empty for what says enough itself. A stream's errors have no SQLSTATE."""
     if "temp_file_limit" in said:
@@ -51,6 +58,11 @@ def refusal_hint(sqlstate: str | None, said: str) -> str:
         return "our own lock_timeout struck: another session holds a lock, see pg_locks"
     if "statement timeout" in said:
         return "our own statement_timeout struck: look for what it waits for in pg_stat_activity"
+    if "different column lists" in said:
+        return (
+            "give the table the same list in each publication; what was changed before cannot be decoded: start over"
+            " with a new slot and a new lake path"
+        )
     if "user request" in said:
-        return "somebody cancelled it on the server: run it again"
+        return "it was cancelled on the server: run it again"
     return ""

@@ -41,7 +41,7 @@ APPLICATION_NAME = "postgres-cdc"
 
 
 def startup_options(given: str = "") -> str:
-    """For ``options`` of a connection string: what the user has ``given`` there, and ours, which win.
+    """The ``options`` of a connection string: what the user has ``given`` there, and ours, which win.
 
     https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-OPTIONS
     """

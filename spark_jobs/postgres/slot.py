@@ -6,7 +6,9 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATI
 
 from __future__ import annotations
 
+import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,10 +19,20 @@ import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 from psycopg import sql
 
-from spark_jobs.errors import ConnectionLostError, PreconditionError, SlotError, SourceError
+from spark_jobs.errors import (
+    RECOVER,
+    BreakError,
+    CdcError,
+    ConnectionLostError,
+    PreconditionError,
+    SlotError,
+    SourceError,
+)
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
+
+_NO_PUBLICATION = re.compile('publication ".*" does not exist')
 
 Options = tuple[tuple[str, str], ...]  # name and value, as the plugin is started with them
 Output = Literal["binary", "text"]
@@ -42,9 +54,13 @@ class SlotStatus:
 
 _STATUS = """
 SELECT slot_name::text, plugin::text, database::text, to_jsonb(s)->>'two_phase' = 'true', active_pid, wal_status,
-       confirmed_flush_lsn::text, restart_lsn::text
+       confirmed_flush_lsn::text, restart_lsn::text,
+       coalesce(to_jsonb(s)->>'invalidation_reason',
+                CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END)
 FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s AND slot_type = 'logical'
 """
+# what is inserted without a commit waits for the WAL writer, 0.2 s by default
+_FLUSH_LOOKS, _FLUSH_PAUSE_SECONDS = 30, 0.1
 # on a standby decoding reads what is replayed
 _FLUSHED = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
@@ -52,22 +68,20 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
 
 
 def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
-    """None when there is no such logical slot. Raises SlotError when the slot is of another database or is lost."""
+    """None when there is no such logical slot. Raises SlotError when the slot is of another database, BreakError when
+    the server has invalidated it."""
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_STATUS, [slot]).fetchone()
     if row is None:
         return None
-    name, plugin, database, two_phase, active_pid, wal_status, confirmed, restart = row
+    name, plugin, database, two_phase, active_pid, wal_status, confirmed, restart, reason = row
     if database != connection.info.dbname:
         raise SlotError(
             f"slot {slot} belongs to database {database}, the connection is to {connection.info.dbname}",
             hint="choose another name for source.slot",
         )
     if wal_status == "lost" or confirmed is None:
-        raise SlotError(
-            f"slot {slot} is lost: the server has removed WAL that it needs",
-            hint="drop the slot and start over with a new lake path; raise max_slot_wal_keep_size",
-        )
+        raise lost_slot(slot, reason)
     return SlotStatus(
         name,
         plugin,
@@ -80,19 +94,27 @@ def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
     )
 
 
-def create_slot(connection: Connection, slot: str, *, plugin: str) -> Lsn:
+def lost_slot(slot: str, reason: str | None) -> BreakError:
+    """``reason``: the server's own word, from 17 on; before, it is mostly WAL that was removed."""
+    return BreakError(f"slot {slot} is lost: the server has invalidated it ({reason or 'wal_removed'})")
+
+
+def create_slot(connection: Connection, slot: str, *, plugin: str, failover: bool = False) -> Lsn:
     """Make the durable slot; returns where it starts. Waits for the transactions that are open now.
 
     Never a two-phase one: that would show a prepared transaction once, when it is prepared, and a window would no
-    longer hold what is committed in it. A copy can be read with ``two_phase`` all the same.
+    longer hold what is committed in it. A copy can be read with ``two_phase`` all the same. ``failover`` (17+):
+    standbys keep a copy of it.
 
     Raises PreconditionError: wal_level, privilege, or no free slot.
     """
     try:
         # it waits by way of locks, as long as statement_timeout lets it
         connection.execute("SELECT set_config('lock_timeout', '0', false)")
+        more = ", failover => true" if failover else ""
         row = connection.execute(
-            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false)", [slot, plugin]
+            f"SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false{more})",  # noqa: S608
+            [slot, plugin],
         ).fetchone()
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
@@ -136,13 +158,30 @@ def drop_slot(connection: Connection, slot: str) -> None:
         connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
 
+def drop_lost_slot(connection: Connection, slot: str, plugin: str) -> bool:
+    """Drop a slot that the server has invalidated; returns whether it was a failover slot. Raises SlotError when it is
+    not such a one of ``plugin`` in this database."""
+    query = """
+        SELECT coalesce(to_jsonb(s)->>'failover' = 'true', false), pg_drop_replication_slot(slot_name)
+        FROM pg_catalog.pg_replication_slots s
+        WHERE slot_name = %s AND plugin = %s AND database = current_database() AND wal_status = 'lost'"""
+    with source_errors(f"slot {slot} could not be dropped"):
+        dropped = connection.execute(query, [slot, plugin]).fetchall()
+    if not dropped:
+        raise SlotError(
+            f"slot {slot} is not one of the output plugin {plugin} that the server has invalidated",
+            hint="correct source.plugin, or choose another name for source.slot",
+        )
+    return bool(dropped[0][0])
+
+
 def without(options: Options, name: str) -> Options:
     return tuple(option for option in options if option[0] != name)
 
 
 def missing_slot(slot: str) -> SlotError:
     return SlotError(
-        f"there is no slot {slot}", hint="`postgres-cdc sync` makes it; changes since it was lost are gone"
+        f"there is no slot {slot}", hint=f"`postgres-cdc sync` makes it; where there is a change log: {RECOVER}"
     )
 
 
@@ -151,6 +190,16 @@ def flushed_lsn(connection: Connection) -> Lsn:
     with source_errors("the end of the WAL could not be asked for"):
         rows = connection.execute(_FLUSHED).fetchall()
     return Lsn.parse(rows[0][0])
+
+
+def wait_until_flushed(connection: Connection, lsn: int) -> Lsn:
+    """How far a window may reach, once the WAL up to ``lsn`` is flushed, or after three seconds. It must be inserted
+    already: the WAL writer takes a moment."""
+    for _ in range(_FLUSH_LOOKS):
+        if flushed_lsn(connection) >= lsn:
+            break
+        time.sleep(_FLUSH_PAUSE_SECONDS)
+    return flushed_lsn(connection)
 
 
 @contextmanager
@@ -178,7 +227,14 @@ def read_window(
         with _read(bulk, slot, window, options, through, output) as reader:
             yield reader
     except SourceError as error:
-        raise error.within(f"window {window} of slot {slot}") from None
+        raise _unreadable(error).within(f"window {window} of slot {slot}") from None
+
+
+def _unreadable(error: SourceError) -> CdcError:
+    """Up to 17 the server cannot decode what was written while the plugin's publication was not there."""
+    if _NO_PUBLICATION.search(error.what):
+        return BreakError(f"changes were made while the publication was missing ({error.what})")
+    return error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the catalogue says of a table as far as it tells of rows that changed without a row event.
+"""What the catalogue says of a table, as far as rows may have changed without a row event.
 
 Rewriting DDL, partitions that are attached or detached with their rows, a table that left the publication for a time:
 the output plugin sends nothing of these. Each leaves a trace in the catalogue: another attribute number, another OID,
@@ -9,12 +9,16 @@ https://www.postgresql.org/docs/current/catalogs.html
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import NUMERIC_OID
 
+# as quote_ident writes it
+_QUOTED_NAME = re.compile(r'"(?:[^"]|"")+"|[^", ]+')
 _TEXT_OIDS = (25, 1043)  # text, varchar: one turns into the other without a rewrite, and both print the same
 
 
@@ -76,11 +80,24 @@ class MovedFile:
 
 
 @dataclass(frozen=True)
+class ColumnChange:
+    """DDL on one column that left all rows as they are: ``what`` happened to the column number ``attnum``."""
+
+    attnum: int
+    what: str
+    added: bool = False
+
+
+@dataclass(frozen=True)
 class Differences:
-    """``reasons``: why rows may differ that no event tells of; ``moved_files``: reasons unless they are explained."""
+    """``reasons``: why rows may differ without an event; ``moved_files``: reasons unless they are explained.
+
+    ``columns``: what the lake can follow in place, by attribute number.
+    """
 
     reasons: tuple[str, ...]
     moved_files: tuple[MovedFile, ...] = ()
+    columns: tuple[ColumnChange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,47 +131,71 @@ class Fingerprint:
             published_by_name,
             tuple(FingerprintColumn(*column) for column in columns),
             tuple(_part(part) for part in parts),
-            tuple(_type(found) for found in types),
+            tuple(_type(fields) for fields in types),
         )
 
     def differences_from(self, before: Fingerprint) -> Differences:
         """What happened since ``before``, a look at the table of the same OID or of the same name."""
         if before.relid != self.relid:
             return Differences((f"another table has the name {self.name} now",))
-        reasons = [*_membership(before, self), *_columns(before, self), *_types(before, self)]
+        columns = _columns(before, self)
+        reasons = [*_membership(before, self), *_type_changes(before, self), *_types(before, self)]
         moved: list[MovedFile] = []
         known = {part.relid: part for part in before.parts}
+        if not self._keeps_missing_values(known):
+            reasons += [change.what for change in columns if change.added]
+            columns = [change for change in columns if not change.added]
         for part in self.parts:
             old = known.pop(part.relid, None)
             if old is None or old.attached != part.attached:
                 if not part.made_as_partition:
                     reasons.append(f"partition {part.name} was attached")
                 continue
-            reasons += _part_reasons(old, part)
+            reasons += _part_reasons(old, part, _renamed(before, self))
             moved += _moved_file(old, part, self)
         reasons += [f"partition {part.name} was detached or dropped" for part in known.values()]
-        return Differences(tuple(dict.fromkeys(reasons)), tuple(moved))
+        return Differences(tuple(dict.fromkeys(reasons)), tuple(moved), tuple(columns))
+
+    def _keeps_missing_values(self, before: Mapping[int, FingerprintPart]) -> bool:
+        """Whether the catalogue still says what rows from before hold in a column that was added: a file that is
+        written again, by VACUUM FULL too, holds it itself from then on. Of partitions each may say something else."""
+        part = self.parts[0]
+        old = before.get(part.relid)
+        return len(self.parts) == 1 and old is not None and old.relfilenode == part.relfilenode
 
 
 def _membership(before: Fingerprint, after: Fingerprint) -> list[str]:
     if before.entries == after.entries:
         return []
-    return ["it was not published for a time, or its publication was altered"]
+    return ["it was not published for a time, or its publication, row filter or column list was altered"]
 
 
-def _columns(before: Fingerprint, after: Fingerprint) -> list[str]:
-    reasons = []
+def _columns(before: Fingerprint, after: Fingerprint) -> list[ColumnChange]:
+    changes = []
     known = {column.attnum: column for column in before.columns}
     for column in after.columns:
         old = known.pop(column.attnum, None)
         if old is None:
-            reasons.append(f"column {column.attname} was added")
-            continue
-        if old.attname != column.attname:
-            reasons.append(f"column {old.attname} was renamed to {column.attname}")
-        if _prints_otherwise(old, column):
-            reasons.append(f"the type of column {column.attname} was changed")
-    return reasons + [f"column {column.attname} was dropped" for column in known.values()]
+            changes.append(ColumnChange(column.attnum, f"column {column.attname} was added", added=True))
+        elif old.attname != column.attname:
+            changes.append(ColumnChange(column.attnum, f"column {old.attname} was renamed to {column.attname}"))
+    dropped = (ColumnChange(column.attnum, f"column {column.attname} was dropped") for column in known.values())
+    return [*changes, *dropped]
+
+
+def _type_changes(before: Fingerprint, after: Fingerprint) -> list[str]:
+    known = {column.attnum: column for column in before.columns}
+    return [
+        f"the type of column {column.attname} was changed"
+        for column in after.columns
+        if column.attnum in known and _prints_otherwise(known[column.attnum], column)
+    ]
+
+
+def _renamed(before: Fingerprint, after: Fingerprint) -> dict[str, str]:
+    """Old name → new name of the columns that are still there."""
+    now = {column.attnum: column.attname for column in after.columns}
+    return {column.attname: now[column.attnum] for column in before.columns if column.attnum in now}
 
 
 def _prints_otherwise(old: FingerprintColumn, new: FingerprintColumn) -> bool:
@@ -166,7 +207,7 @@ def _prints_otherwise(old: FingerprintColumn, new: FingerprintColumn) -> bool:
 
 def _types(before: Fingerprint, after: Fingerprint) -> list[str]:
     reasons = []
-    known = {found.typid: found for found in before.types}
+    known = {type_.typid: type_ for type_ in before.types}
     for now in after.types:
         old = known.get(now.typid)
         if old is None:
@@ -179,7 +220,7 @@ def _types(before: Fingerprint, after: Fingerprint) -> list[str]:
     return reasons
 
 
-def _part_reasons(old: FingerprintPart, new: FingerprintPart) -> list[str]:
+def _part_reasons(old: FingerprintPart, new: FingerprintPart, renamed: Mapping[str, str]) -> list[str]:
     what = "it" if new.parent == 0 else f"partition {new.name}"
     reasons = []
     if old.relpersistence != new.relpersistence:
@@ -188,11 +229,17 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart) -> list[str]:
         reasons.append(f"{what} was rewritten by DDL")
     if old.placed != new.placed:
         reasons.append(f"{what} had another name or schema for a time")
-    if old.identity != new.identity:
+    if [renamed.get(name, name) for name in _names(old.identity)] != _names(new.identity):
         reasons.append(f"the replica identity of {new.name} was changed")
     if new.parent and _index_changed(old, new):
         reasons.append(f"the replica identity of {new.name} was another for a time")
     return reasons
+
+
+def _names(identity: str) -> list[str]:
+    """The columns of an identity; a partition's begins with its ``relreplident``."""
+    found = _QUOTED_NAME.findall(identity)
+    return [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in found]
 
 
 def _index_changed(old: FingerprintPart, new: FingerprintPart) -> bool:

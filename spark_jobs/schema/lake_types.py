@@ -38,14 +38,14 @@ class LakeType:
 
     @property
     def sql(self) -> str:
-        """As Spark SQL writes it in DDL."""
+        """The type as Spark SQL writes it in DDL."""
         if self.kind is LakeKind.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
         return str(self.kind.value)
 
     @property
     def arrow(self) -> pa.DataType:
-        """As the decoder yields it and Spark takes it."""
+        """The type as the decoder yields it and Spark takes it."""
         if self.kind is LakeKind.DECIMAL:
             return pa.decimal128(self.precision, self.scale)
         return _ARROW[self.kind]

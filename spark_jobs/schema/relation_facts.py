@@ -102,6 +102,13 @@ class RelationFacts:
                 return columns
         return ()
 
+    @property
+    def sends_whole_rows(self) -> bool:
+        """Whether each change of a row comes with all of the old row: REPLICA IDENTITY FULL, of all leaves."""
+        if self.leaf_identities:
+            return all(leaf is None for leaf in self.leaf_identities)
+        return self.relreplident == "f"
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
 
@@ -117,14 +124,14 @@ class RelationFacts:
             primary_key=tuple(fields["primary_key"]),
             replica_identity=tuple(fields["replica_identity"]),
             columns=tuple(ColumnFacts(**column) for column in fields["columns"]),
-            types=tuple(_type_facts(found) for found in fields.get("types", ())),
+            types=tuple(_type_facts(type_fields) for type_fields in fields.get("types", ())),
             leaf_identities=leaf_identities(fields.get("leaf_identities", ())),
         )
 
 
-def leaf_identities(found: Iterable[Sequence[str] | None]) -> tuple[tuple[str, ...] | None, ...]:
-    """As JSON has them, frozen."""
-    return tuple(None if columns is None else tuple(columns) for columns in found)
+def leaf_identities(identities: Iterable[Sequence[str] | None]) -> tuple[tuple[str, ...] | None, ...]:
+    """The identities as JSON has them, frozen."""
+    return tuple(None if columns is None else tuple(columns) for columns in identities)
 
 
 def _type_facts(fields: dict[str, Any]) -> TypeFacts:

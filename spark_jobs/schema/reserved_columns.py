@@ -50,7 +50,7 @@ def name_fault(facts: RelationFacts, *, stored: bool) -> str | None:
     """What is wrong with the names of the columns that enter the lake: with ``stored`` also stored generated ones."""
     sent = ("", "s") if stored else ("",)
     names = [column.attname for column in facts.columns if column.attgenerated in sent]
-    if reserved := reserved_columns(names, facts.key):
+    if reserved := reserved_columns(names, facts.key or names):
         return f"columns whose names Delta Lake uses itself: {', '.join(reserved)}"
     if alike := columns_alike(names):
         return f"columns whose names differ only in case, which is one name to Spark: {', '.join(alike)}"

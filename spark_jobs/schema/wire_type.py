@@ -96,10 +96,10 @@ class WireType:
         for part in self.parts:
             if part.typid == typid:
                 return part
-        found = built_in(typid) if means_the_same_everywhere(typid) else None
-        if found is None:
+        known = built_in(typid) if means_the_same_everywhere(typid) else None
+        if known is None:
             raise ValueError("a part of an unknown type")
-        return found
+        return known
 
 
 def wire_type(typid: int, types: Iterable[TypeFacts] = ()) -> WireType:
@@ -135,8 +135,8 @@ _FORMS = {
 
 def _resolved(typid: int, types: dict[int, TypeFacts]) -> WireType:
     if typid not in types:
-        found = built_in(typid) if means_the_same_everywhere(typid) else None
-        return found or WireType(typid, f"{typid}", Family.UNKNOWN)
+        known = built_in(typid) if means_the_same_everywhere(typid) else None
+        return known or WireType(typid, f"{typid}", Family.UNKNOWN)
     facts = types[typid]
     parts = tuple(_resolved(part, types) for part in facts.parts)
     if facts.typtype == "d":
@@ -206,7 +206,7 @@ _ARRAYS = {
 
 # not cached: a cached function is shipped to executors by name, and they have no module of ours
 def built_in(typid: int) -> WireType | None:
-    """None for a type that is not in the tables above: the ``reg*`` types, whose text hangs on the catalogue, and
+    """None for a type that is not in the tables above: the ``reg*`` types, whose text depends on the catalogue, and
     the catalogue's own."""
     for family, names in _SCALARS.items():
         for name, oid in names.items():

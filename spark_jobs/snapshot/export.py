@@ -7,7 +7,6 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-SNAPSHOT-
 from __future__ import annotations
 
 import secrets
-import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from math import ceil
 from psycopg import pq, sql
 from pydantic import SecretStr
 
-from spark_jobs.errors import PreconditionError, SlotError, SourceError, SourceUnreachableError
+from spark_jobs.errors import PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import Connection, connect_failure, connected, conninfo, source_errors
-from spark_jobs.postgres.session_settings import PIN_STATEMENT
+from spark_jobs.postgres.connection import Connection, connected, source_errors
+from spark_jobs.postgres.replication import answer, replication_connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
@@ -37,7 +36,7 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
 ) AS known(part)
 """
 # the server waits for every transaction that is open, by way of locks
-_PATIENCE = "15min"
+PATIENCE = "15min"
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,9 @@ class CtidRange:
 
 
 @contextmanager
-def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connection]]:
-    """Export a snapshot; it can be imported by other sessions until the context ends.
+def exported_snapshot(dsn: SecretStr, *, patience: str = PATIENCE) -> Iterator[tuple[ExportedSnapshot, Connection]]:
+    """Export a snapshot; it can be imported by other sessions until the context ends. Transactions that are open
+    already have to end first, within ``patience``.
 
     The connection that comes with it stands inside the snapshot: look up facts and ranges there. The temporary slot
     that fixed the LSN is dropped before the context is entered, so a long copy holds no WAL. It holds back VACUUM.
@@ -81,7 +81,8 @@ def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connec
     Raises PreconditionError: wal_level, no free slot, no REPLICATION attribute.
     """
     with connected(dsn) as connection:
-        with _replication_connection(dsn) as replication:
+        with replication_connection(dsn) as replication:
+            answer(replication, f"SELECT pg_catalog.set_config('lock_timeout', '{patience}', false)")
             snapshot_name, lsn = _create_exporting_slot(replication)
             with source_errors("the snapshot could not be imported"):
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -95,10 +96,12 @@ def exported_snapshot(dsn: SecretStr) -> Iterator[tuple[ExportedSnapshot, Connec
 def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BYTES) -> tuple[CtidRange, ...]:
     """Cut a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap.
 
-    Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows.
+    Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows. A table that was dropped
+    since has none, and one range.
     """
     query = """
-        SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.pg_relation_size(c.oid), c.oid::bigint
+        SELECT n.nspname::text, c.relname::text, c.relkind::text, coalesce(pg_catalog.pg_relation_size(c.oid), 0),
+          c.oid::bigint
         FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -125,25 +128,36 @@ def _then(connection: Connection, query: str, relid: int) -> _Then:
         return _Then(statement, connection.execute(statement).fetchall()[0][0])
 
 
-def range_query(facts: RelationFacts, ctid_range: CtidRange, columns: Sequence[str]) -> RangeQuery:
-    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL.
+def range_query(
+    facts: RelationFacts,
+    ctid_range: CtidRange,
+    columns: Sequence[str],
+    row_filter: str = "",
+    *,
+    truncates_follow: bool = True,
+) -> RangeQuery:
+    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL. Of the rows
+    for which ``row_filter``, as PostgreSQL printed it, is true.
 
     And a check, for afterwards, that all rows were there. An ALTER TABLE that rewrites them leaves an old snapshot
     nothing to see; so does a TRUNCATE, but that comes through the slot. VACUUM FULL and CLUSTER move rows, which
-    matters where ranges are read one after the other. https://www.postgresql.org/docs/current/mvcc-caveats.html
+    matters where ranges are read one after the other. Where no changes follow that explain a TRUNCATE
+    (``truncates_follow`` False), the check takes it for a loss too. https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     by_name = {column.attname: column for column in facts.columns}
     rendered = [_expression(by_name[name]) for name in columns]
     bounds = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))]
     if ctid_range.last is not None:
         bounds.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({ctid_range.last},0)")))
+    if row_filter:
+        bounds.append(sql.SQL("({})").format(sql.SQL(row_filter)))
     statement = sql.SQL("SELECT {} FROM ONLY {} WHERE {}").format(
         sql.SQL(", ").join(rendered) if rendered else sql.SQL("NULL::text AS nothing"),
         sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname),
         sql.SQL(" AND ").join(bounds),
     )
     same = _as_then(ctid_range.file)
-    if ctid_range.first == 0 and ctid_range.last is None:
+    if truncates_follow and ctid_range.first == 0 and ctid_range.last is None:
         same = sql.SQL("{} OR {}").format(same, _as_then(ctid_range.form))
     check = sql.SQL("SELECT 1 / ({})::int").format(same)
     return RangeQuery(str(ctid_range.leaf), statement.as_string(None), check.as_string(None))
@@ -169,48 +183,10 @@ def _expression(column: ColumnFacts) -> sql.Composable:
     return sql.SQL("pg_catalog.textin({}({})) AS {}").format(sql.SQL(column.typoutput), name, name)
 
 
-@contextmanager
-def _replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
-    """A walsender session; it knows the simple query protocol only, hence libpq without psycopg's cursors."""
-    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
-    try:
-        if pgconn.status != pq.ConnStatus.OK:
-            raise _refused(pgconn.error_message.decode(errors="replace"))
-        for statement in (PIN_STATEMENT, f"SELECT pg_catalog.set_config('lock_timeout', '{_PATIENCE}', false)"):
-            _answer(pgconn, statement)
-        yield pgconn
-    finally:
-        pgconn.finish()
-
-
-def _refused(message: str) -> SourceError:
-    reason = connect_failure(message)
-    if "permission denied" in reason or "replication role" in reason:
-        return PreconditionError(f"no replication connection: {reason}", hint="ALTER ROLE ... REPLICATION")
-    return SourceUnreachableError(
-        f"no replication connection to PostgreSQL: {reason}",
-        hint="pg_hba.conf must let the role in; a connection pooler does not pass it on",
-    )
-
-
-def _answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
-    """Of one command; unlike ``exec_`` it can be interrupted while the server takes its time."""
-    pgconn.send_query(command.encode())
-    while pgconn.is_busy():
-        select.select([pgconn.socket], [], [])
-        pgconn.consume_input()
-    result = pgconn.get_result()
-    while pgconn.get_result() is not None:
-        pass
-    if result is None:
-        raise SourceUnreachableError("the replication connection to PostgreSQL was lost")
-    return result
-
-
 def _create_exporting_slot(pgconn: pq.abc.PGconn) -> tuple[str, Lsn]:
     slot = f"pgcdc_{secrets.token_hex(8)}"
     # the spelling that every version from 10 on takes
-    result = _answer(pgconn, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
+    result = answer(pgconn, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
     if result.status != pq.ExecStatus.TUPLES_OK:
         message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given"
         reason = message.decode(errors="replace")

@@ -15,14 +15,14 @@ _CALM = timedelta(hours=24)
 
 
 def next_cause(last: SnapshotCause | None, reason: str) -> SnapshotCause:
-    """Of a snapshot that is taken now, by itself."""
+    """The cause of a snapshot that is taken now, by itself."""
     now = datetime.now(timezone.utc)
     in_a_row = last is not None and now - last.at < _CALM
     return SnapshotCause(reason, last.number + 1 if last is not None and in_a_row else 1, now)
 
 
 def next_snapshot_at(last: SnapshotCause | None) -> datetime | None:
-    """Before when no further one is taken by itself; None: it may be taken now."""
+    """When the next one may be taken by itself; None: now."""
     if last is None or last.number < _AT_ONCE:
         return None
     pause = min(_FIRST_PAUSE * 2 ** min(last.number - _AT_ONCE, 16), _LONGEST_PAUSE)

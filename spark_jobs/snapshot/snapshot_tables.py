@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
-
 from spark_jobs.configuration import Pipeline
-from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.errors import CdcError, OvertakenError, PreconditionError
+from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
-from spark_jobs.lake.merge_sql import named_columns
+from spark_jobs.lake.past_rows import Moment, rows_with_past, snapshot_rows
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import conninfo
+from spark_jobs.postgres.connection import Connection, clock_microseconds, conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.net_columns import ddl, value, value_fields
+from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot.export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
+from spark_jobs.schema.table_faults import mode_fault
+from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
 from spark_jobs.snapshot.pace import next_cause
-from spark_jobs.snapshot.range_read import RangeQuery, read_range
-from spark_jobs.snapshot.values import SnapshotColumn
+from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.table_mode import Mode
 from spark_jobs.write_guard import WriteGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RANGE_BYTES = 64 << 20  # each task costs 0.3 s of a core and writes a file: a quarter of it took 1.3 times as long
-_TASKS = 16  # for a table of up to 16 ranges one task each; then tasks grow
-_RANGES_PER_TASK = 4  # 256 MB of heap: what a retry reads again
 _TABLES_AT_ONCE = 2
-_ATTEMPTS = 5  # each costs another writer a commit
+
+
+@dataclass(frozen=True)
+class SnapshotWork:
+    """Of which tables snapshots are taken, and what they begin.
+
+    ``stream`` names the tables' application transactions. ``ordinal_at`` gives the ordinal of the last landed window
+    that ends at or before an LSN: applying goes on with the next one. ``watched`` says what the tables' fingerprints
+    are made of. ``reasons``: of those that are taken by themselves, because of a change that is not followed in place,
+    or of a break in the log.
+    """
+
+    pipeline: Pipeline
+    names: tuple[QualifiedName, ...]
+    stream: tuple[int, str]
+    ordinal_at: Callable[[Lsn], int]
+    watched: Watched
+    reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
+    run_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,145 +72,136 @@ class TableSnapshot:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """How one table is read: per task the queries that it runs one after the other."""
-
-    columns: tuple[SnapshotColumn, ...]
-    shape: TableShape
-    tasks: tuple[tuple[RangeQuery, ...], ...]
-
-
 def snapshot_tables(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    names: Sequence[QualifiedName],
-    *,
-    system_identifier: int,
-    ordinal_at: Callable[[Lsn], int],
-    watched: Watched,
-    guard: WriteGuard,
-    stored: bool = False,
-    reasons: Mapping[QualifiedName, str] | None = None,
-    run_id: str = "",
-    progress: Progress = silent,
+    spark: SparkSession, work: SnapshotWork, *, guard: WriteGuard, progress: Progress = silent
 ) -> tuple[TableSnapshot, ...]:
-    """Replace the Delta tables of ``names``, or create them, all at one LSN; each begins a new generation.
+    """Replace the Delta tables of ``work``, or create them, all at one LSN; each begins a new generation.
 
-    ``ordinal_at`` gives the ordinal of the last landed window that ends at or before an LSN: applying goes on with the
-    next one. ``watched`` says what the tables' fingerprints are made of. ``guard`` keeps other processes from a table
-    while it is written. ``stored``: with stored generated columns. ``reasons``: of those that are taken by themselves,
-    because of a change that is not followed in place. A table that fails is reported with its error, and keeps
-    what it held; the others are done.
+    ``guard`` keeps other processes from a table while it is written. Of each table those columns and rows are read that
+    its publications send. A table that fails is reported with its error, and keeps what it held; the others are done.
     Raises SourceError and its children when no snapshot can be exported.
     """
-    if not names:
+    if not work.names:
         return ()
-    with exported_snapshot(pipeline.source.dsn) as (exported, connection):
-        ordinal = ordinal_at(exported.lsn)
-        source = conninfo(pipeline.source.dsn)
-        done: dict[QualifiedName, TableSnapshot] = {}
-
-        def one(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...]) -> TableSnapshot:
-            try:
-                plan = _plan(name, facts, ranges, stored)
-                read = _range_reader(source, exported.snapshot_name, plan, pipeline.on_unrepresentable)
-                generation = generation_of(exported.lsn, words[name][1] if name in words else "")
-                provenance = Provenance(
-                    system_identifier,
-                    pipeline.source.slot,
-                    generation,
-                    snapshot_lsn=exported.lsn,
-                    first=ordinal,
-                    last=ordinal,
-                    lo=exported.lsn,
-                    hi=exported.lsn,
-                    relid=plan.shape.relid,
-                    commits=0,
-                    run_id=run_id,
-                )
-                for attempt in Retrying(
-                    retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(_ATTEMPTS), reraise=True
-                ):
-                    with attempt, guard.table(name):
-                        taken = _snapshot_table(spark, pipeline, plan, read, provenance, (reasons or {}).get(name, ""))
-                return taken
-            except CdcError as error:
-                return TableSnapshot(name, exported.lsn, facts.relid if facts else 0, error=error)
-
-        words = fingerprint_words(connection, watched)
-        found = {facts.name: facts for facts in relation_facts(connection, names=names)}
-        ranges = {name: ctid_ranges(connection, facts.relid, _RANGE_BYTES) for name, facts in found.items()}
+    done: dict[QualifiedName, TableSnapshot] = {}
+    with exported_snapshot(work.pipeline.source.dsn) as (exported, connection):
+        ordinal = work.ordinal_at(exported.lsn)
+        seen = _seen(connection, work)
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool:
-            running = [pool.submit(one, name, found.get(name), ranges.get(name, ())) for name in names]
-            for future in as_completed(running):
-                table = future.result()
-                done[table.name] = table
-                progress(Step("snapshot", f"{table.name}, {table.rows:,} rows", len(done), len(names), "tables"))
-    return tuple(done[name] for name in names)
+            tables = (_Table(work, exported, ordinal, name, seen) for name in work.names)
+            for future in as_completed([pool.submit(_snapshot_table, spark, table, guard) for table in tables]):
+                taken = future.result()
+                done[taken.name] = taken
+                progress(Step("snapshot", f"{taken.name}, {taken.rows:,} rows", len(done), len(work.names), "tables"))
+    return tuple(done[name] for name in work.names)
 
 
-def _plan(name: QualifiedName, facts: RelationFacts | None, ranges: tuple[CtidRange, ...], stored: bool) -> _Plan:
-    if facts is None:
-        raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
-    shape = TableShape.of(facts, stored=stored)
-    by_name = {column.attname: column for column in facts.columns}
-    columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
-    queries = [range_query(facts, part, [column.name for column in columns]) for part in ranges]
-    step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
-    return _Plan(columns, shape, tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step)))
+@dataclass(frozen=True)
+class _Seen:
+    """The tables as the exported snapshot has them: what is altered later shows in the next fingerprint."""
+
+    at: int  # the server's clock, in microseconds since 1970, UTC
+    words: Mapping[QualifiedName, tuple[int, str]]
+    published: Mapping[QualifiedName, PublishedTable]
+    facts: Mapping[QualifiedName, RelationFacts]
+    ranges: Mapping[QualifiedName, tuple[CtidRange, ...]]
 
 
-def _snapshot_table(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    plan: _Plan,
-    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    provenance: Provenance,
-    reason: str,
-) -> TableSnapshot:
+def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
+    publications = work.watched.publications
+    words = fingerprint_words(connection, work.watched)
+    published = published_tables(connection, publications, work.names) if publications else {}
+    facts = {facts.name: facts for facts in relation_facts(connection, names=work.names)}
+    ranges = {name: ctid_ranges(connection, known.relid, _RANGE_BYTES) for name, known in facts.items()}
+    return _Seen(clock_microseconds(connection), words, published, facts, ranges)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table of ``work``, to be read in ``exported``; ``ordinal`` is that of the last window it shows."""
+
+    work: SnapshotWork
+    exported: ExportedSnapshot
+    ordinal: int
+    name: QualifiedName
+    seen: _Seen
+
+    @property
+    def sent(self) -> PublishedTable | None:
+        return self.seen.published.get(self.name)
+
+    def read(self) -> TableRead:
+        """Raises PreconditionError: the table is not there, or cannot be followed."""
+        ranges = self.seen.ranges.get(self.name, ())
+        facts = self.seen.facts.get(self.name)
+        read = TableRead.of(self.name, facts, ranges, self.sent)
+        if facts and (fault := mode_fault(facts, [column.name for column in read.shape.columns], self.mode)):
+            raise fault.error
+        return read
+
+    @property
+    def mode(self) -> Mode:
+        return self.work.pipeline.mode_of(self.name)
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.exported.lsn, self.seen.at)
+
+    def state(self) -> TableState | None:
+        """The Delta table as it is now."""
+        return table_state(self.work.pipeline.lake, self.name, *self.work.stream)
+
+    def provenance(self, relid: int, before: TableState | None) -> Provenance:
+        """Of the commit that takes the place of what was ``before``."""
+        _, word = self.seen.words.get(self.name, (0, ""))
+        missing = self.sent.missing_operations if self.sent is not None else ()
+        return Provenance(
+            *self.work.stream,
+            generation_of(self.exported.lsn, word, missing, self.mode),
+            snapshot_lsn=self.exported.lsn,
+            first=self.ordinal,
+            last=self.ordinal,
+            lo=self.exported.lsn,
+            hi=self.exported.lsn,
+            relid=relid,
+            commits=before.commits + 1 if before else 1,
+            run_id=self.work.run_id,
+            cause=next_cause(before.cause if before else None, self.reason) if self.reason else None,
+        )
+
+    @property
+    def reason(self) -> str:
+        return self.work.reasons.get(self.name, "")
+
+
+def _snapshot_table(spark: SparkSession, table: _Table, guard: WriteGuard) -> TableSnapshot:
+    try:
+        return _written(spark, table, table.read(), guard)
+    except CdcError as error:
+        facts = table.seen.facts.get(table.name)
+        return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
+
+
+@again_when_overtaken
+def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGuard) -> TableSnapshot:
     """Raises OvertakenError when another writer of ours commits in between."""
-    name, path = plan.shape.name, pipeline.lake.table(plan.shape.name)
-    before = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
-    cause = next_cause(before.cause if before else None, reason) if reason else None
-    provenance = replace(provenance, commits=before.commits + 1 if before else 1, cause=cause)
-    schema = ddl(value_fields(plan.shape))
-    with (
-        spark_errors(f"{name}: snapshot at {provenance.snapshot_lsn} failed"),
-        overtaking(path, by_any=True),
-        committing_session(spark, provenance) as own,
-    ):
-        tasks = own.range(0, len(plan.tasks), 1, len(plan.tasks))
-        rows_read = tasks.mapInArrow(read, schema).selectExpr(*named_columns(plan.shape.columns))
-        replace_table(with_attribute_numbers(rows_read, plan.shape.columns), path)
-        committed_version(own, path)
-        rows = rows_written(own, path)
-    state = table_state(pipeline.lake, name, provenance.system_identifier, provenance.slot)
-    return TableSnapshot(name, provenance.snapshot_lsn, plan.shape.relid, rows, state, reason=reason)
-
-
-def _range_reader(
-    source: str, snapshot_name: str, plan: _Plan, on_unrepresentable: OnUnrepresentable
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
-    which no plan, log or web page shows."""
-    tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
-
-    def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for query in tasks[task]:
-                    for rows in read_range(source, snapshot_name, query):
-                        yield _typed(rows, columns, table, on_unrepresentable)
-
-    return read_ranges
-
-
-def _typed(
-    rows: pa.RecordBatch, columns: tuple[SnapshotColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
-) -> pa.RecordBatch:
-    arrays = [
-        column.values(rows.column(i), table=table, on_unrepresentable=on_unrepresentable)
-        for i, column in enumerate(columns)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, [value(i) for i in range(len(columns))])
+    pipeline, path = table.work.pipeline, table.work.pipeline.lake.table(table.name)
+    with guard.table(table.name):
+        before = table.state()
+        provenance = table.provenance(read.shape.relid, before)
+        with (
+            spark_errors(f"{table.name}: snapshot at {table.exported.lsn} failed"),
+            overtaking(path, by_any=True),
+            committing_session(spark, provenance) as own,
+        ):
+            source = conninfo(pipeline.source.dsn)
+            rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
+            if table.mode != "mirror" and before is not None and before.mode == table.mode:
+                all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
+            else:
+                all_rows = snapshot_rows(rows_read, table.mode, table.moment)
+            replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
+            committed_version(own, path)
+            rows = rows_written(own, path)
+        since = table.state()
+    return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason)

@@ -58,7 +58,8 @@ class SnapshotColumn:
         return Form.TEXT
 
     def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
-        """Of ``lake_type.arrow``; nulls are those of ``read``, and under ``"null"`` more. Raises as ``cast_text``."""
+        """The values in ``lake_type.arrow``; nulls are those of ``read``, and under ``"null"`` more. Raises as
+        ``cast_text``."""
         if self.form is Form.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
             return read
         if self.form is Form.BINARY:

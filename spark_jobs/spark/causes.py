@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spark_jobs.errors import one_line
+from spark_jobs.errors import new_snapshot, one_line
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ _THROWN = re.compile(
 )
 _CONDITION = re.compile(r"^\[([A-Z][A-Z0-9_.]{4,})\]")
 
+# what our own statements raise where the lake's table is not what the change log leads on from
+MISSING_ROW = "a change needs a row that the table does not have"
+
+JVM_ENDED = (
+    "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
+)
+
 # words by which a cause is known, and the way out. They match nothing that a row's value may be part of
 _KNOWN: dict[tuple[str, ...], str] = {
     (r"No space left on device", r"Disk quota exceeded"): (
@@ -66,9 +73,12 @@ _KNOWN: dict[tuple[str, ...], str] = {
         r"Python worker exited unexpectedly \(crashed\)",
     ): "a process of Spark's was ended, most often for want of memory: look into its log, give it more, run it again",
     # the latter are py4j's, when nobody is at the other end
-    (r"SparkContext was shut down", r"^(?:Py4JNetworkError|ConnectionRefusedError|ConnectionResetError)"): (
-        "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
-    ),
+    (
+        r"SparkContext was shut down",
+        r"^(?:Py4JNetworkError|ConnectionRefusedError|ConnectionResetError)",
+        # in mid-call; where the JVM lives, its trace follows
+        r"^Py4JError(?=: An error occurred while calling [\w.$]+$)",
+    ): JVM_ENDED,
     (
         r"DELTA_CONCURRENT_[A-Z_]+",
         r"DELTA_(?:METADATA|PROTOCOL)_CHANGED",
@@ -81,8 +91,9 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"PYTHON_VERSION_MISMATCH",): "executors must run the driver's Python version: name it in PYSPARK_PYTHON",
     (r"Cannot run program",): "executors have no such Python: name another one in PYSPARK_PYTHON",
     (r"/_staging/",): "another process swept this table's staging folder: let one write at a time, run it again",
+    (MISSING_ROW,): f"if somebody else has written this table, {new_snapshot()}",
     (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
-        "a file that the table names is gone: if somebody deleted it, take a new snapshot of the table"
+        f"a file that the table names is gone: if somebody deleted it, {new_snapshot()}"
     ),
     (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (
         "see that Spark can reach the lake's storage"
@@ -112,13 +123,13 @@ def innermost_cause(error: Exception) -> Cause:
 
 
 def _chain(error: Exception) -> list[_Thrown]:
-    """The error itself, then what its text tells of causes. Never empty."""
+    """The error itself, then the causes that its text names. Never empty."""
     # pyspark's attributes: of classic Spark's exceptions, of Connect's
     traces = [str(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or ""]
     first = (traces[0].strip().splitlines() or [""])[0]
     itself = _Thrown(f"{type(error).__module__}.", type(error).__name__, first)
-    found = _THROWN.finditer("\n".join(traces))
-    return [itself, *(_Thrown(match[1], match[2].rpartition("$")[2], match[3] or "") for match in found)]
+    matches = _THROWN.finditer("\n".join(traces))
+    return [itself, *(_Thrown(match[1], match[2].rpartition("$")[2], match[3] or "") for match in matches)]
 
 
 def _plain(text: str) -> str:

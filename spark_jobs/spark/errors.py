@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_jobs import errors
-from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.spark.causes import innermost_cause
+from spark_jobs.errors import CdcError, LakeError, new_snapshot
+from spark_jobs.spark.causes import JVM_ENDED, innermost_cause
+from spark_jobs.spark.own_jvm import has_ended
 
 # an executor's error arrives as the text of its traceback
 _OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
-_KEPT = re.compile(r"[^\n\]]+: a change keeps a value of a row that the table does not have")
+_KEPT = re.compile(r"([^\n\]]+): a change keeps a value of a row that the table does not have")
 # Delta's optimistic commits: another writer was quicker. Safe to repeat as it is, because of the transaction
 # identifier, unless that is what the other one has written too: then it was a writer of ours
 _CONCURRENT = re.compile(
@@ -50,6 +51,8 @@ def _typed(error: Exception, what: str, hint: str) -> CdcError:
         if isinstance(kind, type) and issubclass(kind, CdcError):
             return kind(f"{what}: {ours[2]}")
     if kept := _KEPT.search(text):
-        return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint="take a new snapshot of this table")
+        return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint=new_snapshot(kept[1].strip()))
     cause = innermost_cause(error)
-    return LakeError(f"{what}: {cause.said}", hint=hint or cause.hint)
+    # a JVM that runs out of memory takes itself apart while it still answers: any exception may come of that
+    ended = JVM_ENDED if not cause.hint and has_ended() else ""
+    return LakeError(f"{what}: {cause.said}", hint=hint or cause.hint or ended)

@@ -59,7 +59,22 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _inspect(java: Path, origin: str) -> Java | None:
-    """Ask the runtime itself: the java on a PATH may be a script of a version manager, far from its home."""
+    return _described(java, origin) or _asked(java, origin)
+
+
+def _described(java: Path, origin: str) -> Java | None:
+    """By the file that each runtime brings with it; asking it would cost the start of a JVM."""
+    home = java.resolve().parent.parent
+    try:
+        described = (home / "release").read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', described, re.MULTILINE)
+    return Java(home, int(version[1]), origin) if version and os.access(home / "bin" / "java", os.X_OK) else None
+
+
+def _asked(java: Path, origin: str) -> Java | None:
+    """By the runtime itself: the java on a PATH may be a script of a version manager, far from its home."""
     try:
         answer = subprocess.run(
             [str(java), "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True

@@ -1,6 +1,7 @@
 """The Spark session: built here, or taken as it is; quiet; with workers that find this package.
 
-The one file that may touch what Spark Connect does not have (marked below); all else is clean for Connect.
+With ``own_jvm`` the one file that may touch what Spark Connect does not have (marked below); all else is clean for
+Connect.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+# Spark's own default, and keys of Azure's and Google's storage
+_HIDDEN = r"(?i)secret|password|token|access[.]?key|account[.]key|private[.]key"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 # static: fixed once a session is there
@@ -33,6 +36,7 @@ _STATIC_CONF = {
     "spark.app.name": "postgres-cdc",
     "spark.sql.extensions": _EXTENSION,
     "spark.sql.catalog.spark_catalog": _CATALOG,
+    "spark.redaction.regex": _HIDDEN,  # what its pages and event logs show as stars
 }
 # what our statements rely on, whoever made the session; set again on each isolated session
 _RUNTIME_CONF = {
@@ -178,8 +182,11 @@ def _classic(options: SparkOptions) -> SparkSession:
         java_options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
         conf["spark.driver.extraJavaOptions"] = f"{java_options} {conf.get('spark.driver.extraJavaOptions', '')}"
         spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(conf.items()))
+        # everybody on this machine can read the JVM's command line; the rest reaches it by the gateway
+        shown = [(key, value) for key, value in conf.items() if not re.search(_HIDDEN, key)]
+        launched = SparkConf(loadDefaults=False).setMaster(master).setAll(shown)
         try:
-            gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(launched, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             SparkContext(conf=spark_conf, gateway=gateway)
         except Exception as error:
             raise SparkError(f"Spark did not start ({_reason(log, error)})", hint=f"see {log.name}") from error

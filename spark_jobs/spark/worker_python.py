@@ -36,7 +36,7 @@ def worker_python(options: SparkOptions, *, local: bool) -> str | None:
     """What a classic session of ours starts as worker; None: the ``python3`` of each node.
 
     ``spark.pyspark.python`` goes before the environment, as Spark's manual has it. But only spark-submit reads it,
-    when it starts a program in Python: a JVM that a program starts, as ours, is told by PYSPARK_PYTHON alone.
+    when it starts a program in Python: for a JVM that a program starts, as ours, PYSPARK_PYTHON alone counts.
     https://spark.apache.org/docs/latest/configuration.html#environment-variables
     """
     named = dict(options.config).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -68,8 +68,8 @@ def ask_worker_python(spark: SparkSession) -> WorkerPython:
 def _asked(spark: SparkSession) -> WorkerPython:
     with spark_errors("a task on an executor failed"):
         rows = spark.range(0, 1, 1, 1).mapInArrow(_answer, "answer string").collect()
-    told = json.loads(rows[0].answer)
-    return WorkerPython(told["version"], told["executable"], tuple(told["missing"]))
+    answer = json.loads(rows[0].answer)
+    return WorkerPython(answer["version"], answer["executable"], tuple(answer["missing"]))
 
 
 def _answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,5 +81,5 @@ def _answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         missing = [name for name in NEEDED_MODULES if find_spec(name) is None]
-        told = {"version": version, "executable": sys.executable, "missing": missing}
-        yield pa.RecordBatch.from_pydict({"answer": [json.dumps(told)]})
+        answer = {"version": version, "executable": sys.executable, "missing": missing}
+        yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})

@@ -1,41 +1,65 @@
-"""What the landed looks at the catalogue mean for a table: from which window on only a new snapshot helps."""
+"""What the landed looks at the catalogue, and new chapters, mean for a table: from which window on only a new snapshot
+helps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
-from spark_jobs.errors import SchemaChangeError
+from spark_jobs.change_log.window_marker import ChapterBreak, TableChanged, WindowMarker
+from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 
 
 def tells_of(marker: WindowMarker, name: QualifiedName, relid: int | None) -> bool:
-    """Whether the table, or another one that has its name, changed in a way that no event tells of."""
-    return bool(_changed(marker, name, relid))
+    """Whether the table, or another one that has its name, changed without a row event."""
+    return marker.broke is not None or bool(_changed(marker, name, relid))
 
 
-def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> SchemaChangeError | None:
+def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> NeedsSnapshotError | None:
     """The first of the windows after the table's snapshot in which its rows may have changed without an event.
 
+    Where a new chapter of the log begins, changes of any table may be missing, and LSNs before and after it cannot be
+    compared.
     A look at the catalogue is taken when its window is landed, so after the window's end. A snapshot that is later than
     that shows the change already; so does one that was taken of the same fingerprint.
     """
     for marker in markers:
+        if marker.broke is not None:
+            return _broken_off(marker, marker.broke, state)
         if marker.window.hi <= state.snapshot_lsn:
             continue
         for changed in _changed(marker, state.name, state.relid):
-            if changed.word != state.word:
+            followed_in_place = bool(changed.columns) and not changed.reasons
+            if changed.word != state.word and not followed_in_place:
                 reasons = changed.reasons or ("it was changed right after its snapshot",)
                 return changed_without_event(state.name, reasons, f"seen with window {marker.ordinal}, {marker.window}")
     return None
+
+
+def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tuple[TableChanged, ...]:
+    """What the looks of these windows say of the table's columns."""
+    found = (changed for marker in markers for changed in _changed(marker, state.name, state.relid))
+    return tuple(changed for changed in found if changed.columns)
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:
     """The error that says why the table must be read again."""
     return SchemaChangeError(
         f"{name} must be read again: {'; '.join(reasons)} ({seen})",
-        hint=f"`postgres-cdc sync` takes a new snapshot by itself, else: postgres-cdc snapshot '{name}'",
+        hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(name)}",
+    )
+
+
+def is_of_earlier_chapter(state: TableState, chapter: int) -> bool:
+    """Whether the table grew from a snapshot of an earlier chapter than the one that begins with window ``chapter``."""
+    return not state.is_lost and state.ordinal < chapter
+
+
+def _broken_off(marker: WindowMarker, broke: ChapterBreak, state: TableState) -> NeedsSnapshotError:
+    return NeedsSnapshotError(
+        f"{state.name} must be read again: {broke.what} (seen before window {marker.ordinal}, at {broke.at})",
+        hint="`postgres-cdc recover --config FILE` takes the new snapshots that are missing, and so does `sync`",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which tables a pipeline follows, and by what their changes come."""
+"""Which tables a pipeline follows, and since when the log has their changes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from spark_jobs.qualified_name import QualifiedName
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
-    """The names under ``tables:``; None: every table of the publication. Raises ConfigurationError: an unbuilt mode."""
+    """The names under ``tables:``; None: every table of the publication. Raises ConfigurationError: columns
+    that test_decoding would send all the same."""
     if pipeline.tables is None:
         if not pipeline.source.has_publications:
             raise ConfigurationError(
-                "tables: is missing: plugin: test_decoding reads no publication that would name them",
+                f"tables: is missing: plugin: {pipeline.source.plugin} reads no publication that would name them",
                 hint="list the tables to follow",
             )
         return None
     for table in pipeline.tables:
-        if table.mode != "mirror":
-            what = f"tables: {table.name}: mode {table.mode} is not in this version"
-            raise ConfigurationError(what, hint="use mirror")
+        if table.columns is not None and not pipeline.source.has_publications:
+            what = f"tables: {table.name}: columns: plugin: test_decoding sends every column"
+            raise ConfigurationError(what, hint="use plugin: pgoutput")
     return tuple(table.name for table in pipeline.tables)
 
 
@@ -53,17 +54,16 @@ def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
 
 
 def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedName]) -> dict[QualifiedName, int]:
-    """With test_decoding: from which window on the log holds the changes of each without a break; those that it does
+    """The window from which on the log holds each table's changes without a break (test_decoding); those that it does
     not hold yet from the next one on."""
-    before = (
-        {QualifiedName(each.nspname, each.relname): each.since for each in checkpoint.followed} if checkpoint else {}
-    )
+    followed = checkpoint.followed if checkpoint else ()
+    before = {QualifiedName(table.nspname, table.relname): table.since for table in followed}
     following = checkpoint.ordinal + 1 if checkpoint else 1
     return {name: before.get(name, following) for name in names}
 
 
 def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[FollowedSince, ...]:
-    """For the markers of windows read after ``checkpoint`` with test_decoding; nothing with pgoutput."""
+    """What markers of windows read after ``checkpoint`` say with test_decoding; nothing with pgoutput."""
     if pipeline.source.has_publications:
         return ()
     names = configured_names(pipeline) or ()
@@ -72,8 +72,8 @@ def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[Follow
 
 
 def watched_tables(pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker | None) -> Watched:
-    """What their fingerprints are made of: by which publications their changes come, or since which window the log has
-    their lines."""
+    """What their fingerprints are made of: the publications that send their changes, or, for a plugin without
+    publications, the window from which on the log has them."""
     if pipeline.source.has_publications:
         return Watched(tuple(names), pipeline.source.publications, {})
     since = followed_since(checkpoint, names)

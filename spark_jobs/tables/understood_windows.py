@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_jobs.change_log.window_marker import UnknownMessage, WindowMarker
-from spark_jobs.errors import DecodeError
+from spark_jobs.errors import DecodeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 
 def unknown_messages(marker: WindowMarker, name: QualifiedName, relid: int | None) -> tuple[UnknownMessage, ...]:
-    """Those of the window that may be about the table, by its OID or its name."""
+    """The messages of the window that may be about the table, by its OID or its name."""
     relids = {
         counts.relid for counts in marker.relations if (counts.nspname, counts.relname) == (name.nspname, name.relname)
     }
@@ -39,6 +39,5 @@ def _not_understood(marker: WindowMarker, message: UnknownMessage, name: Qualifi
         f"{name} stops before window {marker.ordinal} {marker.window} of slot {marker.identity.slot}: at commit LSN"
         f" {Lsn(message.commit_lsn)}, ordinal {message.ordinal}, it holds a message of type {message.kind!r}, which"
         " this version does not know",
-        hint="it is kept in the change log: use a newer version of postgres-cdc, or re-snapshot this table:"
-        f" postgres-cdc snapshot '{name}'",
+        hint=f"it is kept in the change log: use a newer version of postgres-cdc, or {new_snapshot(name)}",
     )

@@ -17,6 +17,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.bulk_read import bulk_connection, streamed
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected, conninfo
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
@@ -40,10 +41,16 @@ class Comparison:
 
 
 def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName, ...]) -> tuple[Comparison, ...]:
-    """Compare these tables; nobody may be changing the source. Holds one table at a time, twice, in memory."""
-    with connected(pipeline.source.dsn) as connection:
+    """Compare these tables, as far as the publications send them; the source must be at rest. Holds one table at
+    a time, twice, in memory."""
+    source = pipeline.source
+    with connected(source.dsn) as connection:
         facts = facts_by_name(connection, names)
-    return tuple(_compare(_source_rows(pipeline, fact), _lake_rows(spark, pipeline, fact), fact) for fact in facts)
+        published = published_tables(connection, source.publications, names) if source.has_publications else {}
+    return tuple(
+        _compare(_source_rows(pipeline, fact, published.get(fact.name)), _lake_rows(spark, pipeline, fact), fact)
+        for fact in facts
+    )
 
 
 def _compare(source: pa.Table, lake: pa.Table, facts: RelationFacts) -> Comparison:
@@ -65,12 +72,23 @@ def _same(source: pa.ChunkedArray, lake: pa.ChunkedArray) -> bool:
 
 
 def _sorted(table: pa.Table, facts: RelationFacts) -> pa.Table:
-    return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in facts.key]))
+    names = facts.key or table.column_names  # several rows without a key may be equal: which is which does not count
+    return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]))
 
 
-def _source_rows(pipeline: Pipeline, facts: RelationFacts) -> pa.Table:
-    columns = sql.SQL(", ").join(_column(column) for column in _followed(facts))
-    query = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(facts.nspname, facts.relname)).as_string(None)
+def _source_rows(pipeline: Pipeline, facts: RelationFacts, sent: PublishedTable | None) -> pa.Table:
+    columns = sql.SQL(", ").join(_column(column) for column in _followed(facts, sent))
+    # ONLY: tables that inherit from this one are tables of their own
+    query = (
+        sql.SQL("SELECT {} FROM {} {} WHERE {}")
+        .format(
+            columns,
+            sql.SQL("" if facts.leaf_identities else "ONLY"),
+            sql.Identifier(facts.nspname, facts.relname),
+            sql.SQL((sent.row_filter if sent is not None else "") or "true"),
+        )
+        .as_string(None)
+    )
     with bulk_connection(conninfo(pipeline.source.dsn)) as bulk, streamed(bulk, query) as reader:
         return reader.read_all()
 
@@ -80,7 +98,9 @@ def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) ->
     return table
 
 
-def _followed(facts: RelationFacts) -> tuple[ColumnFacts, ...]:
+def _followed(facts: RelationFacts, sent: PublishedTable | None) -> tuple[ColumnFacts, ...]:
+    if sent is not None:
+        return sent.sent_of(facts).columns
     return tuple(column for column in facts.columns if not column.attgenerated)
 
 

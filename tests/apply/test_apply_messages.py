@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,25 +14,30 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
-from spark_jobs.apply.apply_messages import MessagesApplied, apply_messages
+from spark_jobs.apply.apply_messages import apply_messages
+from spark_jobs.apply.plan import plan_apply
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.change_log.log import ChangeLog, marker_row
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source
+from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source, Table
 from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
-from spark_jobs.lake.messages_state import MessagesState, messages_state
+from spark_jobs.lake.cuts import TableCut, write_cut
+from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import LogicalMessage
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import pipeline_status
 from tests.change_log.test_window_marker import IDENTITY
 from tests.wire import write_message
 
-FOLLOWED = (QualifiedName("public", "orders"),)
+FOLLOWED = Table(QualifiedName("public", "orders"))
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    made = Pipeline("shop", Source(SecretStr("dbname=shop"), "sl", "shop", messages=True), Lake(str(tmp_path / "lake")))
+    source = Source(SecretStr("dbname=shop"), "sl", "shop", messages=True)
+    made = Pipeline("shop", source, Lake(str(tmp_path / "lake")), tables=(FOLLOWED,))
     log = ChangeLog(made.lake.change_log)
     log.create()
     land(made, 0, [])
@@ -58,9 +64,23 @@ def land(pipeline: Pipeline, ordinal: int, messages: Sequence[bytes], changes: i
     return marker
 
 
-def applied(pipeline: Pipeline, *, reached: int | None = None, upto: int = 1 << 30) -> MessagesApplied:
-    markers = [marker for marker in ChangeLog(pipeline.lake.change_log).markers() if marker.ordinal <= upto]
-    return apply_messages(pipeline, FOLLOWED, IDENTITY, markers, reached)
+def applied(pipeline: Pipeline, *, upto: Lsn | None = None) -> TableApplied:
+    return apply_messages(pipeline, plan_apply(pipeline, upto=upto, messages=True))
+
+
+def done_upto(pipeline: Pipeline) -> tuple[int, int]:
+    """By the table's own log: the last window of its commits, and the Delta version."""
+    state = messages_state(pipeline.lake, IDENTITY)
+    assert state is not None
+    return state.ordinal, state.version
+
+
+def cut(pipeline: Pipeline, ordinal: int) -> None:
+    """As an apply of all tables leaves it, at the end of this window."""
+    state = messages_state(pipeline.lake, IDENTITY)
+    assert state is not None
+    shown = TableCut(MESSAGES_NAME, 0, state.generation, state.version, state.commits)
+    assert write_cut(pipeline.lake, ordinal, Lsn(100 * ordinal + 100), (shown,)) is not None
 
 
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -99,10 +119,11 @@ def test_windows_without_messages_write_nothing(pipeline: Pipeline) -> None:
     empty = applied(pipeline)
     assert (empty.outcome, empty.delta_version) == ("nothing to apply", None)
     assert rows(pipeline) == []  # the table is there to be queried
-    assert messages_state(pipeline, IDENTITY) == MessagesState(0, 0)
+    assert done_upto(pipeline) == (0, 0)
     land(pipeline, 2, [message(1)])
     land(pipeline, 3, [], changes=2)
-    assert applied(pipeline).state == MessagesState(3, 1)
+    assert applied(pipeline).delta_version == 1
+    assert done_upto(pipeline) == (3, 1)
     land(pipeline, 4, [])
     assert applied(pipeline).delta_version is None
     assert DeltaTable(pipeline.lake.messages).version() == 1
@@ -111,15 +132,66 @@ def test_windows_without_messages_write_nothing(pipeline: Pipeline) -> None:
 def test_a_cut_spares_the_windows_that_left_no_commit(pipeline: Pipeline) -> None:
     for ordinal in (1, 2, 3):
         land(pipeline, ordinal, [])
+    applied(pipeline)
+    cut(pipeline, 3)
     land(pipeline, 4, [message(1)])
-    assert applied(pipeline, reached=3).first == 4
+    assert applied(pipeline).first == 4
     assert contents(pipeline) == ["content 1"]
+
+
+def test_a_cut_holds_on_when_somebody_optimizes_and_not_when_the_table_is_re_created(pipeline: Pipeline) -> None:
+    land(pipeline, 1, [message(1)])
+    land(pipeline, 2, [])
+    applied(pipeline)
+    cut(pipeline, 2)
+    DeltaTable(pipeline.lake.messages).create_checkpoint()
+    DeltaTable(pipeline.lake.messages).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
+    land(pipeline, 3, [message(2)])
+    assert applied(pipeline).first == 3
+    shutil.rmtree(pipeline.lake.messages)
+    assert applied(pipeline).first == 1
+    assert contents(pipeline) == ["content 1", "content 2"]
+
+
+def test_a_compaction_leaves_the_table_up_to_date_in_status(pipeline: Pipeline) -> None:
+    """Windows without messages leave no commit: only the cut knows that they are done."""
+    for ordinal, messages in ((1, [message(1)]), (2, [message(2)]), (3, []), (4, [])):
+        land(pipeline, ordinal, messages)
+        applied(pipeline)
+    cut(pipeline, 4)
+    assert windows_behind(pipeline) == 0
+    assert DeltaTable(pipeline.lake.messages).optimize.compact()["numFilesRemoved"] == 2
+    assert windows_behind(pipeline) == 0
+
+
+def windows_behind(pipeline: Pipeline) -> int | None:
+    """What ``status`` says; the source need not be there for that."""
+    messages = pipeline_status(pipeline).messages
+    assert messages is not None
+    assert messages.error is None
+    return messages.behind_windows
+
+
+def test_an_older_copy_of_the_table_is_not_the_one_of_the_cut(pipeline: Pipeline, tmp_path: Path) -> None:
+    """A backup that was put back lacks commits that the cut counts on."""
+    land(pipeline, 1, [message(1)])
+    applied(pipeline)
+    shutil.copytree(pipeline.lake.messages, tmp_path / "backup")
+    land(pipeline, 2, [message(2)])
+    land(pipeline, 3, [])
+    applied(pipeline)
+    cut(pipeline, 3)
+    shutil.rmtree(pipeline.lake.messages)
+    shutil.copytree(tmp_path / "backup", pipeline.lake.messages)
+    assert windows_behind(pipeline) == 2
+    applied(pipeline)
+    assert contents(pipeline) == ["content 1", "content 2"]
 
 
 def test_a_range_is_applied_as_far_as_asked(pipeline: Pipeline) -> None:
     for ordinal in (1, 2, 3):
         land(pipeline, ordinal, [message(ordinal)])
-    assert applied(pipeline, upto=2).last == 2
+    assert applied(pipeline, upto=Lsn(300)).last == 2
     assert contents(pipeline) == ["content 1", "content 2"]
     assert applied(pipeline).rows_written == 1
     assert contents(pipeline) == ["content 1", "content 2", "content 3"]
@@ -135,7 +207,7 @@ def test_a_damaged_message_stops_the_table_after_the_windows_before_it(pipeline:
             "window 2, commit LSN 0/C8, ordinal 1: a logical message is not understood"
         )
         assert contents(pipeline) == ["content 1"]
-    assert messages_state(pipeline, IDENTITY) == MessagesState(1, 1)
+    assert done_upto(pipeline) == (1, 1)
 
 
 def test_prefixes_choose_from_the_next_window_on(pipeline: Pipeline) -> None:
@@ -149,9 +221,10 @@ def test_prefixes_choose_from_the_next_window_on(pipeline: Pipeline) -> None:
         None,
         ["content 1", "content 2"],
     )
-    assert applied(chosen, reached=2).outcome == "already applied"
+    cut(pipeline, 2)
+    assert applied(chosen).outcome == "already applied"
     land(pipeline, 3, [message(5, "other")])
-    assert applied(with_messages(pipeline, True), reached=2).rows_written == 1
+    assert applied(with_messages(pipeline, True)).rows_written == 1
     assert contents(pipeline) == ["content 1", "content 2", "content 5"]
 
 
@@ -164,7 +237,7 @@ def test_a_missing_window_is_a_gap(pipeline: Pipeline) -> None:
     applied(pipeline)
     land(pipeline, 2, [message(2)])
     third = land(pipeline, 3, [message(3)])
-    outcome = apply_messages(pipeline, FOLLOWED, IDENTITY, [third])
+    outcome = apply_messages(pipeline, replace(plan_apply(pipeline, messages=True), ahead=(third,)))
     assert "brought to window 1, and the next one landed is 3" in str(outcome.error)
     assert contents(pipeline) == ["content 1"]
 
@@ -193,12 +266,11 @@ def test_a_table_of_another_is_left_alone(pipeline: Pipeline) -> None:
 
 
 def test_a_schema_of_that_name_excludes_it(pipeline: Pipeline) -> None:
-    marker = land(pipeline, 1, [message(1)])
-    outcome = apply_messages(pipeline, (QualifiedName("_messages", "t"),), IDENTITY, [marker])
+    land(pipeline, 1, [message(1)])
+    outcome = applied(replace(pipeline, tables=(Table(QualifiedName("_messages", "t")),)))
     assert str(outcome.error).startswith("_messages.t lies in the folder of the messages table")
     assert not Path(pipeline.lake.messages).exists()
-    table = apply_messages(pipeline, (QualifiedName("public", "_messages"),), IDENTITY, [marker])
-    assert table.error is None
+    assert applied(replace(pipeline, tables=(Table(QualifiedName("public", "_messages")),))).error is None
 
 
 def test_a_window_of_many_messages_takes_seconds(pipeline: Pipeline) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_assets.automation.range_planning import RangePlan, Standing, plan_range
+from cdc_assets.automation.range_planning import PartitionState, RangePlan, plan_range
 from cdc_assets.partitions import markers_in, uncovered
 from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
@@ -28,9 +28,9 @@ def key(lo: int, hi: int) -> str:
 
 
 def tick(keys: Sequence[str], landed_end: int, flushed: int, taken: int = 0, *, again: bool = False) -> RangePlan:
-    standing = Standing(keys, Lsn(landed_end), Lsn(flushed), Lsn(taken))
+    state = PartitionState(keys, Lsn(landed_end), Lsn(flushed), Lsn(taken))
     planned = plan_windows(Lsn(landed_end), Lsn(landed_end), Lsn(flushed), LIMITS)
-    return plan_range(standing, planned, LIMITS.max_per_run, again=again)
+    return plan_range(state, planned, LIMITS.max_per_run, again=again)
 
 
 def asked(plan: RangePlan) -> list[tuple[int, int]]:
@@ -42,9 +42,9 @@ def test_a_key_beyond_the_wal_is_left_out() -> None:
     plan = tick(keys, 100, 150, taken=100)
     assert asked(plan) == [(100, 150)]
     assert plan.new_keys == (key(100, 150),)
-    told = Standing(keys, Lsn(100), Lsn(150), Lsn(100)).left_out()
-    assert told == f"2 partitions left out, no LSN windows or beyond the WAL at 0/96: '{BEYOND}', 'nonsense'"
-    assert Standing(keys[:1], Lsn(100), Lsn(150), Lsn(100)).left_out() == ""
+    left_out = PartitionState(keys, Lsn(100), Lsn(150), Lsn(100)).left_out()
+    assert left_out == f"2 partitions left out, no LSN windows or beyond the WAL at 0/96: '{BEYOND}', 'nonsense'"
+    assert PartitionState(keys[:1], Lsn(100), Lsn(150), Lsn(100)).left_out() == ""
 
 
 def test_a_key_that_is_no_neighbour_is_not_in_the_range() -> None:
@@ -68,8 +68,8 @@ def test_landed_partitions_may_be_deleted() -> None:
     assert asked(tick([], 150, 150, taken=150)) == []
     assert asked(tick([], 150, 170, taken=150)) == [(150, 170)]
     # and while the newest waits
-    standing = Standing([key(100, 200)], Lsn(150), Lsn(200), Lsn(200))
-    assert standing.keyed_end == 150
+    state = PartitionState([key(100, 200)], Lsn(150), Lsn(200), Lsn(200))
+    assert state.keyed_end == 150
 
 
 def test_keys_of_an_earlier_lake_with_higher_lsns() -> None:

@@ -18,7 +18,8 @@ from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
-from tests.fixtures.servers import Database
+from tests.fixtures.servers import Database, fresh_database
+from tests.log_rows import log_rows
 
 pytestmark = pytest.mark.postgres
 
@@ -41,10 +42,7 @@ def workload(database: Database, rounds: int = 10, seed: int = 1) -> None:
 
 def changes(pipeline: Pipeline, *, first: int = 0) -> list[tuple[object, ...]]:
     """What was landed in total order; Relation messages and ordinals repeat per window, so both are left out."""
-    dataset = ChangeLog(pipeline.lake.change_log)._table()
-    assert dataset is not None
-    rows = dataset.to_pyarrow_table().to_pylist()
-    kept = [row for row in rows if row["kind"] in "IUDTM" and row["window"] >= first]
+    kept = [row for row in log_rows(pipeline) if row["kind"] in "IUDTM" and row["window"] >= first]
     kept.sort(key=lambda row: (row["commit_lsn"], row["ordinal"]))
     return [(r["commit_lsn"], r["xid"], r["commit_time"], r["kind"], r["relid"], r["version"], r["data"]) for r in kept]
 
@@ -120,6 +118,23 @@ def test_quiet_database_stays_quiet(database: Database, make_pipeline: MakePipel
     again = [capture(pipeline) for _ in range(4)]
     assert all(report.caught_up for report in again)
     assert () in [report.landed for report in again]
+
+
+def test_a_quiet_database_holds_no_wal_of_a_busy_neighbour(database: Database, make_pipeline: MakePipeline) -> None:
+    """So it needs no heartbeat."""
+    database.execute(TABLE)
+    pipeline = make_pipeline("orders")
+    prepare_slot(pipeline)
+    restart = f"SELECT restart_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
+    with fresh_database(database.server) as neighbour:
+        neighbour.execute("CREATE TABLE busy AS SELECT g, md5(g::text) FROM generate_series(1, 20000) g", "CHECKPOINT")
+        [(written,)] = neighbour.execute("SELECT pg_current_wal_flush_lsn()::text")
+        neighbour.execute("INSERT INTO busy VALUES (0, 'later')", "CHECKPOINT")
+    report = capture(pipeline)
+    assert report.caught_up
+    assert sum(marker.changes for marker in report.landed) == 0
+    before = Lsn.parse(str(written)) - (1 << 20)
+    assert Lsn.parse(str(database.execute(restart)[0][0])) > before, "the neighbour wrote a megabyte and more"
 
 
 def test_killed_between_landing_and_advance(database: Database, make_pipeline: MakePipeline) -> None:
@@ -266,9 +281,7 @@ def test_every_message_of_the_protocol_is_kept(database: Database, make_pipeline
         connection.execute("ALTER TABLE orders ADD COLUMN extra int")
         connection.execute("INSERT INTO orders VALUES (2, 2, 'three', 4)")
     capture(pipeline)
-    table = ChangeLog(pipeline.lake.change_log)._table()
-    assert table is not None
-    rows = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: (row["commit_lsn"], row["ordinal"]))
+    rows = sorted(log_rows(pipeline), key=lambda row: (row["commit_lsn"], row["ordinal"]))
     rows = [row for row in rows if row["window"] == 1]
     loose, bound = (row for row in rows if row["kind"] == "M")
     assert (loose["xid"], loose["ordinal"], loose["commit_time"]) == (0, 0, None)
@@ -312,10 +325,9 @@ def test_lost_slot_is_a_gap(database: Database, make_pipeline: MakePipeline) -> 
     pipeline = make_pipeline("orders")
     prepare_slot(pipeline)
     database.execute(f"SELECT pg_drop_replication_slot('{database.name}')")
-    with pytest.raises(SlotError, match="there is no slot"):
-        capture(pipeline)
-    with pytest.raises(GapError, match="is gone"):
-        prepare_slot(pipeline)
+    for step in (capture, prepare_slot):
+        with pytest.raises(GapError, match="is gone"):
+            step(pipeline)
 
 
 def bad_dsn(case: str, database: Database) -> str:

@@ -11,17 +11,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture, capture_windows
 from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.slot import Options
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.log_rows import log_rows
 
 pytestmark = pytest.mark.postgres
 
@@ -49,10 +49,9 @@ class LoggedChange:
 
 
 def logged(pipeline: Pipeline) -> list[LoggedChange]:
-    table = ChangeLog(pipeline.lake.change_log)._table()
-    assert table is not None
-    rows = [row for row in table.to_pyarrow_table().to_pylist() if row["kind"] in "IUDTM"]
-    announced = {(row["window"], row["version"]) for row in table.to_pyarrow_table().to_pylist() if row["kind"] == "R"}
+    landed = log_rows(pipeline)
+    rows = [row for row in landed if row["kind"] in "IUDTM"]
+    announced = {(row["window"], row["version"]) for row in landed if row["kind"] == "R"}
     assert all((row["window"], row["version"]) in announced for row in rows if row["kind"] in "IUD")
     names = LoggedChange.__annotations__
     found = [LoggedChange(**{name: row[name] for name in names}) for row in rows]
@@ -77,15 +76,18 @@ class Pair:
         return capture_windows(self.asked, [Window(a, b) for a, b in pairwise(bounds)]).landed
 
 
-def pair(database: Database, folder: Path, **options: Any) -> Pair:
+def pair(database: Database, folder: Path, *, peek_bytes: int = WindowLimits.peek_bytes, **options: Any) -> Pair:
     database.execute(
         *TABLES,
         f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'",
         f"ALTER DATABASE {database.name} SET lock_timeout = '5s'",
         f"CREATE PUBLICATION {database.name} FOR TABLE {', '.join(NAMES)}",
     )
-    plain = pipeline_of(database, folder / "plain", *NAMES, proto_version=1, messages=options.get("messages", False))
-    asked = pipeline_of(database, folder / "asked", *NAMES, slot=f"{database.name}_asked", **options)
+    messages = options.get("messages", False)
+    plain = pipeline_of(database, folder / "plain", *NAMES, peek_bytes=peek_bytes, proto_version=1, messages=messages)
+    asked = pipeline_of(
+        database, folder / "asked", *NAMES, peek_bytes=peek_bytes, slot=f"{database.name}_asked", **options
+    )
     prepare_slot(plain)
     prepare_slot(asked)
     return Pair(asked, plain)
@@ -168,14 +170,12 @@ def options_of(version: int) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("through", ["copy", "peek"])
-def test_every_option_lands_what_protocol_1_lands(
-    every_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: str
-) -> None:
-    monkeypatch.setattr(capture_module, "_PEEK_BYTES", 0 if through == "copy" else 1 << 40)
+def test_every_option_lands_what_protocol_1_lands(every_database: Database, tmp_path: Path, through: str) -> None:
+    peek_bytes = 0 if through == "copy" else 1 << 40
     version = every_database.server.version
     for number, options in enumerate(options_of(version)):
         folder = tmp_path / str(number)
-        both = pair(every_database, folder, **options)
+        both = pair(every_database, folder, peek_bytes=peek_bytes, **options)
         with every_database.connect() as open_one:  # still open where the window ends
             statement(open_one, "BEGIN", WIDE.format("o", 1, 90))
             workload(every_database)

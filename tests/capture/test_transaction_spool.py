@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA, TransactionSpool
+from spark_jobs.errors import SpoolError
+from tests.fixtures.disks import small_disk
 
 
 def batch(*messages: bytes) -> pa.RecordBatch:
@@ -64,3 +66,23 @@ def test_an_error_leaves_no_file_behind(folder: Path) -> None:
     with pytest.raises(ValueError, match="stop"):
         stopped()
     assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_no_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append_until_full(spool: TransactionSpool) -> None:
+        for number in range(40):
+            spool.append(2, batch(b"%d" % number * 90_000))
+
+    with small_disk(tmp_path / "disk") as disk:
+        monkeypatch.setattr("tempfile.tempdir", str(disk.folder))
+        with TransactionSpool(0) as spool:
+            spool.append(1, batch(b"x" * 9_000))
+            disk.spoil()
+            with pytest.raises(SpoolError) as full:
+                append_until_full(spool)
+            disk.mend()
+        assert str(full.value).startswith(f"a streamed transaction cannot be kept in {disk.folder}: {disk.said}: make ")
+        assert "\n" not in str(full.value)
+        assert list(disk.folder.iterdir()) == []

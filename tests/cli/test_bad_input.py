@@ -159,3 +159,17 @@ def test_a_mistyped_table_is_refused_before_anything_is_made(database: Database,
     assert answer.exit_code == 2
     assert answer.problem == "not followed by this pipeline: public.order: it follows public.orders"
     _untouched(database, tmp_path)
+
+
+def test_verify_of_what_is_not_followed_or_not_begun(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS)
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders"])
+    answer = command("verify", "--table", "public.order")
+    assert answer.exit_code == 2
+    assert answer.problem == "not followed by this pipeline: public.order: it follows public.orders"
+    for option in (("--sample", "0"), ("--sample", "101%"), ("--sample", "nan"), ("--differences", "-1")):
+        assert command("verify", *option).exit_code == 2
+    both = command("verify", "--quick", "--sample", "5%")
+    assert (both.exit_code, both.problem) == (2, "verify compares hashes or a sample, not both: choose one of them")
+    _refused(command, "no change log", "sync", name="verify")
+    _untouched(database, tmp_path)

@@ -27,7 +27,8 @@ def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path)
         assert table["comparison"]["source_rows"] == table["comparison"]["lake_rows"]
         assert table["comparison"]["differing_columns"] == []
     altered = {table["name"] for table in tables if table["read_again"]}
-    assert altered == {"shop.customers", "shop.items", "shop.orders"}
+    assert altered == {"shop.items"}
+    assert {table["name"] for table in tables if table["columns"]} == {"shop.customers", "shop.orders"}
     assert sum(table["changes"] for table in tables) > 0
     assert (folder / "lake" / "tables" / "shop" / "orders" / "_delta_log").is_dir()
     # process_iter leaves out what it cannot ask: a process that has just ended

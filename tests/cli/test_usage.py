@@ -27,7 +27,7 @@ def test_unknown_command() -> None:
     assert len(answer.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["sync", "snapshot", "capture", "apply", "status", "doctor"])
+@pytest.mark.parametrize("name", ["sync", "recover", "snapshot", "capture", "apply", "status", "doctor", "verify"])
 def test_missing_configuration_file(name: str, tmp_path: Path) -> None:
     answer = Command(tmp_path / "none.yaml", {})(name)
     assert answer.exit_code == 2

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.configuration import Lake, MessagePrefixes, Pipeline, Source, SparkOptions, Table, WindowLimits
+from spark_jobs.configuration import (
+    ColumnSelection,
+    HealthLimits,
+    Lake,
+    MessagePrefixes,
+    Pipeline,
+    Retention,
+    Source,
+    SparkOptions,
+    Table,
+    Threshold,
+    WindowLimits,
+)
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
@@ -41,7 +55,7 @@ attributes:
       translation: {group_name: "{{ table.schema_name }}", owners: ["team:data"]}
   spark: {}                        # master / remote / config / jars: packages | provided | a folder
 """
-ORDERS = Table(QualifiedName("public", "orders"))
+ORDERS, ITEMS = Table(QualifiedName("public", "orders")), QualifiedName("public", "items")
 
 
 @pytest.fixture
@@ -64,7 +78,7 @@ def test_file_of_the_design(file: Path) -> None:
         source=Source(dsn=pipeline.source.dsn, slot="shop", publication="shop"),
         lake=Lake("/data/lake/shop"),
         windows=WindowLimits(256 << 20, 64),
-        tables=(ORDERS, Table(QualifiedName("public", "items"))),
+        tables=(ORDERS, Table(ITEMS)),
         on_unrepresentable="error",
         on_rewrite="resnapshot",
         spark=SparkOptions(),
@@ -100,6 +114,13 @@ def test_least_file(file: Path) -> None:
         ("256MiB", "1GiB", "windows.max_bytes", 1 << 30),
         ("256MiB", "8 KiB", "windows.max_bytes", 8 << 10),
         ("256MiB", "65536", "windows.max_bytes", 65536),
+        ("spark: {}", "retention: {change_log: 2w}", "retention.change_log", timedelta(days=14)),
+        ("spark: {}", "retention: {cuts: 36h}", "retention.cuts", timedelta(hours=36)),
+        ("spark: {}", "retention: {}", "retention", Retention(timedelta(days=30), timedelta(days=30))),
+        ("spark: {}", "health: {lag_bytes: {warn: 2GiB}}", "health.lag_bytes", Threshold(2 << 30)),
+        ("spark: {}", "health: {lag_seconds: {warn: 15m, error: 1d}}", "health.lag_seconds", Threshold(900, 86400)),
+        ("spark: {}", "health: {oldest_transaction: {}}", "health.oldest_transaction", Threshold()),
+        ("spark: {}", "health: {}", "health", HealthLimits()),
         ("/data/lake/shop", "/data/lake/shop//", "lake.path", "/data/lake/shop"),
         ("/data/lake/shop", "file:///data/shop/", "lake.path", "file:///data/shop"),
         ("/data/lake/shop", "\"{{ env('LAKE', '/default') }}/shop\"", "lake.path", "/default/shop"),
@@ -107,6 +128,18 @@ def test_least_file(file: Path) -> None:
         ("spark: {}", "spark: {config: {a.b: true, c: 3}}", "spark.config", (("a.b", "true"), ("c", "3"))),
         ("spark: {}", "spark: {jars: /jars, master: 'local[2]'}", "spark.master", "local[2]"),
         ("spark: {}", "spark: {resource: my_spark}", "spark", SparkOptions()),
+        (
+            "mode: mirror",
+            'columns: {exclude: [email, "Odd, one"]}',
+            "tables",
+            (ORDERS, Table(ITEMS, columns=ColumnSelection(exclude=("email", "Odd, one")))),
+        ),
+        (
+            "mode: mirror",
+            "columns: {include: [id]}",
+            "tables",
+            (ORDERS, Table(ITEMS, columns=ColumnSelection(include=("id",)))),
+        ),
         ("    slot: shop\n", "", "source.slot", "shop"),
         ("type:", "requirements: {env: [X]}\npost_processing: {}\ntype:", "name", "shop"),
         ("type:", "type: other.Component\n---\ntype:", "name", "shop"),
@@ -120,6 +153,15 @@ def test_accepted(
     for part in attribute.split("."):
         value = getattr(value, part)
     assert value == expected
+
+
+def test_columns_are_not_for_test_decoding(file: Path) -> None:
+    text = FILE.replace("plugin: pgoutput", "plugin: test_decoding").replace("    publication: shop\n", "")
+    file.write_text(text.replace("mode: mirror", "columns: {exclude: [email]}"))
+    with pytest.raises(
+        ConfigurationError, match=r"tables: columns of public\.items: plugin: test_decoding sends every"
+    ):
+        load_pipeline(file)
 
 
 def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +195,17 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
         ("/data/lake/shop", "s3://bucket/my%20shop", 15, "lake.path: holds a '%'"),
         ("256MiB", "256MB", 16, "windows.max_bytes: expected a size such as 256MiB (units B, KiB, MiB, GiB)"),
+        ("spark: {}", "retention: {cuts: 30}", 24, "retention.cuts: expected a duration such as 30d (units h, d, w)"),
+        ("spark: {}", "retention: {change_log: 3h}", 24, "retention.change_log: expected 1d to 3650d"),
+        ("spark: {}", "health: {lag: {}}", 24, "health.lag: unknown field; allowed: lag_bytes, lag_seconds, restart"),
+        (
+            "spark: {}",
+            "health: {lag_bytes: {wran: 1}}",
+            24,
+            "health.lag_bytes.wran: unknown field (did you mean warn?)",
+        ),
+        ("spark: {}", "health: {lag_bytes: {warn: 9m}}", 24, "health.lag_bytes.warn: expected a size such as 256MiB"),
+        ("spark: {}", "health: {lag_seconds: {warn: 9w}}", 24, "health.lag_seconds.warn: expected a duration such as"),
         ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
         ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
         ("on_rewrite: resnapshot", "on_rewrite: ignore", 18, "on_rewrite: expected 'resnapshot' or 'error'"),
@@ -164,6 +217,17 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
             "modus: mirror",
             22,
             "tables[1].modus: unknown field (did you mean mode?); allowed: name, mode",
+        ),
+        ("mode: mirror", "columns: [id]", 22, "tables[1].columns: expected a mapping with include, exclude"),
+        ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected include or exclude, as in {exclude: [email]}"),
+        ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected include or exclude"),
+        ("mode: mirror", "columns: {exclude: [a, b, a]}", 22, "tables[1].columns: names a twice"),
+        ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
+        (
+            "mode: mirror",
+            "columns: {omit: [a]}",
+            22,
+            "tables[1].columns.omit: unknown field; allowed: include, exclude",
         ),
         ("public.items", "Public.Orders", 19, "tables: names public.orders twice"),
         ("spark: {}", "spark: {jar: x}", 24, "spark.jar: unknown field (did you mean jars?); allowed: master, remote"),
@@ -181,6 +245,19 @@ def test_refused_in_one_line(file: Path, old: str, new: str, line: int, said: st
     assert "\n" not in message
     assert "hunter2" not in message
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("setting", ["streaming: parallel", "binary: true", "publication: own", "proto_version: 1"])
+def test_settings_of_pgoutput_are_refused_with_test_decoding(file: Path, setting: str) -> None:
+    without = FILE.replace("    publication: shop\n", "")
+    for field in ("streaming", "binary"):
+        without = re.sub(rf"    {field}: .*\n", "", without)
+    file.write_text(without.replace("plugin: pgoutput", "plugin: test_decoding"))
+    assert not load_pipeline(file).source.has_publications
+    file.write_text(without.replace("plugin: pgoutput", f"plugin: test_decoding\n    {setting}"))
+    with pytest.raises(ConfigurationError) as caught:
+        load_pipeline(file)
+    assert f"source: {setting} is not for plugin: test_decoding; leave it out" in str(caught.value)
 
 
 @pytest.mark.parametrize(

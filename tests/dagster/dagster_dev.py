@@ -161,12 +161,12 @@ def dagster_dev(home: Path, command: Sequence[str] = DAGSTER_DEV, **environment:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def wait_for(condition: Callable[[], Any], what: str, *, seconds: float = 120) -> Any:
-    """Ask once a second until the answer is not None."""
+def wait_for(condition: Callable[[], Any], what: str, *, seconds: float = 120, every: float = 1) -> Any:
+    """Ask ``every`` so many seconds until the answer is not None."""
     deadline = time.monotonic() + seconds
     while (answer := condition()) is None:
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
-        time.sleep(1)
+        time.sleep(every)
     return answer
 
 

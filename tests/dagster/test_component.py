@@ -26,6 +26,7 @@ from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
+from spark_jobs.configuration import ColumnSelection
 from spark_jobs.errors import ConfigurationError
 from tests.fixtures.servers import fresh_database
 
@@ -74,9 +75,12 @@ ASSETS = {
     "shop/change_log": {"postgres/shopdb/public/orders", "postgres/shopdb/sales/Order_Items"},
     "shop/snapshot/public/orders": {"postgres/shopdb/public/orders"},
     "shop/snapshot/sales/Order_Items": {"postgres/shopdb/sales/Order_Items"},
+    "shop/maintenance": set(),
     "shop/public/orders": {"shop/change_log", "shop/snapshot/public/orders"},
     "shop/sales/Order_Items": {"shop/change_log", "shop/snapshot/sales/Order_Items"},
 }
+
+VERIFIED = {"shop/public/orders:verify", "shop/sales/Order_Items:verify"}
 
 
 def test_assets_from_yaml() -> None:
@@ -103,15 +107,20 @@ def test_assets_from_python() -> None:
 def test_jobs_sensor_schedule_checks_resource_and_pool() -> None:
     _, defs = loaded(body())
     jobs = {job.name for job in defs.resolve_all_job_defs()}
-    assert {"shop_sync", "shop_snapshot"} <= jobs
+    assert {"shop_sync", "shop_snapshot", "shop_recover", "shop_maintenance", "shop_verify"} <= jobs
     assert defs.get_sensor_def("shop_slot_lag").default_status == dg.DefaultSensorStatus.STOPPED
-    assert defs.get_schedule_def("shop_sync").default_status == dg.DefaultScheduleStatus.STOPPED
+    for schedule in ("shop_sync", "shop_verify"):
+        assert defs.get_schedule_def(schedule).default_status == dg.DefaultScheduleStatus.STOPPED
     checks = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
     assert checks == {
         "shop/change_log:slot_health",
         "shop/public/orders:watermark_is_last_window",
         "shop/sales/Order_Items:watermark_is_last_window",
+        *VERIFIED,
     }
+    executed = {name: defs.resolve_job_def(name).asset_layer.asset_graph for name in ("shop_sync", "shop_verify")}
+    assert {key.to_user_string() for key in executed["shop_verify"].asset_check_keys} == VERIFIED
+    assert VERIFIED.isdisjoint(key.to_user_string() for key in executed["shop_sync"].asset_check_keys)
     assert set(defs.resources or {}) == {"shop_spark"}
     for key in (["shop", "change_log"], ["shop", "public", "orders"], ["shop", "snapshot", "public", "orders"]):
         assert defs.resolve_assets_def(dg.AssetKey(key)).op.pool == "postgres_cdc_shop"
@@ -148,6 +157,12 @@ def test_translation_sees_the_table() -> None:
         dg.AssetKey(["shop", "sales", "orders"])
     )
     assert (spec.group_name, spec.tags["table"]) == ("sales", "orders")
+
+
+def test_a_table_may_name_its_columns() -> None:
+    component, _ = loaded(body(tables=[{"name": "public.orders", "columns": {"exclude": ["email"]}}]))
+    (table,) = component.pipeline.tables or ()
+    assert table.columns == ColumnSelection(exclude=("email",))
 
 
 class Bronze(PostgresCdcComponent):
@@ -386,7 +401,7 @@ def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgr
     assert loaded.returncode == 0, loaded.stderr
     followed = [f"shop/{kind}public/{table}" for kind in ("", "snapshot/") for table in ("orders", "Order_Items")]
     sources = [f"postgres/{name}/public/{table}" for table in ("orders", "Order_Items")]
-    assert ast.literal_eval(loaded.stdout) == sorted(["shop/change_log", *followed, *sources])
+    assert ast.literal_eval(loaded.stdout) == sorted(["shop/change_log", "shop/maintenance", *followed, *sources])
 
 
 @pytest.mark.postgres

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(2400)]
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") or shutil.which("google-chrome")
-_WINDOWS_UNDER_LOAD = 3  # each is a run: no keys are added while one is at work
+_WINDOWS_UNDER_LOAD = 2  # each is a run: no keys are added while one is at work
 _PATIENCE_SECONDS = 1500  # of a machine that is busy with other tests
 _PAGE_MILLISECONDS = 90_000
 
@@ -58,7 +58,7 @@ def trial(postgres_18: PostgresServer, jars_folder: Path, tmp_path_factory: pyte
         with dagster_dev(folder / "home", **environment) as dev:
             with ShopLoad(database.dsn):
                 dev.start_sensor("shop_slot_lag")
-                greens = wait_for(lambda: _greens(dev), "green partitions", seconds=_PATIENCE_SECONDS)
+                greens = wait_for(lambda: _greens(dev), "green partitions", seconds=_PATIENCE_SECONDS, every=4)
                 dev.stop_sensor("shop_slot_lag")
             dev.wait_for_runs()
             yield Trial(dev, database, folder / "lake", greens)
@@ -83,7 +83,7 @@ def test_sensor_backfill_and_schedule_follow_the_source(
     keys = dev.partition_keys("shop", "change_log")
     assert keys == sorted(keys)
     tables = [["shop", table.nspname, table.relname] for table in SHOP_TABLES]
-    assert dev.backfill([["shop", "change_log"], *tables], keys[1:3]) == "COMPLETED_SUCCESS"
+    assert dev.backfill([["shop", "change_log"], *tables], keys[:2]) == "COMPLETED_SUCCESS"
     of_the_backfill = [run for run in dev.runs() if "dagster/backfill" in {tag["key"] for tag in run["tags"]}]
     assert len(of_the_backfill) == 1  # a range is one run
 
@@ -166,7 +166,7 @@ def test_lag_plot(trial: Trial, page: Page, pictures: Path) -> None:
 
 @pytest.mark.browser
 def test_partitions(trial: Trial, page: Page, pictures: Path) -> None:
-    key = trial.dev.partition_keys("shop", "change_log")[2]
+    key = trial.dev.partition_keys("shop", "change_log")[1]
     open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=partitions&partition={key}")
     page.get_by_text("inserts").first.wait_for(timeout=_PAGE_MILLISECONDS)
     page.wait_for_timeout(2000)

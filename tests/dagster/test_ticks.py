@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.assets.table_metadata import source_keys_of
+from cdc_assets.configuration.models import HealthModel
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.logicalrep.lsn import Window
@@ -135,6 +137,32 @@ def test_a_source_that_is_away_is_told_once_and_its_return_too(shop: UnderDagste
     assert evaluations(again) == []
     assert again.skip_reason == first.skip_reason
     assert evaluations(shop.tick(again.cursor or first.cursor)) == [True]
+
+
+@pytest.mark.postgres
+def test_thresholds_of_the_configuration_decide_what_is_told(shop: UnderDagster) -> None:
+    def told(**health: Mapping[str, str]) -> tuple[dg.AssetObservation, dg.AssetCheckEvaluation]:
+        component = shop.component.model_copy(update={"health": HealthModel.model_validate(health)})
+        watched = UnderDagster(shop.database, component, component.definitions(), shop.instance, shop.lake, None)
+        observation, evaluation = watched.tick().asset_events
+        assert isinstance(observation, dg.AssetObservation)
+        assert isinstance(evaluation, dg.AssetCheckEvaluation)
+        return observation, evaluation
+
+    insert(shop, 1000, 30)
+    observation, evaluation = told()
+    assert evaluation.passed
+    numbers = {name: value.value for name, value in observation.metadata.items()}
+    assert isinstance(numbers["lag_bytes"], int)
+    assert numbers["lag_bytes"] > 1024
+    assert {"lag_seconds", "restart_distance_bytes", "free_replication_slots"} <= set(numbers)
+
+    _, evaluation = told(lag_bytes={"warn": "1KiB"})
+    assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)
+    _, evaluation = told(lag_bytes={"warn": "1KiB", "error": "2KiB"})
+    assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert "bytes of WAL are not landed: run sync" in str(evaluation.description)
+    assert "lag_bytes" in evaluation.metadata
 
 
 @pytest.mark.postgres

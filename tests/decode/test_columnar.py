@@ -29,9 +29,11 @@ def relation(width: int) -> Relation:
     return Relation(RELID, "public", "t", "d", columns)
 
 
-def decode(wires: list[bytes], width: int) -> list[Change]:
+def decode(wires: list[bytes], width: int, *, at_once: int = columnar.MESSAGES_AT_ONCE) -> list[Change]:
     data, bounds = message_bounds(pa.array([b"before", *wires], pa.binary()).slice(1))
-    decoded = decode_changes(data, bounds[:-1], bounds[1:], relation(width), lambda row: Position(Lsn(7), row))
+    decoded = decode_changes(
+        data, bounds[:-1], bounds[1:], relation(width), lambda row: Position(Lsn(7), row), at_once=at_once
+    )
     return [change_at(decoded, row) for row in range(len(decoded))]
 
 
@@ -113,7 +115,7 @@ def test_a_message_cut_at_the_end_of_the_buffer_does_not_borrow_the_next_ones_by
         decode([whole[:-4], whole[-4:], whole], 1)
 
 
-def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_show() -> None:
     messages: list[Change] = []
     for number in range(50):
         key = str(number).encode()
@@ -121,8 +123,7 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
         messages += [Delete(RELID, (b"n" + key, None), None), Update(RELID, None, None, (key, UNCHANGED_TOAST))]
     wires = [write_message(message) for message in messages]
     for size in (1, 3, 7, 1000):
-        monkeypatch.setattr(columnar, "_CHUNK", size)
-        assert decode(wires, 2) == messages
+        assert decode(wires, 2, at_once=size) == messages
 
 
 def test_large_binary_is_taken_too() -> None:

@@ -32,9 +32,9 @@ RELATION = Relation(
 )
 
 
-def decode(lines: list[bytes], relation: Relation) -> list[Change]:
+def decode(lines: list[bytes], relation: Relation, *, at_once: int = text_columns.LINES_AT_ONCE) -> list[Change]:
     data, bounds = message_bounds(pa.array([b"before'", *lines, b"'behind"], pa.binary()).slice(1, len(lines)))
-    decoded = decode_lines(data, bounds[:-1], bounds[1:], relation, lambda row: Position(Lsn(7), row))
+    decoded = decode_lines(data, bounds[:-1], bounds[1:], relation, lambda row: Position(Lsn(7), row), at_once=at_once)
     assert len(decoded) == len(lines)
     return [change_at(decoded, row) for row in range(len(decoded))]
 
@@ -99,7 +99,7 @@ def test_every_cut_and_every_flipped_byte() -> None:
             assert_equal([FINE, variant, FINE], RELATION)
 
 
-def test_chunks_partitions_and_other_columns_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_partitions_and_other_columns_do_not_show() -> None:
     lines = []
     for number in range(40):
         leaf = b"t" if number % 3 else b'"Leaf %d"' % (number % 2)
@@ -111,8 +111,7 @@ def test_chunks_partitions_and_other_columns_do_not_show(monkeypatch: pytest.Mon
         lines.append(b"table public.turned: DELETE: id[bigint]:%d" % number)
         lines.append(b"table public.turned: INSERT: \"user\"[text]:'%d' id[bigint]:%d b[bit]:null" % (number, number))
     for size in (1, 3, 7, 1000):
-        monkeypatch.setattr(text_columns, "_CHUNK", size)
-        assert decode(lines, RELATION) == [read_row(line, RELATION) for line in lines]
+        assert decode(lines, RELATION, at_once=size) == [read_row(line, RELATION) for line in lines]
 
 
 def test_plain_lines_are_read_without_python_per_row(monkeypatch: pytest.MonkeyPatch) -> None:

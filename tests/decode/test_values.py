@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.wire_type import wire_type
 
 UTC = dt.timezone.utc
 BIGINT = LakeType(LakeKind.BIGINT)
@@ -209,3 +211,53 @@ def test_timestamps_round_trip(values: list[dt.datetime | None]) -> None:
     assert cast(texts, LakeKind.TIMESTAMP_NTZ) == values
     zoned = [None if text is None else text + "+00" for text in texts]
     assert cast(zoned, LakeKind.TIMESTAMP) == [None if value is None else value.replace(tzinfo=UTC) for value in values]
+
+
+_MOST = Decimal("99999999.99")
+FIRST, LAST = (end.replace(tzinfo=UTC) for end in (dt.datetime.min, dt.datetime.max))
+
+
+@pytest.mark.parametrize(
+    ("lake_type", "texts", "values"),
+    [
+        (
+            LakeKind.DATE,
+            ["infinity", "-infinity", "10000-01-01", "4713-01-01 BC", "2024-02-29", None],
+            [dt.date.max, dt.date.min, dt.date.max, dt.date.min, dt.date(2024, 2, 29), None],
+        ),
+        (
+            LakeKind.TIMESTAMP_NTZ,
+            ["infinity", "-infinity", "294276-12-31 23:59:59.999999", "0044-03-15 12:00:00 BC", None],
+            [dt.datetime.max, dt.datetime.min, dt.datetime.max, dt.datetime.min, None],
+        ),
+        (
+            LakeKind.TIMESTAMP,
+            ["infinity", "-infinity", "0001-01-01 00:00:00+05", "9999-12-31 23:59:59-05"],
+            [LAST, FIRST, FIRST, LAST],
+        ),
+        (DECIMAL, ["Infinity", "-Infinity", "NaN", "1.50", None], [_MOST, -_MOST, None, Decimal("1.50"), None]),
+    ],
+)
+def test_the_nearest_value_that_fits(
+    lake_type: LakeType | LakeKind, texts: list[str | None], values: list[object]
+) -> None:
+    assert cast(texts, lake_type, "clamp") == values
+
+
+@pytest.mark.parametrize(
+    ("typid", "sent", "lake_type", "value"),
+    [
+        (1082, "7fffffff", LakeType(LakeKind.DATE), dt.date.max),
+        (1082, "80000000", LakeType(LakeKind.DATE), dt.date.min),
+        (1082, "ffda97cd", LakeType(LakeKind.DATE), dt.date.min),
+        (1114, "7fffffffffffffff", LakeType(LakeKind.TIMESTAMP_NTZ), dt.datetime.max),
+        (1184, "8000000000000000", LakeType(LakeKind.TIMESTAMP), FIRST),
+        (1700, "00000000d0000020", DECIMAL, _MOST),
+        (1700, "00000000f0000020", DECIMAL, -_MOST),
+        (1700, "00000000c0000000", DECIMAL, None),
+    ],
+)
+def test_the_nearest_value_of_binary_ones(typid: int, sent: str, lake_type: LakeType, value: object) -> None:
+    given = pa.array([None, bytes.fromhex(sent)], pa.binary())
+    found = cast_binary(given, wire_type(typid), lake_type, name="c", table="s.t", on_unrepresentable="clamp")
+    assert found.to_pylist() == [None, value]

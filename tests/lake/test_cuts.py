@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import cuts
-from spark_jobs.lake.cuts import Cut, TableCut, forget, latest_cut, write_cut
+from spark_jobs.lake.cuts import Cut, TableCut, cut_until, forget, latest_cut, write_cut
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.standings import known_state
+from spark_jobs.tables.progress import known_state
 
 ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3, commits=2)
 ITEMS = TableCut(QualifiedName("public", "Odd items"), relid=16390, generation="A", version=7)
@@ -58,12 +59,14 @@ def test_a_forgotten_table_is_in_no_cut_until_it_is_written_again(tmp_path: Path
 
 def test_a_cut_knows_of_windows_that_left_no_commit() -> None:
     cut = Cut(5, 9, Lsn(900), (ORDERS,))
-    optimized = TableState(ORDERS.name, "A", Lsn(100), ordinal=2, version=ORDERS.version + 1, relid=None)
+    optimized = TableState(ORDERS.name, "A", Lsn(100), ordinal=2, version=ORDERS.version + 1, commits=2)
     assert known_state(optimized, cut) == replace(optimized, ordinal=9, relid=16384)
     ahead = replace(optimized, ordinal=11)
     assert known_state(ahead, cut).ordinal == 11
-    anew = replace(optimized, generation="B")
-    assert known_state(anew, cut) == anew
+    re_created = replace(optimized, generation="B")
+    assert known_state(re_created, cut) == re_created
+    put_back = replace(optimized, commits=1)
+    assert known_state(put_back, cut) == put_back
     assert known_state(optimized, None) == known_state(optimized, Cut(5, 9, Lsn(900), (ITEMS,))) == optimized
 
 
@@ -89,16 +92,13 @@ def test_of_two_writers_that_saw_one_latest_cut_one_writes_and_the_other_looks_a
     """A process that was stopped between its look and its write, and goes on later."""
     lake = Lake(str(tmp_path))
     began = write_cut(lake, 1, Lsn(100), (ORDERS, ITEMS))
-    latest, quicker = cuts._latest, [None]
 
-    def stopped_after_its_look(of: Lake) -> tuple[DeltaTable | None, Cut | None]:
-        seen = latest(of)
-        if quicker:
-            quicker.pop()
-            forget(of, {ORDERS.name})
-        return seen
+    def stopped_before_its_write(*arguments: Any, **named: Any) -> None:
+        monkeypatch.undo()
+        forget(lake, {ORDERS.name})
+        write_deltalake(*arguments, **named)
 
-    monkeypatch.setattr(cuts, "_latest", stopped_after_its_look)
+    monkeypatch.setattr(cuts, "write_deltalake", stopped_before_its_write)
     cut = write_cut(lake, 2, Lsn(200), (ORDERS, ITEMS), based_on=began)
     assert cut == Cut(3, 2, Lsn(200), (ITEMS,))
 
@@ -110,3 +110,32 @@ def test_damaged_cuts_are_an_error_of_the_lake(tmp_path: Path) -> None:
         commit.write_text("{")
     with pytest.raises(LakeError, match="they may be moved away"):
         latest_cut(lake)
+
+
+def test_the_newest_cut_until_an_lsn(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    with pytest.raises(LakeError, match="there are no cuts"):
+        cut_until(lake)
+    first = write_cut(lake, 1, Lsn(100), (ORDERS, ITEMS))
+    second = write_cut(lake, 3, Lsn(300), (ITEMS, replace(ORDERS, version=4)))
+    assert (cut_until(lake, Lsn(100)), cut_until(lake, Lsn(299))) == (_sorted(first), _sorted(first))
+    assert cut_until(lake, before_window=3) == _sorted(first)
+    assert cut_until(lake, Lsn(300)) == cut_until(lake, before_window=4) == cut_until(lake) == _sorted(second)
+    with pytest.raises(LakeError, match="hold none at or before 0/63: the oldest is at 0/64"):
+        cut_until(lake, Lsn(99))
+
+
+def test_a_table_that_is_forgotten_later_is_in_the_cut_as_it_was(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    write_cut(lake, 1, Lsn(100), (ORDERS, ITEMS))
+    forget(lake, {ORDERS.name})
+    rebuilt = replace(ITEMS, version=9)
+    write_cut(lake, 1, Lsn(100), (rebuilt,))
+    assert cut_until(lake) == Cut(3, 1, Lsn(100), (rebuilt, ORDERS))
+    write_cut(lake, 2, Lsn(200), (ITEMS,))
+    assert cut_until(lake) == Cut(4, 2, Lsn(200), (ITEMS,))
+
+
+def _sorted(cut: Cut | None) -> Cut:
+    assert cut is not None
+    return replace(cut, tables=tuple(sorted(cut.tables, key=lambda table: table.name)))

@@ -32,7 +32,7 @@ def test_merge() -> None:
 def test_kept_values_stay_and_a_missing_row_is_an_error() -> None:
     statement = merge_statement("/lake/t", ITEM, (1,), None)
     assert "UPDATE SET t.`doc` = CASE WHEN s.u1 THEN t.`doc` ELSE s.v1 END" in statement
-    assert "CASE WHEN s.u1 THEN raise_error('public.\"it\\'s\": a change keeps a value" in statement
+    assert "CASE WHEN s.u1 THEN raise_error('public.\"it\\'s\": a change needs a row" in statement
 
 
 def test_a_table_that_is_all_key_has_no_update() -> None:

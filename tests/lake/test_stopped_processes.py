@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.apply.apply_messages import MessagesApplied, apply_messages
-from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, forget, latest_cut, write_cut
 from spark_jobs.lake.messages_state import messages_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from tests.apply.test_apply_messages import FOLLOWED, applied, contents, land, message, pipeline
+from tests.apply.test_apply_messages import applied, contents, land, message, pipeline
 from tests.change_log.test_window_marker import IDENTITY
 from tests.lake.stopping import stopped_at
 
@@ -34,9 +33,9 @@ def ranges(pipeline: Pipeline) -> list[tuple[int, int]]:
     return [(int(each["first_window"]), int(each["last_window"])) for each in history if "first_window" in each]
 
 
-def work(pipeline: Pipeline) -> partial[MessagesApplied]:
+def work(pipeline: Pipeline) -> partial[TableApplied]:
     """The messages of all windows that are landed now."""
-    return partial(apply_messages, pipeline, FOLLOWED, IDENTITY, ChangeLog(pipeline.lake.change_log).markers())
+    return partial(applied, pipeline)
 
 
 # where the state is read, and where the files are written and the commit is not made
@@ -48,7 +47,7 @@ def test_messages_of_an_overtaken_process_are_not_written_again(pipeline: Pipeli
     with stopped_at(where, work(pipeline), tmp_path) as orphan:
         land(pipeline, 3, [message(3)])
         assert applied(pipeline).outcome == "applied"
-        left: MessagesApplied = orphan.goes_on()
+        left: TableApplied = orphan.goes_on()
     assert (left.outcome, type(left.error)) == ("stopped", LakeError)
     assert "another process writes this table" in str(left.error)
     assert contents(pipeline) == ["content 1", "content 2", "content 3"]
@@ -59,11 +58,11 @@ def test_of_two_processes_that_find_no_messages_table_one_makes_it(pipeline: Pip
     land(pipeline, 1, [message(1)])
     with stopped_at("create", work(pipeline), tmp_path) as orphan:
         assert applied(pipeline).outcome == "applied"
-        left: MessagesApplied = orphan.goes_on()
+        left: TableApplied = orphan.goes_on()
     assert (left.outcome, type(left.error)) == ("stopped", LakeError)
     assert contents(pipeline) == ["content 1"]
     assert ranges(pipeline) == [(1, 1)]
-    state = messages_state(pipeline, IDENTITY)
+    state = messages_state(pipeline.lake, IDENTITY)
     assert state is not None
     assert state.ordinal == 1
 

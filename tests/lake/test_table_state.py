@@ -13,7 +13,15 @@ from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
-from spark_jobs.lake.table_state import TableState, generation_of, table_state, table_states, txn_app_id
+from spark_jobs.lake.table_state import (
+    TableState,
+    generation_of,
+    past_states,
+    snapshot_lsn_of,
+    table_state,
+    table_states,
+    txn_app_id,
+)
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -29,9 +37,18 @@ def _log(lake: Lake, name: QualifiedName = NAME) -> Path:
     return folder
 
 
-def _commit(lake: Lake, version: int, txn: tuple[str, int] | None = None, *, generation: str = OLD) -> None:
-    """One of ours for window 9 of relation 5, or a foreign one."""
-    told = {"generation": generation, "last_window": 9, "relid": 5}
+def _commit(
+    lake: Lake,
+    version: int,
+    txn: tuple[str, int] | None = None,
+    *,
+    generation: str = OLD,
+    windows: tuple[int, int] = (9, 9),
+    lo: str = "0/1",
+) -> None:
+    """One of ours for these windows of relation 5, or a foreign one. A snapshot begins where it ends, at 0/2."""
+    told = {"generation": generation, "first_window": windows[0], "last_window": windows[1], "relid": 5}
+    told |= {"lo": lo, "hi": "0/2"}
     info = {"operation": "MERGE", "userMetadata": json.dumps(told)} if txn else {"operation": "OPTIMIZE"}
     actions: list[dict[str, object]] = [{"commitInfo": info}]
     if txn:
@@ -60,6 +77,7 @@ def test_the_newest_of_ours_behind_foreign_commits(tmp_path: Path) -> None:
 def test_behind_a_checkpoint_that_others_made(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _commit(lake, 9, (OURS, 4))
+    _commit(lake, 10)
     _checkpoint(lake, 10, (OURS, 4))
     _commit(lake, 11)
     assert table_state(lake, NAME, 1, "slot") == TableState(NAME, OLD, Lsn(0x100), 9, 11, 5, commits=4)
@@ -75,6 +93,20 @@ def test_a_commit_that_log_clean_up_has_removed_is_known_from_the_latest_cut(tmp
     write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, NEW, 8, commits=3),))
     assert table_state(lake, NAME, 1, "slot") == lost, "that cut is of the commit before"
     write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, NEW, 9, commits=4),))
+    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 8, 11, 5, commits=4)
+
+
+def test_identifiers_that_somebody_has_let_expire_are_known_from_the_latest_cut(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    _checkpoint(lake, 10)
+    _commit(lake, 11)
+    with pytest.raises(LakeError, match="did not write"):
+        table_state(lake, NAME, 1, "slot")
+    write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, NEW, 9, commits=4),))
+    lost = table_state(lake, NAME, 1, "slot")
+    assert lost is not None
+    assert (lost.is_lost, lost.commits) == (True, 4), "version 10 is cleaned away, and may have been ours"
+    write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, NEW, 10, commits=4),))
     assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 8, 11, 5, commits=4)
 
 
@@ -96,3 +128,41 @@ def test_of_several_those_that_are_there_and_why_one_cannot_be_read(tmp_path: Pa
     assert list(found) == [damaged, NAME]
     assert found[NAME] == TableState(NAME, NEW, Lsn(0x200), 9, 0, 5, commits=3)
     assert str(found[damaged]).startswith("public.damaged: the transaction log of ")
+
+
+def test_what_a_table_was_newest_first(tmp_path: Path) -> None:
+    """Each up to the next commit of a pipeline: an OPTIMIZE behind it shows the same rows."""
+    lake = Lake(str(tmp_path))
+    assert list(past_states(lake, NAME, IDENTITY)) == []
+    _checkpoint(lake, 1, (OURS, 3))
+    _commit(lake, 2, (OURS, 4), windows=(4, 4))
+    _commit(lake, 3)
+    _commit(lake, 4, (OURS, 5), windows=(5, 6))
+    _commit(lake, 5, (txn_app_id(1, "elsewhere"), 9))
+    _commit(lake, 6, (OURS, 6), generation=NEW, windows=(7, 7))
+    found = [(past.version, past.ordinal, past.commits) for past in past_states(lake, NAME, IDENTITY)]
+    assert found == [(6, 7, 6), (4, 6, 5), (3, 4, 4)], "what the checkpoint alone knows is no state"
+
+
+def test_what_a_rebuilt_table_has_replaced_is_no_longer_what_it_was(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    _commit(lake, 0, (OURS, 1), windows=(3, 3), lo="0/2")
+    _commit(lake, 1, (OURS, 2), windows=(4, 6))
+    _commit(lake, 2, (OURS, 3), generation=NEW, windows=(6, 6), lo="0/2")
+    _commit(lake, 3, (OURS, 4), generation=NEW, windows=(7, 7))
+    _commit(lake, 4, (OURS, 5), generation=NEW, windows=(8, 9))
+    _commit(lake, 5, (OURS, 6), generation=NEW, windows=(8, 9))  # rebuilt from version 3
+    found = [(past.version, past.ordinal) for past in past_states(lake, NAME, IDENTITY)]
+    assert found == [(5, 9), (3, 7), (2, 6), (1, 6), (0, 3)]
+    _commit(lake, 6, (OURS, 7), generation=NEW, windows=(7, 9))  # and once more, from its snapshot
+    found = [(past.version, past.ordinal) for past in past_states(lake, NAME, IDENTITY)]
+    assert found == [(6, 9), (2, 6), (1, 6), (0, 3)], "the states of the snapshot before are what they were"
+
+
+@pytest.mark.parametrize(
+    ("word", "missing"), [("", ()), ("0a1b", ()), ("0a1b", ("delete", "truncate")), ("", ("update",))]
+)
+def test_a_generation_says_what_its_snapshot_was_taken_of(word: str, missing: tuple[str, ...]) -> None:
+    state = TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100), word, missing), Lsn(0x100), 1, 0)
+    assert (state.word, state.missing_operations) == (word, missing)
+    assert snapshot_lsn_of(state.generation) == 0x100

@@ -150,6 +150,21 @@ def test_a_transaction_aborted_whole_leaves_nothing() -> None:
     assert len(read(S7, E, StreamAbort(7, 7), *again)) == 1
 
 
+WIDER = replace(T, columns=(*T.columns, RelationColumn("d", 25, -1, False)))
+# found by chance: a savepoint lets go of the table, others alter and change it before the stream commits
+ALTERED_UNDER_A_STREAM: Sent = [
+    *(S7, Streamed(8, T), Streamed(8, insert(b"gone")), E, StreamAbort(7, 8, Lsn(0x105), 0)),
+    *(Begin(Lsn(0x110), 0, 9), WIDER, Insert(1, (b"a", b"b")), Commit(Lsn(0x110), Lsn(0x111), 0)),
+    StreamCommit(7, Lsn(0x120), Lsn(0x121), 0),
+    *(Begin(Lsn(0x130), 0, 10), Insert(1, (b"c", b"d")), Commit(Lsn(0x130), Lsn(0x131), 0)),
+]
+
+
+def test_a_stream_announces_nothing_in_place_of_what_came_later() -> None:
+    placed = [message.data for each in read(*ALTERED_UNDER_A_STREAM) for message in each.changes]  # type: ignore[union-attr]
+    assert [relations for _, relations in with_relations(placed)] == [[write_message(WIDER)]] * 2
+
+
 def test_a_prepared_transaction_stands_at_its_commit() -> None:
     sent: Sent = [
         *(BeginPrepare(Lsn(5), Lsn(6), 0, 7, "g"), T, insert(b"a"), Prepare(Lsn(5), Lsn(6), 0, 7, "g")),

@@ -24,7 +24,6 @@ from pydantic import SecretStr
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.plugins import plugin_options
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -35,6 +34,7 @@ from spark_jobs.sync import apply, prepare, snapshot
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database
+from tests.log_rows import log_rows
 from tests.matrix.cells import Cell, Plugin, cells, every_cell
 from tests.matrix.workload import SCHEMA, TABLES, workload
 
@@ -141,13 +141,10 @@ def _is_applied(version: int, cell: Cell) -> bool:
     return cell == cell.same_log_as and (version == 18 or cell.plugin == "test_decoding")
 
 
-def log_rows(pipeline: Pipeline) -> list[tuple[Any, ...]]:
+def logged_changes(pipeline: Pipeline) -> list[tuple[Any, ...]]:
     """All changes in total order, each with all that applying it depends on."""
-    table = ChangeLog(pipeline.lake.change_log)._table()
-    assert table is not None
     columns = ["commit_lsn", "ordinal", "relid", "kind", "version", "xid", "commit_time", "origin", "data", "window"]
-    rows = table.to_pyarrow_table(columns=columns).to_pylist()
-    changes = [tuple(row.values()) for row in rows if row["kind"] in "IUDTM"]
+    changes = [tuple(row.values()) for row in log_rows(pipeline, columns) if row["kind"] in "IUDTM"]
     return sorted(changes, key=lambda row: (row[0], row[1], row[2] or 0))
 
 
@@ -171,10 +168,10 @@ def _captured(worked: Worked, cell: Cell, captured: dict[tuple[int, Cell], Pipel
 @pytest.mark.postgres
 @in_every_cell(applied=False)
 def test_log_equals_the_plainest_ones(worked: Worked, cell: Cell, captured: dict[tuple[int, Cell], Pipeline]) -> None:
-    rows = log_rows(_captured(worked, cell, captured))
+    rows = logged_changes(_captured(worked, cell, captured))
     assert len(rows) > 3_000
     assert {row[3] for row in rows} == set("IUDTM")
-    assert rows == log_rows(_captured(worked, cell.same_log_as, captured))
+    assert rows == logged_changes(_captured(worked, cell.same_log_as, captured))
 
 
 @pytest.mark.spark

@@ -5,29 +5,31 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
-import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from deltalake import DeltaTable
+from typing import TYPE_CHECKING
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, SparkOptions, WindowLimits
-from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.locks import table_lock
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
+from tests.fixtures.advisory_locks import LockKey, TakeLock, any_held, lock_keys
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.fixtures.spark_connect import ConnectServer
+from tests.fixtures.standby_process import StandbyProcess, standby_process
 from tests.orphan_kills.load import SCHEMA, TABLES, Load, load
-from tests.spark.commit_chain import faults, our_commits
+from tests.spark.commit_chain import commits_after_death, our_commits
 from tests.spark.followed_pipeline import Followed
+from tests.spark.lake_differences import message_differences, table_differences
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # of the kills those that wait until the server writes a table; the others come at any moment
 _INTO_WRITES = 0.8
@@ -73,23 +75,18 @@ class _Writes:
 
     server: ConnectServer
     database: Database
-    locks: frozenset[tuple[object, object]]
+    locks: frozenset[LockKey]
 
     def go_on(self, after: int) -> bool:
         """Whether the client writes a table, and the server executes a statement newer than this one."""
-        rows = self.database.execute("SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND granted")
-        return any((row[0], row[1]) in self.locks for row in rows) and self.server.running(after) > 0
+        return any_held(self.database.execute, self.locks) and self.server.running(after) > 0
 
 
-def _table_locks(pipeline: Pipeline) -> frozenset[tuple[object, object]]:
-    """Learnt by taking each once."""
-    keys: set[tuple[object, object]] = set()
-    query = "SELECT classid, objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
-    with connected(pipeline.source.dsn) as connection:
-        for table in TABLES:
-            with table_lock(connection, pipeline.source.slot, QualifiedName.parse(table)):
-                keys.update((row[0], row[1]) for row in connection.execute(query).fetchall())
-    return frozenset(keys)
+def _table_locks(pipeline: Pipeline) -> frozenset[LockKey]:
+    def of(table: str) -> TakeLock:
+        return lambda connection: table_lock(connection, pipeline.source.slot, QualifiedName.parse(table))
+
+    return lock_keys(pipeline.source.dsn, [of(table) for table in TABLES])
 
 
 def run_campaign(database: Database, server: ConnectServer, folder: Path, kills: int, seed: int) -> Figures:
@@ -104,18 +101,27 @@ def run_campaign(database: Database, server: ConnectServer, folder: Path, kills:
     )
     file = folder / "pipeline.pickle"
     file.write_bytes(pickle.dumps(pipeline))
-    spark = spark_session(pipeline.spark)
-    assert sync(pipeline, lambda: spark, run_id="first").errors == ()
-    deaths: dict[str, float] = {}
-    with load(database, pipeline, seed) as busy:
-        _kill_clients(_Writes(server, database, _table_locks(pipeline)), file, kills, seed, figures, deaths)
-    report = sync(pipeline, lambda: spark, run_id="last")
-    figures.differences += [f"the last sync: {error}" for error in report.errors]
-    server.wait_until_idle()
-    names = tuple(map(QualifiedName.parse, TABLES))
-    _compare(Followed(spark, database, pipeline, names), busy, figures, deaths)
+    with _stopped_in_the_end(spark_session(pipeline.spark)) as spark:
+        assert sync(pipeline, lambda: spark, run_id="first").errors == ()
+        deaths: dict[str, float] = {}
+        with load(database, pipeline, seed) as busy:
+            _kill_clients(_Writes(server, database, _table_locks(pipeline)), file, kills, seed, figures, deaths)
+        report = sync(pipeline, lambda: spark, run_id="last")
+        figures.differences += [f"the last sync: {error}" for error in report.errors]
+        server.wait_until_idle()
+        names = tuple(map(QualifiedName.parse, TABLES))
+        _compare(Followed(spark, database, pipeline, names), busy, figures, deaths)
     figures.seconds = time.monotonic() - started
     return figures
+
+
+@contextlib.contextmanager
+def _stopped_in_the_end(spark: SparkSession) -> Iterator[SparkSession]:
+    """Else the client goes on asking a server that is gone. A session of Connect is no context manager itself."""
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _kill_clients(
@@ -123,28 +129,23 @@ def _kill_clients(
 ) -> None:
     rng = random.Random(seed)  # noqa: S311
     errors = file.with_name("clients.log")
-    with errors.open("w") as log, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
 
-        def standby(number: int) -> subprocess.Popen[str]:
-            command = [sys.executable, "-m", "tests.orphan_kills.client", str(file), f"client-{number}"]
-            return stack.enter_context(_client([*command, f"{seed}-{number}"], log.fileno()))
+        def standby(number: int) -> StandbyProcess:
+            arguments = [str(file), f"client-{number}", f"{seed}-{number}"]
+            return stack.enter_context(standby_process("tests.orphan_kills.client", arguments, errors))
 
         following = standby(1)
         for number in range(1, kills + 1):
             client = following
-            assert client.stdin is not None
-            assert client.stdout is not None
-            assert client.stdout.readline() == "ready\n", errors.read_text()
+            client.wait_until_ready(_SECONDS)
             before = writes.server.newest()
-            client.stdin.write("go\n")
-            client.stdin.flush()
+            client.tell("go")
             following = standby(number + 1)
             _wait_for_its_moment(writes, before, rng)
-            assert client.poll() is None, errors.read_text()
+            assert not client.ended, errors.read_text()
             figures.into_writes += writes.go_on(before)
-            client.kill()
-            deaths[f"client-{number}"] = time.time()
-            client.wait()
+            deaths[f"client-{number}"] = client.kill()
             figures.kills += 1
             sys.stderr.write(f"\r{number} of {kills} kills")
     sys.stderr.write("\n")
@@ -162,34 +163,12 @@ def _wait_for_its_moment(writes: _Writes, before: int, rng: random.Random) -> No
     time.sleep(rng.uniform(0, _LONGEST_WRITE))
 
 
-@contextlib.contextmanager
-def _client(command: list[str], log: int) -> Iterator[subprocess.Popen[str]]:
-    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        yield client
-    finally:
-        client.kill()
-        client.communicate()
-
-
 def _compare(followed: Followed, busy: Load, figures: Figures, deaths: dict[str, float]) -> None:
     lake, markers = followed.pipeline.lake, ChangeLog(followed.pipeline.lake.change_log).markers()
     figures.transactions, figures.windows = busy.transactions, len(markers)
     for name in followed.names:
         commits = our_commits(lake.table(name))
         figures.commits += len(commits)
-        figures.orphans_commits += sum(each.at > deaths.get(each.run_id, float("inf")) for each in commits)
-        figures.differences += [f"{name}: {fault}" for fault in faults(commits, markers)]
-        rows, columns = followed.lake_rows(name)
-        figures.differences += _differences(str(name), Counter(rows), Counter(followed.source_rows(name, columns)))
-    written = DeltaTable(lake.messages).to_pyarrow_table().column("content").to_pylist()
-    figures.differences += _differences(
-        "messages", Counter(content.decode() for content in written), Counter(busy.messages)
-    )
-
-
-def _differences(name: str, lake: Counter[object], source: Counter[object]) -> list[str]:
-    extra, lacking = lake - source, source - lake
-    if not extra and not lacking:
-        return []
-    return [f"{name}: the lake has {extra.total()} rows that the source lacks, and lacks {lacking.total()}"]
+        figures.orphans_commits += commits_after_death(commits, deaths)
+        figures.differences += table_differences(followed, name, markers)
+    figures.differences += message_differences(followed, busy.messages)

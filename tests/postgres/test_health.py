@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from psycopg import sql
 from pydantic import SecretStr
 
 from spark_jobs.errors import SlotError
@@ -33,11 +34,68 @@ def test_health_of_a_slot_that_lags(every_database: Database) -> None:
         assert health.server.system_identifier > 1 << 60
 
 
-def test_oldest_transaction_shows(every_database: Database) -> None:
+def test_the_transaction_that_holds_the_slot_back_shows(every_database: Database) -> None:
+    with connected(SecretStr(every_database.dsn)) as connection, every_database.connect() as other:
+        name = every_database.name
+        create_slot(connection, name, plugin="pgoutput")
+        free = slot_health(connection, name).free_slots
+        every_database.execute(f"SELECT pg_create_physical_replication_slot('{name}_2')")
+        assert slot_health(connection, name).free_slots == free - 1
+        every_database.execute(f"SELECT pg_drop_replication_slot('{name}_2')")
+
+        other.execute("BEGIN")
+        other.execute("SELECT txid_current(), pg_sleep(0.2)")
+        found = slot_health(connection, name).oldest_transaction
+        assert found is not None
+        assert (found.pid, found.gid) == (other.info.backend_pid, None)
+        assert found.age is not None
+        assert found.age.total_seconds() >= 0.2
+        assert str(found).startswith(f"of server process {found.pid}, open for 0 s")
+
+
+def test_a_transaction_that_only_reads_holds_no_slot_back(database: Database) -> None:
+    with connected(SecretStr(database.dsn)) as connection, database.connect() as other:
+        create_slot(connection, database.name, plugin="pgoutput")
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT 1")
+        found = slot_health(connection, database.name).oldest_transaction
+        assert found is None or found.pid != other.info.backend_pid
+
+
+def test_a_prepared_transaction_shows_under_its_cleaned_name(every_database: Database) -> None:
+    every_database.execute("CREATE TABLE t (id int)")
+    gid = f"{every_database.name}\x1b[31m\nred"
     with connected(SecretStr(every_database.dsn)) as connection, every_database.connect() as other:
         create_slot(connection, every_database.name, plugin="pgoutput")
         other.execute("BEGIN")
-        other.execute("SELECT pg_sleep(0.2)")
-        age = slot_health(connection, every_database.name).oldest_transaction_age
-    assert age is not None
-    assert age.total_seconds() >= 0.2
+        other.execute("INSERT INTO t VALUES (1)")
+        other.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid)))
+        try:
+            found = slot_health(connection, every_database.name).oldest_transaction
+        finally:
+            other.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+    assert found is not None
+    assert (found.pid, found.gid) == (None, gid)
+    assert found.age is not None
+    assert str(found) == f"prepared as '{every_database.name} red', open for 0 s"
+
+
+def test_what_a_modest_role_may_not_see_is_said(every_database: Database) -> None:
+    database, role = every_database, f"modest_{every_database.name}"
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'pw'")
+    dsn = SecretStr(database.server.dsn(database.name, user=role, password="pw"))
+    try:
+        with connected(dsn) as connection, database.connect() as other:
+            create_slot(connection, database.name, plugin="pgoutput")
+            other.execute("BEGIN")
+            other.execute("SELECT txid_current()")
+            found = slot_health(connection, database.name).oldest_transaction
+            assert found is not None
+            assert (found.pid, found.age) == (other.info.backend_pid, None)
+            assert "age hidden from this role, which lacks pg_read_all_stats" in str(found)
+            database.execute(f"GRANT pg_read_all_stats TO {role}")
+            shown = slot_health(connection, database.name).oldest_transaction
+            assert shown is not None
+            assert shown.age is not None
+    finally:
+        database.execute(f"DROP ROLE {role}")

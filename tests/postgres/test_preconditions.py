@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
-from spark_jobs.errors import PreconditionError, SlotError, SourceUnreachableError
+from spark_jobs.errors import BreakError, PreconditionError, SourceUnreachableError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
@@ -54,7 +54,7 @@ def test_another_cluster_under_the_same_name(database: Database, postgres_16: Po
     with fresh_database(postgres_16) as other:
         moved = pipeline_of(database, tmp_path / "lake", "orders", dsn=other.dsn)
         for step in (prepare_slot, capture):
-            with pytest.raises(SlotError, match=r"of another cluster \(system identifier\)"):
+            with pytest.raises(BreakError, match=r"of another cluster \(system identifier\)"):
                 step(moved)
         assert other.execute(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
 

@@ -1,4 +1,4 @@
-"""The columns that go to the lake, from the catalogue's facts with and without a Relation message."""
+"""The columns that go to the lake, from the catalogue's facts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.errors import PreconditionError, SchemaChangeError
-from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.errors import PreconditionError
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.table_shape import TableShape
@@ -27,12 +26,9 @@ FACTS = RelationFacts(
     replica_identity=("id",),
     columns=(column(4, "sum", 23, 23, "s"), column(3, "note", 25, 25), column(1, "id", 16500, 20)),
 )
-WIRE = Relation(
-    16384, "public", "t", "d", (RelationColumn("note", 25, -1, False), RelationColumn("id", 16500, -1, True))
-)
 
 
-def test_without_a_message_the_catalogue_in_attnum_order_less_what_is_generated() -> None:
+def test_for_a_snapshot_the_catalogue_in_attnum_order_less_what_is_generated() -> None:
     shape = TableShape.of(FACTS)
     assert [(c.name, c.attnum, c.lake_type.kind, c.key) for c in shape.columns] == [
         ("id", 1, LakeKind.BIGINT, True),
@@ -41,12 +37,11 @@ def test_without_a_message_the_catalogue_in_attnum_order_less_what_is_generated(
     assert shape.key_indices == (0,)
 
 
-def test_with_a_message_exactly_its_columns_in_its_order() -> None:
-    shape = TableShape.of(FACTS, WIRE)
-    assert [(c.name, c.lake_type.kind) for c in shape.columns] == [("note", LakeKind.STRING), ("id", LakeKind.BIGINT)]
-    assert (shape.relid, str(shape.name), shape.key_indices) == (16384, "public.t", (1,))
-    generated = replace(WIRE, columns=(*WIRE.columns, RelationColumn("sum", 23, -1, False)))
-    assert [c.name for c in TableShape.of(FACTS, generated).columns] == ["note", "id", "sum"]
+def test_what_is_sent_in_the_order_of_the_numbers() -> None:
+    shape = TableShape.of(FACTS, sent={3, 1, 2})
+    assert [(c.name, c.lake_type.kind) for c in shape.columns] == [("id", LakeKind.BIGINT), ("note", LakeKind.STRING)]
+    assert (shape.relid, str(shape.name), shape.key_indices) == (16384, "public.t", (0,))
+    assert [c.name for c in TableShape.of(FACTS, sent={1, 3, 4}).columns] == ["id", "note", "sum"]
 
 
 def test_full_takes_the_primary_key() -> None:
@@ -54,15 +49,7 @@ def test_full_takes_the_primary_key() -> None:
     assert TableShape.of(full).key_indices == (0,)
 
 
-def test_without_a_key_there_is_no_shape() -> None:
-    with pytest.raises(PreconditionError, match=r"public\.t has no usable key"):
-        TableShape.of(replace(FACTS, relreplident="n", replica_identity=()))
-    with pytest.raises(PreconditionError, match=r"public\.t: key column id is not published"):
-        TableShape.of(FACTS, replace(WIRE, columns=WIRE.columns[:1]))
-
-
-def test_facts_of_another_time_are_refused() -> None:
-    with pytest.raises(SchemaChangeError, match="columns not known: other"):
-        TableShape.of(FACTS, replace(WIRE, columns=(RelationColumn("other", 25, -1, False), *WIRE.columns)))
-    with pytest.raises(SchemaChangeError, match="relid 16384 and 1"):
-        TableShape.of(FACTS, replace(WIRE, relid=1))
+def test_a_key_may_be_missing_but_no_column_of_it() -> None:
+    assert not TableShape.of(replace(FACTS, relreplident="n", replica_identity=())).has_key
+    with pytest.raises(PreconditionError, match=r"public\.t has a key column that is not published: id"):
+        TableShape.of(FACTS, sent={3})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,8 @@ from spark_jobs.change_log.window_marker import WindowMarker
 
 @dataclass(frozen=True)
 class OurCommit:
-    """``number`` is its ``txnVersion``; ``at`` is when its file was written, by the clock of ``time.time``."""
+    """``number`` is its ``txnVersion``; ``at`` is when its file was written, by the clock of ``time.time``.
+    ``takes_windows``: it brings the table on; one that gives the rows new columns leaves it at its window."""
 
     version: int
     app_id: str
@@ -22,6 +23,7 @@ class OurCommit:
     relid: int
     first: int
     last: int
+    takes_windows: bool
     run_id: str
     at: float
 
@@ -44,11 +46,17 @@ def our_commits(table: str) -> list[OurCommit]:
                 relid=told["relid"],
                 first=told["first_window"],
                 last=told["last_window"],
+                takes_windows=told["lo"] != told["hi"],
                 run_id=told["run_id"],
                 at=file.stat().st_mtime,
             )
         )
     return found
+
+
+def commits_after_death(commits: Sequence[OurCommit], deaths: Mapping[str, float]) -> int:
+    """How many were made by what a killed run left behind. ``deaths``: when each was killed, by run."""
+    return sum(commit.at > deaths.get(commit.run_id, float("inf")) for commit in commits)
 
 
 def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> list[str]:
@@ -64,6 +72,9 @@ def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> lis
         if after.generation != before.generation:
             if any(each.generation == after.generation for each in commits if each.version < before.version):
                 found.append(f"a snapshot that was replaced is back: {after}")
+        elif not after.takes_windows:
+            if (after.first, after.last) != (before.last, before.last):
+                found.append(f"columns were written at window {after.last}, the table was at {before.last}: {after}")
         elif after.first <= before.last:
             found.append(f"windows {after.first} to {min(after.last, before.last)} twice: {after}")
         else:

@@ -11,10 +11,12 @@ import signal
 import sys
 from pathlib import Path
 
+from spark_jobs.capture import chapter
 from spark_jobs.capture.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.recover import recover
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
 
@@ -49,8 +51,26 @@ def somewhere_in_snapshots(pipeline: Pipeline) -> None:
     snapshot(lambda: spark, pipeline)
 
 
+def recover_slot_made(pipeline: Pipeline) -> None:
+    """The new slot is there, its chapter is not begun."""
+    chapter.land_first_marker = lambda *_: _die()  # type: ignore[assignment]
+    recover(pipeline, _die)  # type: ignore[arg-type]
+
+
+def recover_chapter_begun(pipeline: Pipeline) -> None:
+    """Where Spark is asked for, the first snapshot is about to be taken."""
+    recover(pipeline, _die)  # type: ignore[arg-type]
+
+
+def recover_between_snapshots(pipeline: Pipeline) -> None:
+    """One table is read again, the others are not."""
+    spark = spark_session(pipeline.spark)
+    recover(pipeline, lambda: spark, progress=lambda step: _die() if step.what == "snapshot" else None)
+
+
 BORDERS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied)}
 STEPS = BORDERS | {step.__name__: step for step in (somewhere_in_sync, somewhere_in_snapshots)}
+STEPS |= {step.__name__: step for step in (recover_slot_made, recover_chapter_begun, recover_between_snapshots)}
 
 
 def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:

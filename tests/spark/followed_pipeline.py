@@ -20,7 +20,7 @@ from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.snapshot_tables import SnapshotWork, TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database
@@ -58,16 +58,9 @@ class Followed:
         def ordinal_at(lsn: Lsn) -> int:
             return max(marker.ordinal for marker in markers if marker.window.hi <= lsn)
 
-        system_identifier = markers[0].identity.system_identifier
-        return snapshot_tables(
-            self.spark,
-            self.pipeline,
-            names or self.names,
-            system_identifier=system_identifier,
-            ordinal_at=ordinal_at,
-            watched=watched_tables(self.pipeline, names or self.names, markers[-1]),
-            guard=WriteGuard(self.pipeline.source.slot, None),
-        )
+        watched = watched_tables(self.pipeline, names or self.names, markers[-1])
+        work = SnapshotWork(self.pipeline, names or self.names, markers[0].identity.stream, ordinal_at, watched)
+        return snapshot_tables(self.spark, work, guard=WriteGuard(self.pipeline.source.slot, None))
 
     def sync(self) -> tuple[TableApplied, ...]:
         """Capture what there is and apply it."""
@@ -106,7 +99,7 @@ class Followed:
                     "SELECT attname::text, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass"
                     " AND attnum > 0 AND NOT attisdropped AND (SELECT typname FROM pg_type WHERE oid = atttypid)::text"
                     " = ANY (string_to_array(%s, '|'))",
-                    [str(name), flat],
+                    [sql.Identifier(name.nspname, name.relname).as_string(), flat],
                 ).fetchall()  # type: ignore[arg-type]
             )
             chosen = sql.SQL(", ").join(

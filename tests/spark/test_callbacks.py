@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.capture import capture
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from tests.fixtures.pipelines import pipeline_of
@@ -99,12 +98,10 @@ def streamed(
     spark: SparkSession, postgres_18: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Followed]:
     """Read with all that protocol 4 has. Every window through a copy: a peek must not pass ``two_phase``."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(capture, "_PEEK_BYTES", 0)
-        lake = tmp_path_factory.mktemp("lake")
-        read = {"streaming": "parallel", "two_phase": True, "messages": True}
-        with following(spark, postgres_18, lake, "many", "few", **read) as followed:
-            yield followed
+    lake = tmp_path_factory.mktemp("lake")
+    read = {"peek_bytes": 0, "streaming": "parallel", "two_phase": True, "messages": True}
+    with following(spark, postgres_18, lake, "many", "few", **read) as followed:
+        yield followed
 
 
 def interleaved(database: Database) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from spark_jobs.configuration import SparkOptions
 
 pytestmark = pytest.mark.spark
 
-_SPARK_HOME = Path(str(pyspark.__file__)).parent
 
 _DOCTOR = """
 import pickle, sys
@@ -57,10 +54,7 @@ def test_the_doctor_asks_an_executor_of_a_cluster(jars_folder: Path, tmp_path: P
     cluster = SparkOptions(
         master="local-cluster[1,1,1024]", jars=str(jars_folder), config=(("spark.pyspark.python", str(bare)),)
     )
-    try:
-        verdict, found, remedy = _python_check(cluster, tmp_path, PYSPARK_PYTHON=sys.executable)
-    finally:
-        shutil.rmtree(_SPARK_HOME / "work", ignore_errors=True)
+    verdict, found, remedy = _python_check(cluster, tmp_path, PYSPARK_PYTHON=sys.executable)
     assert (verdict, "has no adbc_driver_postgresql, adbc_driver_manager" in found) == ("fail", True), found
     assert "PYSPARK_PYTHON, or spark.pyspark.python in spark.config" in remedy
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from spark_jobs.configuration import SparkOptions
@@ -14,8 +12,6 @@ from tests.spark.follow_elsewhere import follow_elsewhere
 from tests.spark.scenarios import make_item
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
-
-_SPARK_HOME = Path(str(pyspark.__file__)).parent
 
 
 @pytest.fixture
@@ -29,10 +25,7 @@ def test_executors_in_processes_of_their_own(
 ) -> None:
     config = (("spark.executorEnv.PYTHONPATH", str(without_our_package)),)
     options = SparkOptions(master="local-cluster[2,1,1024]", jars=str(jars_folder), config=config)
-    try:
-        follow_elsewhere(options, item, tmp_path)
-    finally:
-        shutil.rmtree(_SPARK_HOME / "work", ignore_errors=True)
+    follow_elsewhere(options, item, tmp_path)
 
 
 def test_through_spark_connect(item: Database, connect_server: str, tmp_path: Path) -> None:

@@ -41,3 +41,16 @@ def test_an_old_java_and_no_other_is_one_sentence(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SparkError, match=r"needs Java 17 or 21: the PATH has Java 8 .*install a Java 17 or 21"):
         find_java({"PATH": str(tmp_path)})
+
+
+def test_a_runtime_that_describes_itself_is_not_started(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    (tmp_path / "release").write_text('IMPLEMENTOR="somebody"\nJAVA_VERSION="21.0.4"\n')
+    link = tmp_path / "path"
+    link.mkdir()
+    (link / "java").symlink_to(java)
+    found = find_java({"PATH": str(link)})
+    assert (found.home, found.version, found.origin) == (tmp_path, 21, "PATH")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +16,7 @@ from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.sync import apply, prepare, snapshot, sync
+from tests.fixtures.disks import Disk, small_disk
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -31,55 +29,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 SECRET = "cell-4711"
 
 
-@dataclass(frozen=True)
-class Disk:
-    """``spoil`` leaves no room in ``folder``, or no right to write there; then errors have the words ``said``."""
-
-    folder: Path
-    spoil: Callable[[], None]
-    mend: Callable[[], None]
-    said: str
-    hint: str
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """A small disk of its own where this user may mount one; else a folder that loses its write permission."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
-    mounted = subprocess.run(mounting, capture_output=True, check=False).returncode == 0
-    assert mounted or os.geteuid() != 0, "root needs the right to mount: nothing else keeps it from writing"
-
-    def spoil() -> None:
-        if mounted:
-            fill(folder / "ballast")
-        else:
-            change_mode(folder, "a-w")
-
-    def mend() -> None:
-        if mounted:
-            (folder / "ballast").unlink(missing_ok=True)
-        else:
-            change_mode(folder, "u+w")
-
-    full = ("No space left on device", "the disk is full")
-    try:
-        yield Disk(folder, spoil, mend, *(full if mounted else ("Permission denied", "run as write there")))
-    finally:
-        mend()
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(file: Path) -> None:
-    with file.open("wb", buffering=0) as ballast, suppress(OSError):
-        while True:
-            ballast.write(bytes(4096))
-
-
-def change_mode(folder: Path, mode: str) -> None:
-    subprocess.run(["chmod", "-R", mode, str(folder)], check=True)
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
 
 
 @pytest.fixture
@@ -174,7 +127,9 @@ def test_a_data_file_that_is_gone(spark: SparkSession, item: Database, tmp_path:
         file.unlink()
     item.execute("UPDATE item SET v = 'other' WHERE id = 5")
     (error,) = sync(followed.pipeline, lambda: spark).errors
-    assert_one_line(error, item, "public.item: windows ", ".parquet does not exist", "take a new snapshot of the table")
+    assert_one_line(
+        error, item, "public.item: windows ", ".parquet does not exist", "take a new snapshot of this table"
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
+from tests.log_rows import log_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,9 +68,7 @@ def replay(database: Database, origin_lsn: str, *statements: str, end: str = "CO
 
 def logged(pipeline: Any) -> list[tuple[str, str | None, int | None]]:
     """Kind, origin and origin LSN of every change, in total order."""
-    table = ChangeLog(pipeline.lake.change_log)._table()
-    assert table is not None
-    rows = [row for row in table.to_pyarrow_table().to_pylist() if row["kind"] in "IUDTM"]
+    rows = [row for row in log_rows(pipeline) if row["kind"] in "IUDTM"]
     rows.sort(key=lambda row: (row["commit_lsn"], row["ordinal"]))
     return [(row["kind"], row["origin"], row["origin_lsn"]) for row in rows]
 
@@ -109,12 +106,11 @@ def test_a_streamed_transaction_has_the_name_alone(source: Database, tmp_path: P
 @pytest.mark.spark
 @pytest.mark.parametrize("whole", [False, True], ids=["protocol 1", "streamed and prepared"])
 def test_origin_none_leaves_out_what_was_replayed(
-    source: Database, tmp_path: Path, spark: SparkSession, whole: bool, monkeypatch: pytest.MonkeyPatch
+    source: Database, tmp_path: Path, spark: SparkSession, whole: bool
 ) -> None:
     """The lake, from its snapshot on, shows the changes made here and none that were replayed."""
     options: dict[str, Any] = {"streaming": "on", "two_phase": True} if whole else {}
-    monkeypatch.setattr(capture_module, "_PEEK_BYTES", 0)
-    pipeline = pipeline_of(source, tmp_path / "lake", "public.item", origin="none", **options)
+    pipeline = pipeline_of(source, tmp_path / "lake", "public.item", origin="none", peek_bytes=0, **options)
     assert sync(pipeline, lambda: spark).errors == ()
     with node(source):
         replay(source, "1/ABC", "INSERT INTO item VALUES (2, 'there')", "UPDATE item SET v = 'there' WHERE id = 1")

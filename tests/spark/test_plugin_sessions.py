@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import CdcError, ConfigurationError, SlotError
@@ -100,15 +99,12 @@ def test_filter_prepare_makes_no_difference(spark: SparkSession, postgres_15: Po
 
 
 @pytest.mark.parametrize("through", ["peek", "copy"])
-def test_after_a_read_the_slot_is_free_again(
-    postgres_16: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: str
-) -> None:
+def test_after_a_read_the_slot_is_free_again(postgres_16: PostgresServer, tmp_path: Path, through: str) -> None:
     """Shutdown: nobody holds the slot, no copy is left, and the next reader gets it; after a failed read too."""
-    if through == "copy":
-        monkeypatch.setattr(capture_module, "_PEEK_BYTES", 0)
+    peek_bytes = 0 if through == "copy" else 1 << 20
     with fresh_database(postgres_16) as database:
         database.execute("CREATE TABLE few (id int PRIMARY KEY, v text)")
-        pipeline = pipeline_of(database, tmp_path / "lake", "public.few", streaming="on")
+        pipeline = pipeline_of(database, tmp_path / "lake", "public.few", peek_bytes=peek_bytes, streaming="on")
         prepare_slot(pipeline)
         database.execute("INSERT INTO few VALUES (1, 'a')")
         assert len(capture(pipeline).landed) == 1

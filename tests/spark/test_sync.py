@@ -13,8 +13,8 @@ from spark_jobs.configuration import Table, WindowLimits
 from spark_jobs.errors import PreconditionError, SchemaChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.pipeline_status import pipeline_status
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, apply, snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

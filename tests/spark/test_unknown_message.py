@@ -13,13 +13,13 @@ import pytest
 
 from spark_jobs.capture import capture as capture_module
 from spark_jobs.capture.capture import capture
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.slot import read_window
 from spark_jobs.sync import snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.log_rows import log_rows
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def test_its_table_stops_and_the_others_go_on(
     marker = followed.markers[-1]
     [unknown] = marker.unknown
     assert (unknown.kind, unknown.ordinal, unknown.relids) == ("X", 1, (relid_of(followed, "a"),))
-    log = ChangeLog(followed.pipeline.lake.change_log)._table()
-    assert log is not None
-    [row] = [row for row in log.to_pyarrow_table().to_pylist() if row["kind"] == "X"]
+    [row] = [row for row in log_rows(followed.pipeline) if row["kind"] == "X"]
     assert (row["data"], row["commit_lsn"], row["relid"]) == (wire, unknown.commit_lsn, None)
 
     for _ in range(2):  # it stays so

@@ -17,7 +17,7 @@ from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
-from spark_jobs.errors import NeedsSnapshotError
+from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind
 
 WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # which of a change's actions a row stands for
@@ -162,7 +162,7 @@ def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old
         raise NeedsSnapshotError(
             f"the change of {ordered.shape.name} at {ordered.position(at_slot)} has no value in key column"
             f" {ordered.shape.columns[column].name}",
-            hint="take a new snapshot of this table if its replica identity was changed",
+            hint=f"if its replica identity was changed, {new_snapshot(ordered.shape.name)}",
         )
     return spans
 

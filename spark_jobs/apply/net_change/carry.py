@@ -14,7 +14,7 @@ import numpy as np
 from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.decode.columnar import INSERT, OLD_TUPLE
 from spark_jobs.decode.tuple_vectors import UNCHANGED
-from spark_jobs.errors import DecodeError, NeedsSnapshotError
+from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Carry:
         return cls(actions, before)
 
     def column(self, column: int, wanted: np.ndarray) -> Carried:
-        """``wanted``: actions that are puts. Raises DecodeError where a value hangs on a deleted row."""
+        """``wanted``: actions that are puts. Raises DecodeError where a value depends on a deleted row."""
         unknown = unknown_puts(self.actions, column)
         here = np.arange(len(unknown))
         after_delete = unknown & (self.before >= 0) & ~self.actions.is_put[self.before]
@@ -59,7 +59,7 @@ class Carry:
                 break
             roots = further
         ends = roots[wanted]
-        if after_delete[ends].any():  # where changes were dropped only what the outcome hangs on is whole
+        if after_delete[ends].any():  # where changes were dropped only what the outcome depends on is whole
             self._refuse(np.isin(here, ends) & after_delete)
         kept = unknown[ends]
         spans = known_spans(self.actions, column, ends)
@@ -70,7 +70,7 @@ class Carry:
         at = ordered.position(int(self.actions.slots[np.argmax(wrong)]))
         raise NeedsSnapshotError(
             f"the update of {ordered.shape.name} at {at} leaves a value unchanged in a row that was deleted before",
-            hint="the change log is not a whole history of this table; take a new snapshot of it",
+            hint=f"the change log is not a whole history of this table; {new_snapshot(ordered.shape.name)}",
         )
 
 
@@ -85,7 +85,11 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
     if (unchanged & (changes.kinds == INSERT)).any():
         slot = int(np.argmax(unchanged & (changes.kinds == INSERT)))
         ordered = actions.ordered
-        raise DecodeError(f"the insert into {ordered.shape.name} at {ordered.position(slot)} has an unchanged value")
+        raise NeedsSnapshotError(
+            f"the row that enters {ordered.shape.name} by an update at {ordered.position(slot)} comes without its value"
+            f" in column {ordered.shape.columns[column].name}, which is stored out of line and was not changed",
+            hint="a row filter lets it in; with REPLICA IDENTITY FULL such values are sent",
+        )
     return np.asarray(actions.is_put & (unchanged & ~_in_old_tuple(actions, column))[actions.slots])
 
 
@@ -106,7 +110,7 @@ def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
 
 
 def _in_old_tuple(actions: Actions, column: int) -> np.ndarray:
-    """Per change: a full old tuple tells the column's value, so an unchanged one is known. (K tells only the key.)"""
+    """Per change: a full old tuple has the column's value, so an unchanged one is known. (K has only the key.)"""
     changes = actions.ordered.changes
     full = changes.old_kinds == OLD_TUPLE
     if not full.any():

@@ -1,4 +1,5 @@
-"""Changes of one table in a range → one row per key: the last state, ready to be written.
+"""Changes of one table in a range → one row per key: the last state, ready to be written; without a key, see
+``multiset``.
 
 A pure function of the change-log rows. Semantics, in the order of (commit LSN, ordinal): a key change is a delete of
 the old key and an insert of the new one; an unchanged TOAST value comes from the last change that has it, else from
@@ -15,28 +16,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions
+from spark_jobs.apply.net_change.appended import appended_changes, appended_truncates
+from spark_jobs.apply.net_change.history import history_rows
+from spark_jobs.apply.net_change.multiset import net_copies
 from spark_jobs.apply.net_change.rows import net_rows
+from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
+from spark_jobs.apply.net_change.timeline import Timeline
+from spark_jobs.apply.net_change.truncates import (
+    Commit,
+    changes_after,
+    last_truncate,
+    truncate_commits,
+    truncates_of,
+    without_truncates,
+)
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import OrderedChanges, plain_columns
 from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.errors import DecodeError, NeedsSnapshotError
-from spark_jobs.logicalrep.errors import LogicalRepError
-from spark_jobs.logicalrep.lsn import Lsn, Position
-from spark_jobs.logicalrep.messages import Truncate
-from spark_jobs.logicalrep.pgoutput.read_message import read_message
-from spark_jobs.logicalrep.test_decoding.changes import read_truncate
-from spark_jobs.schema.net_columns import NetColumns
+from spark_jobs.errors import DecodeError
+from spark_jobs.schema.net_columns import COPIES, NetColumns
+from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode
 
 
 @dataclass(frozen=True)
 class NetChange:
     """What to write to one table for one range of the change log.
 
-    ``rows`` of ``columns``, one per key; a delete has the values of the key's columns only. ``truncated``: the table is
-    emptied before the rows are written. ``insert_only``: every row is an upsert of a key that did not exist before the
-    range. ``changes``: those seen, the ones a TRUNCATE voided included.
+    ``rows`` of ``columns``, one per key; a delete has the values of the key's columns only. Without a key: one for each
+    row that comes or goes. ``truncated``: the table is emptied before the rows are written. ``insert_only``: every row
+    is an upsert of a key that did not exist before the range; without a key, no row goes. ``changes``: those seen, the
+    ones a TRUNCATE voided included. ``ended``: of a table that keeps what was, the first TRUNCATE: it ends every row
+    that the table holds and that is not among ``rows``.
     """
 
     columns: NetColumns
@@ -44,73 +57,58 @@ class NetChange:
     truncated: bool
     insert_only: bool
     changes: ChangeCounts
+    ended: Commit | None = None
 
 
 def net_change(
     rows: pa.Table,
-    relations: Mapping[int, bytes],
+    relations: Mapping[int, RelationVersion],
     shape: TableShape,
     *,
+    mode: Mode = "mirror",
+    lenient: bool = False,
     on_unrepresentable: OnUnrepresentable = "error",
 ) -> NetChange:
-    """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; ``relations``: version → Relation
-    message. All versions must have the shape's columns.
+    """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; ``relations``: the relation
+    versions, each mapped to the shape's columns. ``lenient``: what is inserted may be there.
 
     Raises DecodeError, UnrepresentableError, SchemaChangeError; all name the table and the position or range.
     """
     rows = plain_columns(rows)
     counts = _counts(rows, shape)
+    if mode == "mirror":
+        return _mirrored(rows, relations, shape, on_unrepresentable, counts)
+    changes = without_truncates(rows)
+    ordered = OrderedChanges.of(changes, relations, shape)
+    truncates = truncate_commits(rows, shape)
+    if mode == "append":
+        appended = appended_changes(ordered, changes, on_unrepresentable=on_unrepresentable)
+        appended = pa.concat_tables([appended, appended_truncates(truncates_of(rows), shape)])
+        return NetChange(NetColumns(shape, mode=mode), appended, False, True, counts)
+    timeline = Timeline.of(Actions.of(ordered), changes, truncates)
+    if mode == "history":
+        net = history_rows(timeline, lenient=lenient, on_unrepresentable=on_unrepresentable)
+    else:
+        net = soft_delete_rows(timeline, on_unrepresentable=on_unrepresentable)
+    ended = truncates[0] if truncates else None
+    return NetChange(net.columns, net.rows, False, ended is None and bool(net.fresh.all()), counts, ended)
+
+
+def _mirrored(
+    rows: pa.Table,
+    relations: Mapping[int, RelationVersion],
+    shape: TableShape,
+    on_unrepresentable: OnUnrepresentable,
+    counts: ChangeCounts,
+) -> NetChange:
     after = last_truncate(rows, shape) if counts.truncates else None
     ordered = OrderedChanges.of(changes_after(rows, after), relations, shape)
+    if not shape.has_key:
+        copies = net_copies(ordered, on_unrepresentable=on_unrepresentable)
+        only_come = not pc.any(pc.less(copies.column(COPIES.name), 0)).as_py()
+        return NetChange(NetColumns(shape), copies, after is not None, only_come, counts)
     net = net_rows(Actions.of(ordered), truncated=after is not None, on_unrepresentable=on_unrepresentable)
-    return NetChange(
-        columns=net.columns,
-        rows=net.rows,
-        truncated=after is not None,
-        insert_only=bool(net.fresh.all()),
-        changes=counts,
-    )
-
-
-def changes_after(rows: pa.Table, after: Position | None) -> pa.Table:
-    """The I, U and D rows behind the last TRUNCATE."""
-    if after is None:
-        return rows
-    commit_lsn, lsn = rows.column("commit_lsn"), pa.scalar(int(after.commit_lsn), pa.int64())
-    later = pc.and_(pc.equal(commit_lsn, lsn), pc.greater(rows.column("ordinal"), after.ordinal))
-    keep = pc.or_(pc.greater(commit_lsn, lsn), later)
-    return rows.filter(pc.and_(keep, pc.not_equal(rows.column("kind"), RowKind.TRUNCATE.value)))
-
-
-def last_truncate(rows: pa.Table, shape: TableShape) -> Position | None:
-    """Where the table was last emptied. Raises DecodeError for a message that is no TRUNCATE of this table."""
-    truncates = rows.filter(pc.equal(rows.column("kind"), RowKind.TRUNCATE.value))
-    found = [
-        Position(Lsn(lsn), ordinal)
-        for lsn, ordinal in zip(
-            truncates.column("commit_lsn").to_pylist(), truncates.column("ordinal").to_pylist(), strict=True
-        )
-    ]
-    for position, data in zip(found, truncates.column("data").to_pylist(), strict=True):
-        _check_truncate(data, position, shape)
-    return max(found, default=None)
-
-
-def _check_truncate(data: bytes, position: Position, shape: TableShape) -> None:
-    try:
-        if data.startswith(b"t"):  # a line of test_decoding
-            is_of_table = (shape.name.nspname, shape.name.relname) in read_truncate(data).tables
-            if not is_of_table:
-                raise NeedsSnapshotError(
-                    f"TRUNCATE at {position} empties a partition of {shape.name} alone: which rows it held is not told",
-                    hint="take a new snapshot of this table",
-                )
-            return
-        message = read_message(data)
-    except LogicalRepError as error:
-        raise DecodeError(f"TRUNCATE at {position} of {shape.name} is not understood: {error}") from error
-    if not isinstance(message, Truncate) or shape.relid not in message.relids:
-        raise DecodeError(f"the change log holds another message at {position} as a TRUNCATE of {shape.name}")
+    return NetChange(net.columns, net.rows, after is not None, bool(net.fresh.all()), counts)
 
 
 def _counts(rows: pa.Table, shape: TableShape) -> ChangeCounts:
@@ -126,6 +124,3 @@ def _counts(rows: pa.Table, shape: TableShape) -> ChangeCounts:
             )
         known[kind] = counted["counts"]
     return ChangeCounts(*known.values())
-
-
-__all__ = ["NetChange", "changes_after", "last_truncate", "net_change"]

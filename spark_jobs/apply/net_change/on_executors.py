@@ -17,11 +17,11 @@ Contract for the caller:
 3. The range is insert-only if every final row is ``fresh``.
 
 Values stay unparsed in the messages until ``final_net``: a partial row is a change-log row with its key and the half
-of the change it stands for. Dropping is safe because of two rules: per key and task the first action stays (it tells
-whether the key had a row before the range), and so does everything from the last one on that tells the row's whole
+of the change it stands for. Dropping is safe because of two rules: per key and task the first action stays (it says
+whether the key had a row before the range), and so does everything from the last one on that holds the row's whole
 state; what lies between cannot show, whichever rows other tasks hold in between.
 
-Runs on executors: needs pyarrow, NumPy and this package, nothing else. A task holds at most ``_CELLS`` values (or
+Runs on executors: needs pyarrow, NumPy and this package, nothing else. A task holds at most ``CELLS`` values (or
 ``_BYTES``) in the partial step, and one partition in the final one: choose *n* accordingly.
 """
 
@@ -35,14 +35,17 @@ import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
 from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
-from spark_jobs.apply.net_change.on_driver import changes_after, last_truncate
-from spark_jobs.apply.net_change.rows import all_columns, net_rows
+from spark_jobs.apply.net_change.multiset import net_copies
+from spark_jobs.apply.net_change.rows import NetRows, all_columns, net_rows
+from spark_jobs.apply.net_change.truncates import changes_after, last_truncate
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema
+from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -61,36 +64,37 @@ PARTIAL_SCHEMA = pa.schema(
     ]
 )
 
-_CELLS = 4_000_000
+_PARTIAL_FIELDS = {field.name: field for field in (*CHANGE_LOG_SCHEMA, *PARTIAL_SCHEMA)}
+CELLS = 4_000_000
 _BYTES = 64 << 20
 _OUTPUT_ROWS = 50_000
 
 
-def final_fields(shape: TableShape) -> tuple[NetField, ...]:
-    """All columns that a net change of the table can have, and what the driver is told of the rows."""
-    return (*NetColumns.all_possible(shape).fields, FRESH, LEANS)
+def final_fields(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
+    """All columns that a net change of the table can have, and what the driver has to know of the rows."""
+    return (*NetColumns.all_possible(shape, mode).fields, FRESH, LEANS)
 
 
-def final_schema(shape: TableShape) -> pa.Schema:
+def final_schema(shape: TableShape, mode: Mode = "mirror") -> pa.Schema:
     """Of ``final_fields``."""
-    return arrow_schema(final_fields(shape))
+    return arrow_schema(final_fields(shape, mode))
 
 
 def partial_net(
-    shape: TableShape, relations: Mapping[int, bytes], *, after: Position | None = None
+    shape: TableShape, relations: Mapping[int, RelationVersion], *, after: Position | None = None
 ) -> Callable[[Batches], Batches]:
     """Change-log batches of one task, in any order → PARTIAL_SCHEMA, fewer rows. Raises as ``net_change`` does."""
 
     def run(batches: Batches) -> Batches:
-        for rows in _pieces(batches, _CELLS // len(shape.columns)):
-            yield from _batches(_partial(_behind(rows, shape, after), relations, shape))
+        for rows in pieces(batches, CELLS // len(shape.columns)):
+            yield from in_batches(_partial(_behind(rows, shape, after), relations, shape))
 
     return run
 
 
 def final_net(
     shape: TableShape,
-    relations: Mapping[int, bytes],
+    relations: Mapping[int, RelationVersion],
     *,
     truncated: bool = False,
     on_unrepresentable: OnUnrepresentable = "error",
@@ -102,18 +106,18 @@ def final_net(
         # by name: Spark's batches say of every column that it may be null
         rows = pa.Table.from_batches(given) if given else PARTIAL_SCHEMA.empty_table()
         if pc.any(rows.column(LEANS.name)).as_py():
-            yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=final_schema(shape))
+            yield leaning(shape)
             return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
         ordered = OrderedChanges.of(rows, relations, shape, halves)
-        yield from _final(Actions.of(ordered, halves[ordered.order]), shape, truncated, on_unrepresentable)
+        yield from _final(Actions.of(ordered, halves[ordered.order]), truncated, on_unrepresentable)
 
     return run
 
 
 def ordered_net(
     shape: TableShape,
-    relations: Mapping[int, bytes],
+    relations: Mapping[int, RelationVersion],
     *,
     after: Position | None = None,
     on_unrepresentable: OnUnrepresentable = "error",
@@ -124,7 +128,24 @@ def ordered_net(
         given = list(batches)
         rows = pa.Table.from_batches(given) if given else CHANGE_LOG_SCHEMA.empty_table()
         ordered = OrderedChanges.of(_behind(rows, shape, after), relations, shape)
-        yield from _final(Actions.of(ordered), shape, after is not None, on_unrepresentable)
+        yield from _final(Actions.of(ordered), after is not None, on_unrepresentable)
+
+    return run
+
+
+def partial_copies(
+    shape: TableShape,
+    relations: Mapping[int, RelationVersion],
+    *,
+    after: Position | None = None,
+    on_unrepresentable: OnUnrepresentable = "error",
+) -> Callable[[Batches], Batches]:
+    """Of a table without a key: change-log batches of one task, in any order → copies of rows, to be summed."""
+
+    def run(batches: Batches) -> Batches:
+        for rows in pieces(batches, CELLS // len(shape.columns)):
+            ordered = OrderedChanges.of(_behind(rows, shape, after), relations, shape)
+            yield from in_batches(net_copies(ordered, on_unrepresentable=on_unrepresentable))
 
     return run
 
@@ -136,34 +157,54 @@ def _behind(rows: pa.Table, shape: TableShape, after: Position | None) -> pa.Tab
     return changes_after(rows, after)
 
 
-def _partial(rows: pa.Table, relations: Mapping[int, bytes], shape: TableShape) -> pa.Table:
-    ordered = OrderedChanges.of(rows, relations, shape)
-    actions = Actions.of(ordered)
-    unknown = np.zeros(len(actions), dtype=bool)
-    for index, column in enumerate(shape.columns):
-        if not column.key and has_unchanged(actions, index):
-            unknown |= unknown_puts(actions, index)
+def _partial(rows: pa.Table, relations: Mapping[int, RelationVersion], shape: TableShape) -> pa.Table:
+    actions = Actions.of(OrderedChanges.of(rows, relations, shape))
+    unknown = unknown_to_themselves(actions)
     here = np.arange(len(actions))
     whole = here[~unknown]
     last_whole = np.full(len(actions.keys), -1, dtype=np.int64)
     last_whole[actions.codes[whole]] = whole
     keep = (here >= last_whole[actions.codes]) | (here == actions.first_of_key()[actions.codes])
-    kept = here[keep]
-    source = rows.select(INPUT_COLUMNS).take(pa.array(ordered.order[actions.slots[kept]]))
-    half = np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8)
-    leans = unknown[kept] & actions.moved[kept]
-    arrays = [*source.columns, pa.array(half), actions.keys.take(pa.array(actions.codes[kept])), pa.array(leans)]
-    return pa.Table.from_arrays(arrays, schema=PARTIAL_SCHEMA)
+    return partial_rows(rows.select(INPUT_COLUMNS), actions, here[keep], unknown)
 
 
-def _final(actions: Actions, shape: TableShape, truncated: bool, on_unrepresentable: OnUnrepresentable) -> Batches:
-    net = net_rows(actions, truncated=truncated, on_unrepresentable=on_unrepresentable)
-    rows = all_columns(net.rows, shape).append_column(FRESH.name, pa.array(net.fresh))
+def unknown_to_themselves(actions: Actions) -> np.ndarray:
+    """Per action: a put whose own message lacks a value."""
+    unknown = np.zeros(len(actions), dtype=bool)
+    for index, column in enumerate(actions.ordered.shape.columns):
+        if not column.key and has_unchanged(actions, index):
+            unknown |= unknown_puts(actions, index)
+    return unknown
+
+
+def partial_rows(rows: pa.Table, actions: Actions, kept: np.ndarray, unknown: np.ndarray) -> pa.Table:
+    """The ``kept`` actions as change-log rows again, with their half, key, and whether they lean on another key."""
+    source = rows.take(pa.array(actions.ordered.order[actions.slots[kept]]))
+    named = dict(zip(source.column_names, source.columns, strict=True))
+    named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
+    named["key"] = actions.keys.take(pa.array(actions.codes[kept]))
+    named[LEANS.name] = pa.array(unknown[kept] & actions.moved[kept])
+    return pa.table(named).cast(pa.schema([_PARTIAL_FIELDS[name] for name in named]))
+
+
+def _final(actions: Actions, truncated: bool, on_unrepresentable: OnUnrepresentable) -> Batches:
+    yield from final_rows(net_rows(actions, truncated=truncated, on_unrepresentable=on_unrepresentable))
+
+
+def final_rows(net: NetRows) -> Batches:
+    """``final_schema``."""
+    shape, mode = net.columns.shape, net.columns.mode
+    rows = all_columns(net.rows, shape, mode).append_column(FRESH.name, pa.array(net.fresh))
     rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
-    yield from _batches(rows.cast(final_schema(shape)))
+    yield from in_batches(rows.cast(final_schema(shape, mode)))
 
 
-def _pieces(batches: Batches, most_rows: int) -> Iterator[pa.Table]:
+def leaning(shape: TableShape, mode: Mode = "mirror") -> pa.RecordBatch:
+    """Instead of an outcome: only the order of the log can give one."""
+    return pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=final_schema(shape, mode))
+
+
+def pieces(batches: Batches, most_rows: int) -> Iterator[pa.Table]:
     """The task's rows in tables of bounded size: the larger, the more rows of one key meet."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -177,5 +218,5 @@ def _pieces(batches: Batches, most_rows: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _batches(rows: pa.Table) -> Batches:
+def in_batches(rows: pa.Table) -> Batches:
     yield from rows.to_batches(max_chunksize=_OUTPUT_ROWS)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.apply.net_change.carry import Carried, Carry, has_unchanged, known_spans
 from spark_jobs.decode.binary.cast import cast_binary
+from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, UnrepresentableError
@@ -25,6 +26,7 @@ from spark_jobs.schema.net_columns import (
     value,
 )
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode
 
 
 @dataclass(frozen=True)
@@ -44,25 +46,56 @@ def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepre
     by_position = np.argsort(last[wanted])
     rows, existed = last[wanted][by_position], existed[wanted][by_position]
     is_put = actions.is_put[rows]
-    outcome = _Outcome(actions, rows, is_put, on_unrepresentable)
-    columns = in_threads(outcome.column, range(len(actions.ordered.shape.columns)))
+    outcome = outcome_of(actions, rows, is_put, on_unrepresentable)
+    if truncated:
+        outcome.require_no_row_of_before(np.ones(len(rows), dtype=bool))
+    present = NetColumns(actions.ordered.shape, outcome.unchanged, outcome.old_keys)
+    return NetRows(present, pa.table(outcome.named), is_put & ~existed)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The chosen ``rows``, actions, as columns: ``named`` as ``NetColumns`` does. ``kept``: rows in which some of the
+    table's own values stay, those of the row whose key the action ``roots`` started from."""
+
+    actions: Actions
+    rows: np.ndarray
+    named: dict[str, pa.Array | pa.ChunkedArray]
+    unchanged: tuple[int, ...]
+    old_keys: tuple[int, ...]
+    kept: np.ndarray
+    roots: np.ndarray
+
+    def require_no_row_of_before(self, truncated: np.ndarray) -> None:
+        """``truncated``: per row, whether the row it keeps values of was truncated. Raises NeedsSnapshotError."""
+        wrong = self.kept & truncated
+        if wrong.any():
+            ordered = self.actions.ordered
+            at = ordered.position(int(self.actions.slots[self.rows[np.argmax(wrong)]]))
+            raise NeedsSnapshotError(f"a value of {ordered.shape.name} at {at} depends on a row that was truncated")
+
+
+def outcome_of(
+    actions: Actions, rows: np.ndarray, valued: np.ndarray, on_unrepresentable: OnUnrepresentable
+) -> Outcome:
+    """``rows``: actions; those ``valued`` are puts and upserts with all values, the others have their key alone."""
+    reader = _Outcome(actions, rows, valued, on_unrepresentable)
+    columns = in_threads(reader.column, range(len(actions.ordered.shape.columns)))
     kept = np.zeros(len(rows), dtype=bool)
     # all columns a row keeps come from one row: their chains end at the same action
     roots = rows
-    named = {OPERATION: pa.array(np.where(is_put, UPSERT, DELETE).astype(np.int8))}
+    named: dict[str, pa.Array | pa.ChunkedArray] = {
+        OPERATION: pa.array(np.where(valued, UPSERT, DELETE).astype(np.int8))
+    }
     for index, column in enumerate(columns):
         named[value(index)] = column.values
         if column.kept is not None:
             kept, roots = kept | column.kept, np.where(column.kept, column.roots, roots)
-    if truncated and kept.any():
-        at = actions.ordered.position(int(actions.slots[rows[np.argmax(kept)]]))
-        raise NeedsSnapshotError(f"a value of {actions.ordered.shape.name} at {at} hangs on a row that was truncated")
     flags = {index: pa.array(column.kept) for index, column in enumerate(columns) if column.kept is not None}
-    old_keys = outcome.old_keys(kept, roots)
+    old_keys = reader.old_keys(kept, roots)
     named |= {unchanged(index): flag for index, flag in flags.items()}
     named |= {old_key(index): key for index, key in old_keys.items()}
-    present = NetColumns(actions.ordered.shape, tuple(flags), tuple(old_keys))
-    return NetRows(present, pa.table(named), is_put & ~existed)
+    return Outcome(actions, rows, named, tuple(flags), tuple(old_keys), kept, roots)
 
 
 @dataclass(frozen=True)
@@ -76,16 +109,16 @@ class _Column:
 
 
 class _Outcome:
-    """``rows``: the actions that the outcome's rows are, ``is_put``: of them. Columns hang on nothing but that."""
+    """``rows``: the actions that the outcome's rows are, ``valued``: those with all values. A column depends on nothing
+    else."""
 
     def __init__(
-        self, actions: Actions, rows: np.ndarray, is_put: np.ndarray, on_unrepresentable: OnUnrepresentable
+        self, actions: Actions, rows: np.ndarray, valued: np.ndarray, on_unrepresentable: OnUnrepresentable
     ) -> None:
         self._actions = actions
         self._shape: TableShape = actions.ordered.shape
         self._rows = rows
-        self._is_put = is_put
-        self._puts = np.flatnonzero(is_put)
+        self._puts = np.flatnonzero(valued)
         self._policy = on_unrepresentable
         self._unchanged = {
             index
@@ -96,7 +129,7 @@ class _Outcome:
 
     def column(self, index: int) -> _Column:
         if self._shape.columns[index].key:
-            return _Column(self._key(index, self._rows, ~self._is_put), None, self._rows)
+            return _Column(self._key(index, self._rows, ~self._actions.is_put[self._rows]), None, self._rows)
         carried = self._carried(index)
         everywhere = len(self._puts) == len(self._rows)
         spans = carried.spans if everywhere else _spread(carried.spans, self._puts, len(self._rows))
@@ -136,21 +169,28 @@ class _Outcome:
         return self._cast(index, self._actions.key_spans(index, actions, from_old), "error")
 
     def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> pa.ChunkedArray:
-        column = self._shape.columns[index]
-        name, table, to = column.name, str(self._shape.name), column.lake_type
+        return typed_values(self._actions.ordered, index, spans, policy)
 
-        def in_text(values: pa.Array) -> pa.Array:
-            return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)
 
-        def in_binary(values: pa.Array) -> pa.Array:
-            return cast_binary(values, column.binary_type, to, name=name, table=table, on_unrepresentable=policy)
+def typed_values(
+    ordered: OrderedChanges, index: int, spans: Spans, on_unrepresentable: OnUnrepresentable
+) -> pa.ChunkedArray:
+    """The values of one column in its lake type. Raises DecodeError, UnrepresentableError."""
+    column = ordered.shape.columns[index]
+    name, table, to = column.name, str(ordered.shape.name), column.lake_type
 
-        try:
-            return spans.cast(self._actions.ordered.changes.data, in_text, in_binary, to.arrow)
-        except (DecodeError, UnrepresentableError) as error:
-            ordered = self._actions.ordered
-            span = f"in the changes {ordered.position(0)} to {ordered.position(len(ordered.changes) - 1)}"
-            raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
+    def in_text(values: pa.Array) -> pa.Array:
+        return cast_text(values, to, name=name, table=table, on_unrepresentable=on_unrepresentable)
+
+    def in_binary(values: pa.Array) -> pa.Array:
+        binary_type = column.binary_type
+        return cast_binary(values, binary_type, to, name=name, table=table, on_unrepresentable=on_unrepresentable)
+
+    try:
+        return spans.cast(ordered.changes.data, in_text, in_binary, to.arrow)
+    except (DecodeError, UnrepresentableError) as error:
+        span = f"in the changes {ordered.position(0)} to {ordered.position(len(ordered.changes) - 1)}"
+        raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
 
 
 def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
@@ -165,9 +205,9 @@ def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
     return Spans(starts, lengths, valid, binary)
 
 
-def all_columns(rows: pa.Table, shape: TableShape) -> pa.Table:
+def all_columns(rows: pa.Table, shape: TableShape, mode: Mode = "mirror") -> pa.Table:
     """With every column that there may be, false and null where nothing is kept: one schema, whatever the rows are."""
-    schema = arrow_schema(NetColumns.all_possible(shape).fields)
+    schema = arrow_schema(NetColumns.all_possible(shape, mode).fields)
     arrays = [
         rows.column(field.name)
         if field.name in rows.column_names

@@ -2,8 +2,11 @@
 
 The plugin announces a relation (Type messages, then a Relation message) before the change that first needs it, in the
 order in which it sends: in a prepared transaction that is rolled back later, or in one that is committed after others
-have used what it announced, or in a subtransaction that is aborted. So what is in force for a change is told by where
-it *arrived*; in the order of commits an announcement is given out anew wherever another one was given out last.
+have used what it announced, or in a subtransaction that is aborted. So what is in force for a change depends on where
+it *arrived*; in the order of commits an announcement is given out again wherever another one was given out last.
+
+What a streamed transaction announced counts for the connection once it is committed, but not in place of what the
+connection announced later: a relation that was altered after a savepoint of the stream had let go of it.
 """
 
 from __future__ import annotations
@@ -20,20 +23,34 @@ from spark_jobs.logicalrep.relation import fingerprint
 
 Ints = npt.NDArray[np.int64]
 Versions = dict[int, int]  # by relid
+Arrivals = dict[int, int]  # by relid
 
 
 class Announcements:
-    """``announced``: by the connection, in the order of arrival. ``given_out``: in the order of commits."""
+    """``announced``: by the connection, in the order of arrival. ``given_out``: in the order of commits. ``arrivals``:
+    how many messages had come before the announcement that is in ``announced``."""
 
     def __init__(self) -> None:
         self.announced: Versions = {}
+        self.arrivals: Arrivals = {}
         self.given_out: Versions = {}
         self._messages: dict[int, tuple[bytes, ...]] = {}
         self._types: list[bytes] = []
+        self._messages_before = 0  # this batch
 
     @property
     def all_given_out(self) -> bool:
         return self.announced == self.given_out
+
+    def batch_done(self, batch: MessageBatch) -> None:
+        """All messages of the batch have been passed on or held back."""
+        self._messages_before += batch.count
+
+    def stream_committed(self, versions: Versions, arrivals: Arrivals) -> None:
+        """From here on the plugin takes for known what this stream announced."""
+        for relid, version in versions.items():
+            if arrivals[relid] > self.arrivals.get(relid, -1):
+                self.announced[relid], self.arrivals[relid] = version, arrivals[relid]
 
     def arrived(self, message: bytes) -> tuple[int, int] | None:
         """A Relation or Type message as protocol 1 has it; of a Relation message relid and version."""
@@ -50,9 +67,9 @@ class Announcements:
         of the announcements that must be given out before them."""
         kinds = batch.kind[at]
         relations = np.flatnonzero((kinds == ord("R")) | (kinds == ord("Y")))
-        told = [(int(place), self.arrived(batch.messages[int(at[place])].as_py())) for place in relations]
+        arrived = [(int(place), self.arrived(batch.messages[int(at[place])].as_py())) for place in relations]
         own: dict[int, int] = {}
-        for place, relation in reversed(told):
+        for place, relation in reversed(arrived):
             if relation is not None:
                 own[relation[0]] = place
         needed = []
@@ -64,31 +81,36 @@ class Announcements:
                     if used is not None and used < own.get(relid, len(at)):
                         needed.append((used, version))
                         self.given_out[relid] = version
-        for _, relation in told:
+        for place, relation in arrived:
             if relation is not None:
                 self.announced[relation[0]] = self.given_out[relation[0]] = relation[1]
+                self.arrivals[relation[0]] = self._messages_before + int(at[place])
         return sorted(needed)
 
-    def arriving(self, batch: MessageBatch, versions: Versions) -> tuple[Ints, int | None]:
-        """Messages of a transaction that is held back. Returns per message the version in force, -1 where it is no row
-        change; and a relation that was changed without being announced. ``versions`` is brought up to date."""
+    def arriving(
+        self, batch: MessageBatch, come: Ints, versions: Versions, arrivals: Arrivals
+    ) -> tuple[Ints, int | None]:
+        """Messages of a transaction that is held back; ``come``: their places in the batch that they came in. Returns
+        per message the version in force, -1 where it is no row change; and a relation that was changed without being
+        announced. ``versions`` and ``arrivals`` are brought up to date."""
         at = np.flatnonzero((batch.kind == ord("R")) | (batch.kind == ord("Y")))
-        told = {int(place): self.arrived(batch.messages[int(place)].as_py()) for place in at}
-        relations = np.array([[place, *seen] for place, seen in told.items() if seen is not None], np.int64)
+        arrived = {int(place): self.arrived(batch.messages[int(place)].as_py()) for place in at}
+        relations = np.array([[place, *seen] for place, seen in arrived.items() if seen is not None], np.int64)
         places, relids, announced = relations.reshape(-1, 3).T
         changes = batch.where(b"IUD")
         changed = batch.uint32(changes, 1)
-        found = np.full(batch.count, -1, np.int64)
-        found[changes] = versions_in_force(versions, places, relids, announced, changes, changed)
+        in_force = np.full(batch.count, -1, np.int64)
+        in_force[changes] = versions_in_force(versions, places, relids, announced, changes, changed)
         versions.update(zip(relids.tolist(), announced.tolist(), strict=True))
-        missing = changed[found[changes] < 0]
-        return found, int(missing[0]) if len(missing) else None
+        arrivals.update(zip(relids.tolist(), (self._messages_before + come[places]).tolist(), strict=True))
+        missing = changed[in_force[changes] < 0]
+        return in_force, int(missing[0]) if len(missing) else None
 
     def needed(self, batch: MessageBatch, versions: Ints, in_force: Versions) -> list[tuple[int, int]]:
         """Changes of a transaction that was held back, with the version in force for each (-1: none is needed), about
         to be given out; ``in_force`` at its end, for its Truncates. Returns as ``passing`` does."""
         changes = np.flatnonzero(versions >= 0)
-        found: list[tuple[int, int]] = []
+        needed: list[tuple[int, int]] = []
         relids = batch.uint32(changes, 1)
         order = np.argsort(relids, kind="stable")
         changes, relids, versions = changes[order], relids[order], versions[changes][order]
@@ -98,14 +120,14 @@ class Announcements:
             relid, version = int(relids[turn]), int(versions[turn])
             if self.given_out.get(relid) != version:
                 self.given_out[relid] = version
-                found.append((int(changes[turn]), version))
+                needed.append((int(changes[turn]), version))
         uses = _Uses(batch, np.arange(batch.count))
         for relid in uses.truncated - self.given_out.keys():
             used = uses.first(relid)
             if used is not None and relid in in_force:
                 self.given_out[relid] = in_force[relid]
-                found.append((used, in_force[relid]))
-        return sorted(found)
+                needed.append((used, in_force[relid]))
+        return sorted(needed)
 
     def woven(self, messages: pa.Array, needed: list[tuple[int, int]]) -> Iterator[pa.Array]:
         """``messages`` with the announcements before the places that need them."""

@@ -42,7 +42,7 @@ _OUTPUT_BYTES = 4 << 20
 
 
 class ReadWithoutError(DecodeError):
-    """As it was read the window does not tell all; read without the plugin's option ``option`` it does."""
+    """The window is ambiguous as it was read; read without the plugin's option ``option`` it is not."""
 
     option: str
 
@@ -50,7 +50,7 @@ class ReadWithoutError(DecodeError):
 class UnattributedMessageError(ReadWithoutError):
     """A streamed transaction has a message of ``pg_logical_emit_message`` and a subtransaction rolled back after it.
 
-    In a stream such a message carries the xid of the whole transaction, so nothing tells whether it was rolled back.
+    In a stream such a message carries the xid of the whole transaction, so nothing says whether it was rolled back.
     """
 
     option = "streaming"
@@ -84,11 +84,11 @@ class Assembly:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            found = MessageBatch.of(batch.column(0))
-            if self._is_plain(found):
+            messages = MessageBatch.of(batch.column(0))
+            if self._is_plain(messages):
                 yield batch
             else:
-                yield from _gathered(self._assembled(found))
+                yield from _gathered(self._assembled(messages))
         if self._open is not None:
             raise self._error(f"what begins with {self._open.opener!r} has no end")
 
@@ -103,6 +103,7 @@ class Assembly:
         if len(ends):
             self._open = Block("B", 0) if batch.kind[ends[-1]] == ord("B") else None
             self._follow(batch, ends)
+        self._announcements.batch_done(batch)
         return True
 
     def _assembled(self, batch: MessageBatch) -> Iterator[pa.Array]:
@@ -124,6 +125,7 @@ class Assembly:
         for xid in tuple(members):
             self._hold(xid, blocks, members)
         self._open = blocks.open_after
+        self._announcements.batch_done(batch)
 
     def _happens(self, event: Message, at: int, blocks: Blocks, members: dict[int, Ints]) -> Iterator[pa.Array]:
         """``members`` are the messages of this batch that are not held yet."""
@@ -144,7 +146,7 @@ class Assembly:
             case StreamCommit(xid=xid) | CommitPrepared(xid=xid) if transaction is not None:
                 self._hold(xid, blocks, members, transaction)
                 if isinstance(event, StreamCommit):  # from here on the plugin takes it for known
-                    self._announcements.announced.update(transaction.versions)
+                    self._announcements.stream_committed(transaction.versions, transaction.arrivals)
                 yield from self._committed(event, transaction)
             case RollbackPrepared(xid=xid) | StreamAbort(xid=xid):
                 members.pop(xid, None)
@@ -163,7 +165,7 @@ class Assembly:
         if len(plain.too_short()):
             raise self._error(f"a {chr(plain.kind[plain.too_short()[0]])!r} message has the wrong length")
         transaction.emitted |= bool((transaction.streamed & (plain.kind == ord("M"))).any())
-        versions, missing = self._announcements.arriving(plain, transaction.versions)
+        versions, missing = self._announcements.arriving(plain, at, transaction.versions, transaction.arrivals)
         if missing is not None:
             raise self._error(f"relation {missing} was not announced before its change")
         rows = pa.RecordBatch.from_arrays([messages, pa.array(xids), pa.array(versions)], schema=SPOOL_SCHEMA)
@@ -175,7 +177,7 @@ class Assembly:
         if transaction.unattributed:
             raise UnattributedMessageError(
                 f"{self._place}: transaction {transaction.xid} has streamed messages of pg_logical_emit_message, and"
-                " nothing tells whether they belong to a subtransaction that was rolled back",
+                " nothing says whether they belong to a subtransaction that was rolled back",
                 hint="read the window without streaming",
             )
         shown = False
@@ -231,9 +233,9 @@ def _gathered(messages: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
     """Few batches of a good size: what reads them costs per batch."""
     waiting: list[pa.Array] = []
     size = 0
-    for each in messages:
-        waiting.append(each)
-        size += each.nbytes
+    for array in messages:
+        waiting.append(array)
+        size += array.nbytes
         if size >= _OUTPUT_BYTES:
             yield pa.record_batch([pa.concat_arrays(waiting)], names=["data"])
             waiting, size = [], 0

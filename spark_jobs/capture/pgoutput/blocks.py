@@ -76,7 +76,7 @@ class Blocks:
         return passed
 
     def members(self) -> dict[int, Ints]:
-        """By transaction, the indices of its messages in stream blocks and prepared transactions, in order."""
+        """Per transaction the indices of its messages in stream blocks and prepared transactions, in order."""
         held = np.flatnonzero(((self.opener == ord("S")) | (self.opener == ord("b"))) & ~_is(self.batch, CONTROL))
         if not len(held):
             return {}
@@ -125,5 +125,5 @@ def _misplaced(
 def _is(batch: MessageBatch, kinds: bytes) -> Flags:
     table = np.zeros(256, bool)
     table[list(kinds)] = True
-    found: Flags = table[batch.kind]
-    return found
+    flags: Flags = table[batch.kind]
+    return flags

@@ -49,7 +49,7 @@ def options_of_pgoutput(source: Source, server: int) -> Options:
 
 
 def quoted_name(name: str) -> str:
-    """As the option ``publication_names`` takes it: a list of SQL identifiers."""
+    """The name as the option ``publication_names`` takes it, in a list of SQL identifiers."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -63,7 +63,7 @@ class TransactionPlaces:
 
     @property
     def lsn(self) -> int:
-        """For messages about what is wrong: of the open transaction."""
+        """The open transaction's commit LSN, else the window's start: where an error is."""
         return self.open.commit_lsn if self.open else int(self._window.lo)
 
     def of(self, batch: MessageBatch, unknown: Flags) -> Places:
@@ -128,7 +128,7 @@ class TransactionPlaces:
     def _origins(
         self, batch: MessageBatch, carried: OpenTransaction, size: int, transaction: Ints
     ) -> tuple[pa.Array, pa.Array]:
-        """By transaction index, with a null before; an LSN of 0 says that the plugin did not know it."""
+        """The values by transaction index, with a null before; an LSN of 0 says that the plugin did not know it."""
         at = batch.where(b"O")
         index = np.full(size + 1, 0, np.int64)  # into: null, carried, the origins of this batch
         index[1] = 1

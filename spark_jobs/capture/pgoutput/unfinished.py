@@ -1,10 +1,10 @@
-"""Transactions of which something has come, and not their end: what each of them may be told next."""
+"""Transactions that have begun and not ended: what may come next for each of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_jobs.capture.pgoutput.announcements import Announcements, Versions
+from spark_jobs.capture.pgoutput.announcements import Announcements, Arrivals, Versions
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.logicalrep.messages import (
     BeginPrepare,
@@ -20,16 +20,17 @@ from spark_jobs.logicalrep.messages import (
 
 
 class Misplaced(ValueError):  # noqa: N818  # an order of messages, not an error of ours
-    """A message that this transaction cannot be told now."""
+    """A message that cannot come for this transaction now."""
 
 
 class NotPrepared(Misplaced):
-    """Commit Prepared of what was not prepared before it, as far as the plugin has told."""
+    """Commit Prepared of what was not prepared before it, as far as the plugin has said."""
 
 
 @dataclass
 class Unfinished:
-    """``gid`` is set once it is prepared. ``versions``: of a streamed one, what it announced for itself.
+    """``gid`` is set once it is prepared. ``versions``: of a streamed one, what it announced for itself, and where in
+    ``arrivals``.
 
     ``emitted``: it has streamed messages of ``pg_logical_emit_message``; ``unattributed``: of an aborted
     subtransaction, maybe.
@@ -38,6 +39,7 @@ class Unfinished:
     xid: int
     streamed: bool
     versions: Versions
+    arrivals: Arrivals
     gid: str | None = None
     aborted: set[int] = field(default_factory=set)
     emitted: bool = False
@@ -45,7 +47,7 @@ class Unfinished:
 
 
 class UnfinishedTransactions:
-    """By xid; their messages lie in ``spool``."""
+    """The unfinished transactions by xid; their messages lie in ``spool``."""
 
     def __init__(self, spool: TransactionSpool) -> None:
         self.spool = spool
@@ -62,7 +64,7 @@ class UnfinishedTransactions:
                 if first_segment == (xid in self._by_xid):
                     what = "a second first" if first_segment else "a later"
                     raise Misplaced(f"{what} stream block of transaction {xid}")
-                return self._by_xid.setdefault(xid, Unfinished(xid, streamed=True, versions={}))
+                return self._by_xid.setdefault(xid, Unfinished(xid, streamed=True, versions={}, arrivals={}))
             case StreamAbort(xid, subxid):
                 return self._aborted(xid, subxid)
             case StreamPrepare(xid=xid, gid=gid):
@@ -79,14 +81,15 @@ class UnfinishedTransactions:
             case BeginPrepare(xid=xid, gid=gid):
                 if xid in self._by_xid:
                     raise Misplaced(f"transaction {xid} begins twice")
-                begun = Unfinished(xid, streamed=False, versions=self.announcements.announced, gid=gid)
+                known = self.announcements
+                begun = Unfinished(xid, streamed=False, versions=known.announced, arrivals=known.arrivals, gid=gid)
                 return self._by_xid.setdefault(xid, begun)
             case Prepare(xid=xid, gid=gid):
                 if self._known(event, xid, streamed=False).gid != gid:
                     raise Misplaced(f"Prepare of transaction {xid} has another gid than its beginning")
             case CommitPrepared(xid=xid, gid=gid):
                 if xid not in self._by_xid or self._by_xid[xid].gid != gid:
-                    raise NotPrepared(f"transaction {xid} is committed here, and nothing told that it was prepared")
+                    raise NotPrepared(f"transaction {xid} is committed here, and no message said that it was prepared")
                 return self._by_xid.pop(xid)
             case RollbackPrepared(xid=xid):
                 # comes also for what was prepared before the window, of which nothing else has come then
@@ -99,13 +102,13 @@ class UnfinishedTransactions:
         if xid == subxid:
             self.spool.drop(xid)
             return self._by_xid.pop(xid, None)
-        found = self._by_xid.get(xid)
-        if found is not None:
-            found.aborted.add(subxid)
-        return found
+        transaction = self._by_xid.get(xid)
+        if transaction is not None:
+            transaction.aborted.add(subxid)
+        return transaction
 
     def _known(self, event: Message, xid: int, *, streamed: bool) -> Unfinished:
-        found = self._by_xid.get(xid)
-        if found is None or found.streamed != streamed or (streamed and found.gid is not None):
+        transaction = self._by_xid.get(xid)
+        if transaction is None or transaction.streamed != streamed or (streamed and transaction.gid is not None):
             raise Misplaced(f"{type(event).__name__} of transaction {xid}, of which nothing has come")
-        return found
+        return transaction

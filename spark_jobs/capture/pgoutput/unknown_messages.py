@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class _Sent:
-    """In one transaction: the messages of one type that have ``relid`` where a change has its relation's."""
+    """The messages of one type in one transaction that have ``relid`` where a change has its relation's."""
 
     kind: str
     relid: int
@@ -23,18 +23,21 @@ class _Sent:
 
 
 class UnknownMessages:
-    """Of one window. What a transaction changes is known at its end only, so its messages wait until then."""
+    """The messages of unknown type of one window. What a transaction changes is known at its end only, so its messages
+    wait until then."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, tuple[int, ...]], list[UnknownMessage]] = {}
+        self._by_kind: dict[tuple[str, tuple[int, ...]], list[UnknownMessage]] = {}
         self._waiting: list[_Sent] = []
         self._changed: set[int] = set()
 
     @property
-    def found(self) -> tuple[UnknownMessage, ...]:
-        """In order; of each type and set of relations the window's first and last, however many there are."""
-        every = {message for pair in self._found.values() for message in pair}
-        return tuple(sorted(every, key=lambda each: (each.commit_lsn, each.ordinal, each.kind, each.relids)))
+    def messages(self) -> tuple[UnknownMessage, ...]:
+        """The messages in order; of each type and set of relations the window's first and last, not every one."""
+        every = {message for pair in self._by_kind.values() for message in pair}
+        return tuple(
+            sorted(every, key=lambda message: (message.commit_lsn, message.ordinal, message.kind, message.relids))
+        )
 
     def in_transaction(self, kinds: Ints, relids: Ints, ordinals: Ints, changed: Ints) -> None:
         """More of the transaction that is open: its unknown messages, and the relations that it changes."""
@@ -58,5 +61,5 @@ class UnknownMessages:
         self._add(UnknownMessage(kind, commit_lsn, 0, ()))
 
     def _add(self, message: UnknownMessage) -> None:
-        pair = self._found.setdefault((message.kind, message.relids), [message, message])
+        pair = self._by_kind.setdefault((message.kind, message.relids), [message, message])
         pair[1] = message

@@ -53,7 +53,7 @@ class WindowRows:
 
     @property
     def unknown(self) -> tuple[UnknownMessage, ...]:
-        return self._unknown.found
+        return self._unknown.messages
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches with the one binary column ``data`` in, protocol 1's messages; batches of CHANGE_LOG_SCHEMA out.
@@ -68,7 +68,8 @@ class WindowRows:
             raise self._error(self._places.lsn, "the transaction has no Commit")
 
     def relation_counts(self) -> tuple[RelationCounts, ...]:
-        """By relid. A truncated table without changes has a Relation message as well, so every relid has its name."""
+        """The counts by relid. A truncated table without changes has a Relation message as well, so every relid has
+        its name."""
         names = {seen.relid: (seen.nspname, seen.relname) for seen in self.relations}
         relids = {key >> 8 for key in self._counts} | {relid for message in self.unknown for relid in message.relids}
         return tuple(
@@ -159,13 +160,13 @@ class WindowRows:
         """Per message the version of the last Relation message of its relid; -1 where it has none."""
         at, wanted = batch.where(b"R"), batch.where(_CHANGES + b"R")
         fresh = np.array([fingerprint(batch.messages[int(i)].as_py()) for i in at], np.int64)
-        found = versions_in_force(self._versions, at, relid[at], fresh, wanted, relid[wanted])
-        if (found < 0).any():
-            missing = wanted[int(np.argmax(found < 0))]
+        in_force = versions_in_force(self._versions, at, relid[at], fresh, wanted, relid[wanted])
+        if (in_force < 0).any():
+            missing = wanted[int(np.argmax(in_force < 0))]
             what = f"relation {relid[missing]} was not announced before its change"
             raise self._error(int(commit_lsn[missing]), what)
         version = np.full(batch.count, -1, np.int64)
-        version[wanted] = found
+        version[wanted] = in_force
         self._versions.update(zip(relid[at].tolist(), fresh.tolist(), strict=True))
         return version
 
@@ -178,10 +179,10 @@ class WindowRows:
             self._unknown.outside(chr(batch.kind[at]), lsn)
         bound = np.flatnonzero(unknown & ~places.loose)
         last = len(places.commit_lsns) - 1
-        told = {*np.unique(places.transaction[bound]).tolist(), *([0] if was_open else [])}
-        told |= {last} if self._places.open is not None else set()
+        transactions = {*np.unique(places.transaction[bound]).tolist(), *([0] if was_open else [])}
+        transactions |= {last} if self._places.open is not None else set()
         counted = np.isin(batch.kind[rows], np.frombuffer(_CHANGES + b"T", np.uint8))
-        for transaction in sorted(told):
+        for transaction in sorted(transactions):
             mine = bound[places.transaction[bound] == transaction]
             room = batch.length[mine] > 4
             named = np.zeros(len(mine), np.int64)

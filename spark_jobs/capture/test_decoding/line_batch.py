@@ -75,7 +75,7 @@ class LineBatch:
         return self._xids(self._fields(at, _BEGIN_LINE))
 
     def ends(self, at: Ints) -> Ends:
-        """Of COMMIT lines. Raises LogicalRepError."""
+        """Transaction and time of COMMIT lines. Raises LogicalRepError."""
         fields = self._fields(at, _COMMIT_LINE)
         try:
             times, outside = parse_timestamps(TextColumn.of(fields.field("time")), with_zone=True)
@@ -93,12 +93,12 @@ class LineBatch:
         left = self.where(TABLE)
         while len(left):
             first = self.line(int(left[0]))
-            found, size = read_table_header(first)
+            name, size = read_table_header(first)
             same = _mask(pc.starts_with(self.lines.take(pa.array(left)), first[:size]))
             rows = left[same]
             code[rows] = len(names)
             letter[rows] = self._byte(rows, size + 1)
-            names.append(found)
+            names.append(name)
             left = left[~same]
         wrong = np.flatnonzero((code >= 0) & ~np.isin(letter, np.frombuffer(b"IUDT", np.uint8)))
         if len(wrong):

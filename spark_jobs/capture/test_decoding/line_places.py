@@ -54,12 +54,12 @@ class LinePlaces:
         before: Ints = np.cumsum(changes) - changes
         first = np.concatenate([[-(carried.changes if carried else 0)], before[begins]])
         commit_lsn, commit_time = np.full(len(xid), -1, np.int64), np.zeros(len(xid), np.int64)
-        found = lines.ends(commits)
+        of_commits = lines.ends(commits)
         committed = transaction[commits]
-        if (found.xid != xid[committed]).any():
+        if (of_commits.xid != xid[committed]).any():
             raise FieldError("BEGIN and COMMIT name different transactions")
         # the line's LSN is where the commit record ends
-        commit_lsn[committed], commit_time[committed] = lines.lsn[commits] - 1, found.time
+        commit_lsn[committed], commit_time[committed] = lines.lsn[commits] - 1, of_commits.time
         still_open = OpenTransaction(int(xid[-1]), int(changes.sum() - first[-1])) if open_after else None
         return cls(transaction, before - first[transaction], xid, commit_lsn, commit_time, still_open)
 

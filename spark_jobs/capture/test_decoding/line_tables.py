@@ -33,7 +33,7 @@ class LineTable:
 class LineTables:
     """The followed tables by the names that lines may have: a partitioned table's partitions stand for it.
 
-    ``partitioned`` are the relids of followed tables that have partitions. ``is_gone`` tells whether the catalogue has
+    ``partitioned`` are the relids of followed tables that have partitions. ``is_gone`` says whether the catalogue has
     a table no more: it may have been a partition of one of them.
     """
 

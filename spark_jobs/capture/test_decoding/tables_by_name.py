@@ -27,24 +27,24 @@ WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 
 
 def line_tables(connection: Connection, names: Sequence[QualifiedName]) -> LineTables:
-    """As the catalogue has them now; a table that it has no more keeps its name, and a number of its own."""
+    """The tables as the catalogue has them now; a dropped one keeps its name, and a number of its own."""
     facts = relation_facts(connection, names=names)
     by_relid = {fact.relid: LineTable(fact.relid, _pair(fact.name), relation_message(fact)) for fact in facts}
     by_name = {table.name: table for table in by_relid.values()}
     for number, name in enumerate(names, start=1):
         by_name.setdefault(_pair(name), LineTable(-number, _pair(name), b""))
     with source_errors("the catalogue could not be read"):
-        found = connection.execute(_PARTITIONS, [list(by_relid)]).fetchall()
-    standing: dict[TableName, LineTable] = {}
-    for relid, partitions in found:
+        partitioned = connection.execute(_PARTITIONS, [list(by_relid)]).fetchall()
+    partition_names: dict[TableName, LineTable] = {}
+    for relid, partitions in partitioned:
         for nspname, relname in partitions:
-            standing.setdefault((nspname, relname), by_relid[relid])
+            partition_names.setdefault((nspname, relname), by_relid[relid])
 
     def is_gone(name: TableName) -> bool:
         with source_errors("the catalogue could not be read"):
             return not connection.execute(_EXISTS, list(name)).fetchall()
 
-    return LineTables(by_name | standing, tuple(relid for relid, _ in found), is_gone)
+    return LineTables(by_name | partition_names, tuple(relid for relid, _ in partitioned), is_gone)
 
 
 def _pair(name: QualifiedName) -> TableName:

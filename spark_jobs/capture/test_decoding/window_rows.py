@@ -107,7 +107,7 @@ class LineWindowRows:
         return self._known
 
     def relation_counts(self) -> tuple[RelationCounts, ...]:
-        """By relid; a followed table that the catalogue has no more has a negative one."""
+        """The counts by relid; a dropped table has a negative one."""
         by_relid = self._by_relid
         return tuple(
             RelationCounts(
@@ -169,17 +169,17 @@ class LineWindowRows:
         code, names, letter = lines.tables()
         tables = [known.followed(named) for named in names]
         relids, versions, sizes = [], [], []
-        for named, found in zip(names, tables, strict=True):
-            lost = not found and self._may_be_a_partition(named, known)
-            relids += [0] if lost else [table.relid for table in found]
-            versions += [-1] if lost else [table.version for table in found]
-            sizes.append(1 if lost else len(found))
+        for named, named_so in zip(names, tables, strict=True):
+            lost = not named_so and self._may_be_a_partition(named, known)
+            relids += [0] if lost else [table.relid for table in named_so]
+            versions += [-1] if lost else [table.version for table in named_so]
+            sizes.append(1 if lost else len(named_so))
         size = np.array([*sizes, 0], np.int64)
         repeats = size[code]
         kind = letter.copy()
-        kind[(code >= 0) & np.array([*(not found for found in tables), False])[code]] = ord(_UNATTRIBUTED)
-        told = lines.where(MESSAGE) if self.with_messages else np.zeros(0, np.int64)
-        repeats[told], kind[told] = 1, ord("M")
+        kind[(code >= 0) & np.array([*(not named_so for named_so in tables), False])[code]] = ord(_UNATTRIBUTED)
+        messages = lines.where(MESSAGE) if self.with_messages else np.zeros(0, np.int64)
+        repeats[messages], kind[messages] = 1, ord("M")
         line = np.repeat(np.arange(len(lines)), repeats)
         nth = np.arange(len(line)) - (np.cumsum(repeats) - repeats)[line]
         # the last place is that of lines that are of no table
@@ -219,17 +219,17 @@ class LineWindowRows:
     def _rows(
         self, body: pa.RecordBatch, rows: Ints, commit_lsn: Ints, xid: Ints, commit_time: Ints | None
     ) -> Iterator[pa.RecordBatch]:
-        """These rows of ``body`` as the log has them, counted; and the Relation messages that are not told yet."""
+        """These rows of ``body`` as the log has them, counted; and the Relation messages that are not given out yet."""
         if not len(rows):
             return
-        found = body.take(pa.array(rows))
+        taken = body.take(pa.array(rows))
         size = len(rows)
         columns = {
             "window": pa.array(np.full(size, self.ordinal)),
             "commit_lsn": pa.array(commit_lsn),
             "xid": pa.array(xid),
             "commit_time": pa.nulls(size, _UNIX_US) if commit_time is None else pa.array(commit_time).cast(_UNIX_US),
-            **{name: found.column(name) for name in _BODY},
+            **{name: taken.column(name) for name in _BODY},
         }
         arrays = [columns.get(column.name, pa.nulls(size, column.type)) for column in CHANGE_LOG_SCHEMA]
         batch = pa.RecordBatch.from_arrays(arrays, schema=CHANGE_LOG_SCHEMA)
@@ -276,10 +276,10 @@ class LineWindowRows:
 
 
 def _two_phase(line: bytes) -> TwoPhaseLine:
-    found = read_line(line)
-    if not isinstance(found, TwoPhaseLine):
+    end = read_line(line)
+    if not isinstance(end, TwoPhaseLine):
         raise FieldError("not a line of two-phase commit")
-    return found
+    return end
 
 
 def _body(lines: LineBatch, placed: _Placed, ordinal: Ints) -> pa.RecordBatch:

@@ -15,9 +15,10 @@ from spark_jobs.decode.binary.column_text import column_text
 from spark_jobs.decode.binary.datetime_columns import dates, timestamps
 from spark_jobs.decode.binary.fixed_width import arrow_of, numbers
 from spark_jobs.decode.binary.numeric_columns import decimals
+from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.decode.values import NOT_IN_DECIMAL, OUT_OF_RANGE, OnUnrepresentable, Parsed, parse_text, settled
-from spark_jobs.errors import DecodeError
+from spark_jobs.errors import DecodeError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.wire_type import Family, WireType
 
@@ -38,6 +39,10 @@ def cast_binary(
         parsed = direct(values, lake_type) if direct is not None else None
         if parsed is None:
             parsed = parse_text(TextColumn.of(column_text(values, wire_type)), lake_type)
+        if parsed.unrepresentable is not None and on_unrepresentable == "clamp":
+            beyond = TextColumn.of(values.array.filter(pa.array(parsed.unrepresentable)))
+            texts = TextColumn.of(column_text(beyond, wire_type)).string()
+            return clamped(parsed.values, parsed.unrepresentable, texts, lake_type)
     return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
 
 
@@ -58,7 +63,7 @@ def _damage_told(wire_type: WireType, *, name: str, table: str) -> Iterator[None
     except ValueError:  # ArrowInvalid is one; its message quotes the value
         raise DecodeError(
             f"{table} column {name}: not the binary form of {wire_type.name} that is known here",
-            hint="set source.binary: false and take a new snapshot of this table",
+            hint=f"set source.binary: false and {new_snapshot(table)}",
         ) from None
 
 
@@ -83,10 +88,10 @@ def _numbers(dtype: str) -> Callable[[TextColumn, LakeType], Parsed]:
 
 
 def _decimals(column: TextColumn, lake_type: LakeType) -> Parsed | None:
-    found = decimals(column, lake_type.arrow)
-    if found is None:
+    parsed = decimals(column, lake_type.arrow)
+    if parsed is None:
         return None
-    values, special = found
+    values, special = parsed
     return Parsed(values, special, NOT_IN_DECIMAL) if special.any() else Parsed(values)
 
 

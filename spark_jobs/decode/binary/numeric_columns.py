@@ -61,10 +61,10 @@ class Numerics:
     def group(self, index: np.ndarray | int) -> np.ndarray:
         """Each value's group number ``index``; 0 where it has none. Raises ValueError beyond 9999."""
         there = (index < self.ndigits) & (np.asarray(index) >= 0)
-        found = np.where(there, self.words[np.where(there, self.starts + _HEADER + index, 0)], 0)
-        if (found >= _BASE).any():
+        group = np.where(there, self.words[np.where(there, self.starts + _HEADER + index, 0)], 0)
+        if (group >= _BASE).any():
             raise ValueError("numeric")
-        return found
+        return group
 
     def fit_words(self) -> bool:
         """Whether their digits, without the point, fit an int64 each."""
@@ -115,7 +115,7 @@ def _decimal_array(
 
 
 def numeric_texts(column: TextColumn) -> pa.Array | None:
-    """As ``numeric_out`` writes them; None where a value is special or so long that one by one is better."""
+    """The values as ``numeric_out`` writes them; None where a value is special or so long that one by one is better."""
     numerics = Numerics.of(column)
     before = int(numerics.weight.max(initial=0)) + 1
     behind = -(-int(numerics.dscale.max(initial=0)) // _GROUP)

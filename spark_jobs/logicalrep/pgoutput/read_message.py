@@ -74,10 +74,10 @@ def read_change(data: bytes, relation: Relation) -> Change:
 def _tuples(change: Change) -> list[TupleData]:
     if isinstance(change, Insert):
         return [change.new]
-    found = [change.old_key, change.old_tuple]
+    rows = [change.old_key, change.old_tuple]
     if isinstance(change, Update):
-        found.append(change.new)
-    return [row for row in found if row is not None]
+        rows.append(change.new)
+    return [row for row in rows if row is not None]
 
 
 def _reader(kind: str, proto_version: int) -> Reader:

@@ -71,7 +71,7 @@ def _stream_abort(cursor: Cursor) -> StreamAbort:
 
 
 def _stream_abort_4(cursor: Cursor) -> StreamAbort:
-    """Protocol 4 adds LSN and time, but only with ``streaming 'parallel'``: the length alone tells."""
+    """Protocol 4 adds LSN and time, but only with ``streaming 'parallel'``: the length alone shows it."""
     aborted = _stream_abort(cursor)
     if not cursor.left:
         return aborted

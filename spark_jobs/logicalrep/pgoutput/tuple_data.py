@@ -8,7 +8,7 @@ from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, ColumnV
 
 
 def read_tuple_data(cursor: Cursor) -> TupleData:
-    """A count of columns and as many values; the count is the relation's, which a message alone cannot tell."""
+    """A count of columns and as many values; the count is the relation's, which a message alone does not say."""
     return tuple(_column(cursor) for _ in range(cursor.uint16("number of columns")))
 
 

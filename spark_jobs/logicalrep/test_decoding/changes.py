@@ -117,10 +117,10 @@ def _by_name(row: Row, relation: Relation) -> dict[str, NamedValue]:
     known = [value for value in row if value.name in columns]
     for value in known:
         _require_form(value, columns[value.name])
-    found = {value.name: value for value in known}
-    if len(found) != len(known):
+    by_name = {value.name: value for value in known}
+    if len(by_name) != len(known):
         raise RelationMismatchError("a column stands there twice")
-    return found
+    return by_name
 
 
 def _require_form(value: NamedValue, column: RelationColumn) -> None:

@@ -37,9 +37,9 @@ class LineCursor:
 
     def accept(self, word: str) -> bool:
         """Move over ``word`` if it stands here."""
-        found = self._data.startswith(word.encode(), self._at)
-        self._at += len(word) if found else 0
-        return found
+        is_next = self._data.startswith(word.encode(), self._at)
+        self._at += len(word) if is_next else 0
+        return is_next
 
     def expect(self, word: str) -> None:
         """Move over ``word``. Raises TruncatedMessageError where the line ends in it, else FieldError."""
@@ -71,7 +71,7 @@ class LineCursor:
         return nspname, self.name("table name")
 
     def type_name(self) -> str:
-        """As ``format_type`` writes it, quotes kept."""
+        """A type's name as ``format_type`` writes it, quotes kept."""
         return self._text(self._match(_TYPE_NAME, "type name")[0], "type name")
 
     @property
@@ -83,7 +83,8 @@ class LineCursor:
         return self._quoted(b"'", field)
 
     def escaped_literal(self, field: str) -> str:
-        """As ``quote_literal`` writes it: where there is a backslash, it begins with E, and backslashes are doubled."""
+        """A value as ``quote_literal`` writes it: where there is a backslash, it begins with E, and backslashes are
+        doubled."""
         escaped = self.accept("E")
         data = self._quoted(b"'", field)
         return self._text(data.replace(b"\\\\", b"\\") if escaped else data, field)

@@ -19,7 +19,7 @@ from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from tests.histories import RELID, SHAPE, History, histories, log_rows
+from tests.histories import RELID, SHAPE, History, histories, log_rows, mapped
 from tests.wire import write_message
 
 _FORMS = (">q", "", ">i", "", "")  # of tests.histories' columns: bigint, text, int, text, text
@@ -105,19 +105,21 @@ def insert_of(column: RelationColumn, data: bytes) -> tuple[pa.Table, dict[int, 
 
 
 def test_a_type_that_needs_the_catalogue_stops_the_table() -> None:
+    shape = shape_of(("id", 23), ("kind", 2205))
     rows, relations = insert_of(RelationColumn("kind", 2205, -1, False), b"\0\0\4\5")
     with pytest.raises(DecodeError) as stopped:
-        net_change(rows, relations, shape_of(("id", 23), ("kind", 2205)))
+        net_change(rows, mapped(relations, shape), shape)
     assert str(stopped.value) == (
         "the change of public.t at 0/1#0 has a value of type 2205 in binary, in column kind: it cannot be read"
-        " without the server: set source.binary: false and take a new snapshot of this table"
+        " without the server: set source.binary: false and take a new snapshot of this table:"
+        " postgres-cdc snapshot 'public.t'"
     )
 
 
 def test_another_type_of_the_same_lake_type_is_not_read_by_the_old_ones_form() -> None:
-    uuid = bytes(range(16))
+    uuid, shape = bytes(range(16)), shape_of(("id", 23), ("kind", 25))
     rows, relations = insert_of(RelationColumn("kind", 2950, -1, False), uuid)
     with pytest.raises(SchemaChangeError, match=r"the type of column kind of public\.t changed before 0/1#0"):
-        net_change(rows, relations, shape_of(("id", 23), ("kind", 25)))
+        net_change(rows, mapped(relations, shape), shape)
     varchar, its_relations = insert_of(RelationColumn("kind", 1043, -1, False), b"x")
-    assert net_change(varchar, its_relations, shape_of(("id", 23), ("kind", 25))).rows.column("v1").to_pylist() == ["x"]
+    assert net_change(varchar, mapped(its_relations, shape), shape).rows.column("v1").to_pylist() == ["x"]

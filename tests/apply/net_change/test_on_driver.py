@@ -14,12 +14,12 @@ from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from tests.histories import RELID, SHAPE, History, applied, histories, log_rows, relation_message, typed
+from tests.histories import RELID, SHAPE, History, applied, histories, log_rows, mapped, relation_message, typed
 from tests.wire import write_message
 
 U = UNCHANGED_TOAST
 WIRE = relation_message("d")
-RELATIONS = {fingerprint(WIRE): WIRE}
+RELATIONS = mapped({fingerprint(WIRE): WIRE})
 
 
 def net(*messages: Message) -> NetChange:
@@ -112,7 +112,10 @@ def test_a_toasted_key_column_comes_from_the_old_key() -> None:
 @pytest.mark.parametrize(
     ("messages", "match"),
     [
-        ([Insert(RELID, (b"1", b"", None, U, None))], "at 0/1#0 has an unchanged value"),
+        (
+            [Insert(RELID, (b"1", b"", None, U, None))],
+            "that enters public.t by an update at 0/1#0 comes without its value",
+        ),
         ([Insert(RELID, (None, b"", None, None, None))], "at 0/1#0 has no value in key column id"),
         (
             [Insert(RELID, (b"1", b"", BinaryValue(b"\0"), None, None))],
@@ -130,7 +133,7 @@ def test_a_toasted_key_column_comes_from_the_old_key() -> None:
                 Truncate((RELID,), cascade=False, restart_identity=False),
                 Update(RELID, None, None, (b"1", b"", None, U, None)),
             ],
-            "at 0/2#0 hangs on a row that was truncated",
+            "at 0/2#0 depends on a row that was truncated",
         ),
         (
             [
@@ -163,7 +166,7 @@ def test_other_columns_are_a_schema_change() -> None:
     messages: list[Message] = [insert(b"1", b""), Insert(RELID, (b"2",))]
     rows = log_rows(messages, [fingerprint(WIRE), fingerprint(other)])
     with pytest.raises(SchemaChangeError, match=r"columns of public\.t changed before 0/2#0"):
-        net_change(rows, {**RELATIONS, fingerprint(other): other}, SHAPE)
+        net_change(rows, {**RELATIONS, **mapped({fingerprint(other): other})}, SHAPE)
 
 
 DATED = TableShape(
@@ -182,20 +185,22 @@ def test_only_rows_of_the_outcome_are_cast_and_a_key_is_never_null() -> None:
     version = fingerprint(wire)
     day = b"2024-01-01"
     overwritten: list[Message] = [Insert(RELID, (day, b"infinity")), Update(RELID, None, None, (day, day))]
-    assert len(net_change(log_rows(overwritten, version), {version: wire}, DATED).rows) == 1
+    assert len(net_change(log_rows(overwritten, version), mapped({version: wire}, DATED), DATED).rows) == 1
     value = log_rows([Insert(RELID, (day, b"infinity"))], version)
     with pytest.raises(UnrepresentableError, match=r"public\.t column d: .* in the changes 0/1#0 to 0/1#0"):
-        net_change(value, {version: wire}, DATED)
-    assert net_change(value, {version: wire}, DATED, on_unrepresentable="null").rows.column("v1").to_pylist() == [None]
+        net_change(value, mapped({version: wire}, DATED), DATED)
+    assert net_change(value, mapped({version: wire}, DATED), DATED, on_unrepresentable="null").rows.column(
+        "v1"
+    ).to_pylist() == [None]
     key = log_rows([Insert(RELID, (b"infinity", day))], version)
     with pytest.raises(UnrepresentableError, match="column id"):
-        net_change(key, {version: wire}, DATED, on_unrepresentable="null")
+        net_change(key, mapped({version: wire}, DATED), DATED, on_unrepresentable="null")
 
 
 def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find_its_row() -> None:
     columns = [RelationColumn(c.name, c.atttypid, -1, c.name == "number") for c in SHAPE.columns]
     wire = write_message(Relation(RELID, "public", "t", "i", tuple(columns)))
-    relations = {fingerprint(wire): wire}
+    relations = mapped({fingerprint(wire): wire})
     inserts = log_rows([insert(b"1", b"")], fingerprint(wire))
     assert len(net_change(inserts, relations, SHAPE).rows) == 1
     moved: list[Message] = [insert(b"1", b""), Update(RELID, None, None, (b"2", b"", b"7", None, None))]
@@ -206,7 +211,7 @@ def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find
 def test_an_identity_wider_than_the_lakes_key_is_refused_its_old_keys_were_of_several_rows() -> None:
     columns = [RelationColumn(c.name, c.atttypid, -1, c.name in ("id", "part", "number")) for c in SHAPE.columns]
     wire = write_message(Relation(RELID, "public", "t", "d", tuple(columns)))
-    relations = {fingerprint(wire): wire}
+    relations = mapped({fingerprint(wire): wire})
     deleted: list[Message] = [Delete(RELID, (b"1", b"", b"7", None, None), None)]
     with pytest.raises(SchemaChangeError, match=r"is \(id, number, part\) at 0/1#0, .* by \(id, part\)"):
         net_change(log_rows(deleted, fingerprint(wire)), relations, SHAPE)
@@ -217,14 +222,14 @@ def test_from_default_to_full_in_one_range() -> None:
     row = (b"1", b"", b"5", b"doc", None)
     messages: list[Message] = [Insert(RELID, row), Update(RELID, None, row, (b"2", b"", None, U, None))]
     rows = log_rows(messages, [fingerprint(WIRE), fingerprint(full)])
-    result = net_change(rows, {**RELATIONS, fingerprint(full): full}, SHAPE)
+    result = net_change(rows, {**RELATIONS, **mapped({fingerprint(full): full})}, SHAPE)
     assert [(row["v0"], row["v2"], row["v3"]) for row in result.rows.to_pylist()] == [(2, None, "doc")]
 
 
 def test_a_relation_message_of_another_table_is_refused() -> None:
     wire = write_message(Relation(RELID + 1, "public", "t", "d", ()))
     with pytest.raises(DecodeError, match="is of relation 16385"):
-        net_change(log_rows([insert(b"1", b"")], 9), {9: wire}, SHAPE)
+        net_change(log_rows([insert(b"1", b"")], 9), mapped({9: wire}), SHAPE)
 
 
 @pytest.mark.slow
@@ -255,5 +260,5 @@ def test_zero_and_minus_zero_are_one_key() -> None:
     columns = (RelationColumn("id", 701, -1, True), RelationColumn("n", 23, -1, False))
     wire = write_message(Relation(RELID, "public", "t", "d", columns))
     update = Update(RELID, (b"0", None), None, (b"-0", b"1"))
-    rows = net_change(log_rows([update], 3), {3: wire}, shape).rows.to_pylist()
+    rows = net_change(log_rows([update], 3), mapped({3: wire}, shape), shape).rows.to_pylist()
     assert [(row["op"], str(row["v0"])) for row in rows] == [(1, "-0.0")]

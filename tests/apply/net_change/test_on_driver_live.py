@@ -16,6 +16,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import lake_type
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from tests.fixtures.servers import Database
+from tests.histories import mapped
 
 pytestmark = pytest.mark.postgres
 
@@ -107,7 +108,8 @@ def test_old_state_to_new_state(every_database: Database, identity: str, truncat
         LakeColumn(c.name, index + 1, lake_type(c.atttypid, c.atttypmod), c.name == "id", c.atttypid, c.atttypmod)
         for index, c in enumerate(relation.columns)
     )
-    net = net_change(rows, relations, TableShape(relation.relid, QualifiedName("public", "t"), columns))
+    shape = TableShape(relation.relid, QualifiedName("public", "t"), columns)
+    net = net_change(rows, mapped(relations, shape), shape)
     assert net.truncated == truncate
     assert applied(before, net.rows, [0], truncated=net.truncated) == after
     if identity == "DEFAULT" and not truncate:
@@ -135,6 +137,7 @@ def test_a_toasted_key_column(every_database: Database) -> None:
         LakeColumn(c.name, index + 1, lake_type(c.atttypid, c.atttypmod), c.name == "id", c.atttypid, c.atttypmod)
         for index, c in enumerate(relation.columns)
     )
-    net = net_change(rows, relations, TableShape(relation.relid, QualifiedName("public", "t"), columns))
+    shape = TableShape(relation.relid, QualifiedName("public", "t"), columns)
+    net = net_change(rows, mapped(relations, shape), shape)
     expected = [{"op": 1, "v0": row[0], "v1": row[1], "v2": row[2]} for row in database.execute("SELECT * FROM t")]
     assert net.rows.to_pylist() == expected

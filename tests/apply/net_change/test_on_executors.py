@@ -26,7 +26,7 @@ from spark_jobs.apply.net_change.on_executors import (
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Truncate, Update
 from spark_jobs.logicalrep.relation import fingerprint
-from tests.histories import RELID, SHAPE, History, applied, histories, log_rows, relation_message, typed
+from tests.histories import RELID, SHAPE, History, applied, histories, log_rows, mapped, relation_message, typed
 
 WIRE = relation_message("d")
 VERSION = fingerprint(WIRE)
@@ -89,7 +89,7 @@ def test_behind_a_truncate(history: History, data: st.DataObject) -> None:
 def test_a_task_drops_what_cannot_show() -> None:
     updates = [Update(RELID, None, None, (b"1", b"", str(number).encode(), None, None)) for number in range(100)]
     rows = log_rows(updates, VERSION)
-    kept = list(partial_net(SHAPE, {VERSION: WIRE})(iter(rows.to_batches())))
+    kept = list(partial_net(SHAPE, mapped({VERSION: WIRE}))(iter(rows.to_batches())))
     assert [batch.column("commit_lsn").to_pylist() for batch in kept] == [[1, 100]]
 
 
@@ -100,17 +100,17 @@ LEANING = Update(
 
 def test_a_leaning_move_is_flagged_and_the_final_step_gives_nothing_but_the_flag() -> None:
     partial = pa.Table.from_batches(
-        partial_net(SHAPE, {VERSION: WIRE})(iter(log_rows([LEANING], VERSION).to_batches()))
+        partial_net(SHAPE, mapped({VERSION: WIRE}))(iter(log_rows([LEANING], VERSION).to_batches()))
     )
     assert partial.column("leans").to_pylist() == [False, True]
-    (row,) = run(final_net(SHAPE, {VERSION: WIRE}), partial).to_pylist()
+    (row,) = run(final_net(SHAPE, mapped({VERSION: WIRE})), partial).to_pylist()
     assert {name: value for name, value in row.items() if value is not None} == {"leans": True}
 
 
 def test_a_truncate_that_was_not_announced_is_refused() -> None:
     rows = log_rows([Truncate((RELID,), cascade=False, restart_identity=False)], VERSION)
     with pytest.raises(ValueError, match="TRUNCATE"):
-        run(ordered_net(SHAPE, {VERSION: WIRE}), rows)
+        run(ordered_net(SHAPE, mapped({VERSION: WIRE})), rows)
 
 
 def test_no_rows_at_all() -> None:
@@ -139,7 +139,7 @@ def test_a_worker_without_this_package_runs_what_it_is_sent(tmp_path: Path) -> N
     program += "print([b.column('v2').to_pylist() for b in final(partial(iter(rows.to_batches())))])"
     pyspark.cloudpickle.register_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]
     try:
-        functions = partial_net(SHAPE, {VERSION: WIRE}), final_net(SHAPE, {VERSION: WIRE})
+        functions = partial_net(SHAPE, mapped({VERSION: WIRE})), final_net(SHAPE, mapped({VERSION: WIRE}))
         (tmp_path / "shipped").write_bytes(pyspark.cloudpickle.dumps((*functions, rows)))  # type: ignore[no-untyped-call]
     finally:
         pyspark.cloudpickle.unregister_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]

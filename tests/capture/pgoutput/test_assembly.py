@@ -20,7 +20,9 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import LogicalMessage, Type
 from spark_jobs.logicalrep.relation import Relation, fingerprint
 from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions
+from tests.logicalrep.test_assembly import ALTERED_UNDER_A_STREAM, WIDER
 from tests.streams import PROTOCOL_1, READ_OPTIONS, History, histories, messages, window
+from tests.wire import write_message
 
 WINDOW = Window(Lsn(0x100), Lsn(0x10_0000))
 
@@ -103,8 +105,15 @@ def test_every_option_gives_the_rows_of_protocol_1(
     try:
         expected = one_by_one(wires, options)
     except AmbiguousMessageError:
-        with pytest.raises(UnattributedMessageError, match="nothing tells"):
+        with pytest.raises(UnattributedMessageError, match="nothing says"):
             in_columns(wires, window(history), cuts, memory)
         return
     assert in_columns(wires, window(history), cuts, memory) == expected
     assert in_columns(messages(history, PROTOCOL_1), window(history)) == expected
+
+
+@pytest.mark.parametrize("cuts", [[], list(range(20))], ids=["one batch", "a batch for each message"])
+def test_a_stream_announces_nothing_in_place_of_what_came_later(cuts: list[int]) -> None:
+    wires = [write_message(message) for message in ALTERED_UNDER_A_STREAM]
+    rows = in_columns(wires, WINDOW, cuts)
+    assert [row.version for row in rows] == [fingerprint(write_message(WIDER))] * 2

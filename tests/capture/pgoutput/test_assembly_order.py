@@ -76,7 +76,7 @@ WRONG = {
     "Prepare of transaction 9, of which nothing has come": [*P8[:-1], prepare(9)],
     "Prepare of transaction 8 has another gid": [*P8[:-1], prepare(8, b"h")],
     "transaction 8 begins twice": [*P8, *P8],
-    "transaction 9 is committed here, and nothing told that it was prepared": [*P8, commit_prepared(9, 0x200)],
+    "transaction 9 is committed here, and no message said that it was prepared": [*P8, commit_prepared(9, 0x200)],
     "relation 1 was not announced before its change": [start(7), streamed(7, I), STOP, stream_commit(7, 0x200)],
     "a 'I' message is too short for a stream": [start(7), b"I123", STOP, stream_commit(7, 0x200)],
     "a 'I' message has the wrong length": [start(7), streamed(7, b"I12"), STOP],

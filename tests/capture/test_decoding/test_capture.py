@@ -28,6 +28,7 @@ from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.slot import read_window
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
+from tests.log_rows import log_rows
 from tests.text_workload import FOLLOWED, SCHEMA, workload
 
 pytestmark = pytest.mark.postgres
@@ -42,10 +43,7 @@ def database_15(postgres_15: PostgresServer) -> Iterator[Database]:
 
 
 def landed(pipeline: Pipeline) -> list[dict[str, Any]]:
-    table = ChangeLog(pipeline.lake.change_log)._table()
-    assert table is not None
-    rows = table.to_pyarrow_table().to_pylist()
-    return sorted(rows, key=lambda row: (row["commit_lsn"], row["ordinal"], row["relid"] or 0))
+    return sorted(log_rows(pipeline), key=lambda row: (row["commit_lsn"], row["ordinal"], row["relid"] or 0))
 
 
 def placed(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:

@@ -6,32 +6,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.capture.catalogue_look import certain_changes
+from spark_jobs.capture.continuity import check_health
+from spark_jobs.capture.lag import Lag, lag_behind
+from spark_jobs.capture.slot_findings import Finding, slot_findings
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, LakeError, SlotError, SourceError
+from spark_jobs.errors import CdcError, GapError, LakeError, SlotError, SourceError
 from spark_jobs.lake.cuts import Cut, latest_cut
-from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
+from spark_jobs.lake.messages_state import has_messages_table, messages_state
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
-from spark_jobs.postgres.health import SlotHealth, slot_health
+from spark_jobs.postgres.health import SlotHealth, find_slot_health
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event
+from spark_jobs.table_mode import Mode
+from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
-from spark_jobs.tables.standings import known_state
+from spark_jobs.tables.progress import known_state
 from spark_jobs.tables.stopped_tables import stopped_tables
 
 
 @dataclass(frozen=True)
 class LogStatus:
-    """What is landed: ``windows`` of them, up to ``landed_end``; ``behind_bytes`` of WAL are not, None: not known."""
+    """What is landed: ``windows`` of them, up to ``landed_end``; ``behind_bytes`` of WAL are not, and the log is
+    ``behind_seconds`` late. None: not known."""
 
     windows: int
     landed_end: Lsn
     behind_bytes: int | None
+    behind_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,8 @@ class TableStatus:
 
     ``behind_windows`` are landed but not applied, with ``behind_changes`` of this table in them; ``behind_bytes`` is
     the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty where it was the first or
-    was asked for.
+    was asked for. ``missing_operations``: those that its publications left out then; the lake does not see them.
+    ``mode``: what the table keeps, which may be another than the configuration has by now.
     """
 
     name: QualifiedName
@@ -52,6 +59,8 @@ class TableStatus:
     delta_version: int | None = None
     error: CdcError | None = None
     snapshot_reason: str = ""
+    missing_operations: tuple[str, ...] = ()
+    mode: Mode = "mirror"
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,8 @@ class MessagesStatus:
 class PipelineStatus:
     """``slot`` is None when it is not there or cannot be asked; ``source_error`` then says why.
 
-    ``messages`` is None where the pipeline keeps no messages table.
+    ``messages`` is None where the pipeline keeps no messages table. ``findings``: what is worth a word, by ``health``
+    of the configuration; they are no errors.
     """
 
     pipeline: str
@@ -83,12 +93,13 @@ class PipelineStatus:
     log: LogStatus | None
     tables: tuple[TableStatus, ...]
     messages: MessagesStatus | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
-        told = self.messages.error if self.messages else None
-        found = (self.source_error, *(table.error for table in self.tables), told)
-        return tuple(error for error in found if error is not None)
+        of_messages = self.messages.error if self.messages else None
+        errors = (self.source_error, *(table.error for table in self.tables), of_messages)
+        return tuple(error for error in errors if error is not None)
 
 
 _States = Mapping[QualifiedName, TableState | LakeError]
@@ -96,69 +107,83 @@ _States = Mapping[QualifiedName, TableState | LakeError]
 
 @dataclass(frozen=True)
 class _Landed:
-    """The log's markers, by ordinal, and the newest cut."""
+    """The log, its last marker, and the newest cut."""
 
+    log: ChangeLog
     last: WindowMarker
-    markers: tuple[WindowMarker, ...]
     cut: Cut | None
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the source answered: the tables that are followed, and what is wrong with single ones."""
+    """What the source answered: the tables that are followed, and what is wrong with single ones. ``markers`` are the
+    landed windows from the first one on at whose end some table stands."""
 
     names: tuple[QualifiedName, ...]
     states: _States
+    markers: tuple[WindowMarker, ...]
     slot: SlotHealth | None = None
     trouble: Mapping[QualifiedName, CdcError] = field(default_factory=dict)
     error: CdcError | None = None
 
 
 def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
-    """Ask both sides. A source that cannot be reached, or a table that cannot be read, is told in the result.
+    """How far everything is, asked of source and lake. A source that cannot be reached, or a table that cannot be read,
+    is an error in the result.
 
     Raises LakeError when the change log itself cannot be read.
     """
     landed = _landed(pipeline)
     asked = _ask(pipeline, landed)
     flushed = asked.slot.flushed_lsn if asked.slot else None
+    lag = lag_behind(pipeline, landed.last, flushed) if landed and flushed and not asked.error else None
     return PipelineStatus(
         pipeline=pipeline.name,
         lake=pipeline.lake.path,
         slot=asked.slot,
         source_error=asked.error,
-        log=None if landed is None else _log_status(landed, flushed),
+        log=None if landed is None else _log_status(landed, flushed, lag),
         tables=tuple(_table_status(name, landed, flushed, asked) for name in asked.names),
         messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
+        findings=slot_findings(asked.slot, lag, pipeline.health) if asked.slot else (),
     )
 
 
 def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
-    """Where the source cannot be asked, what the configuration and the lake tell."""
+    """What the source answers; where it cannot be asked, what configuration and lake say."""
     names = configured_names(pipeline) or ()
-    asked = _Asked(names, _states(pipeline, names, landed))
+    asked = _asked_of_lake(pipeline, names, landed)
     try:
         with connected(pipeline.source.dsn) as connection:
             if not names:
                 names = followed_names(connection, pipeline)
-                asked = _Asked(names, _states(pipeline, names, landed))
+                asked = _asked_of_lake(pipeline, names, landed)
             if landed is not None:
                 asked = replace(asked, trouble=_trouble(connection, pipeline, asked, landed))
             elif not slot_exists(connection, pipeline.source.slot):
                 return asked  # nothing was begun yet: that is no fault
-            return replace(asked, slot=slot_health(connection, pipeline.source.slot))
-    except (SourceError, SlotError) as error:
+            found = find_slot_health(connection, pipeline.source.slot)
+            if isinstance(found, SlotHealth):
+                asked = replace(asked, slot=found)
+            if landed is not None:
+                check_health(pipeline, landed.last, found)
+    except (SourceError, SlotError, GapError) as error:
         return replace(asked, error=error)
+    return asked
 
 
-def _states(pipeline: Pipeline, names: tuple[QualifiedName, ...], landed: _Landed | None) -> _States:
-    return {} if landed is None else table_states(pipeline.lake, names, landed.last.identity)
+def _asked_of_lake(pipeline: Pipeline, names: tuple[QualifiedName, ...], landed: _Landed | None) -> _Asked:
+    if landed is None:
+        return _Asked(names, {}, ())
+    states = table_states(pipeline.lake, names, landed.last.identity)
+    reached = (known_state(state, landed.cut).ordinal for state in states.values() if isinstance(state, TableState))
+    return _Asked(names, states, landed.log.markers(min(reached, default=landed.last.ordinal) - 1))
 
 
 def _trouble(
     connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
 ) -> Mapping[QualifiedName, CdcError]:
-    """Of tables that were followed until now."""
+    """What is wrong with tables that were followed until now."""
     stopped = stopped_tables(connection, pipeline, tuple(asked.states), asked.states)
     return {**_changed(connection, pipeline, asked, landed), **{table.name: table.error for table in stopped}}
 
@@ -174,27 +199,28 @@ def _changed(
     if seen and any(
         isinstance(s, TableState) and s.word != words.get(n, (0, s.word))[1] for n, s in asked.states.items()
     ):
-        before = ChangeLog(pipeline.lake.change_log).fingerprints(seen.window)
+        before = landed.log.fingerprints(seen.window)
         for name, reasons in certain_changes(before, fingerprints(connection, watched).values()).items():
             state = asked.states[name]
             if isinstance(state, TableState) and state.word != words[name][1]:
                 trouble[name] = changed_without_event(name, reasons, "since the last window")
     for name, state in asked.states.items():
         if isinstance(state, TableState):
-            pending = [marker for marker in landed.markers if marker.ordinal > known_state(state, landed.cut).ordinal]
+            pending = [marker for marker in asked.markers if marker.ordinal > known_state(state, landed.cut).ordinal]
             if error := change_without_event(pending, state):
                 trouble[name] = error
     return trouble
 
 
 def _landed(pipeline: Pipeline) -> _Landed | None:
-    markers = ChangeLog(pipeline.lake.change_log).markers()
-    return _Landed(markers[-1], markers, latest_cut(pipeline.lake)) if markers else None
+    log = ChangeLog(pipeline.lake.change_log)
+    last = log.checkpoint()
+    return _Landed(log, last, latest_cut(pipeline.lake)) if last else None
 
 
-def _log_status(landed: _Landed, flushed: Lsn | None) -> LogStatus:
+def _log_status(landed: _Landed, flushed: Lsn | None, lag: Lag | None) -> LogStatus:
     end = landed.last.window.hi
-    return LogStatus(landed.last.ordinal, end, _behind(end, flushed))
+    return LogStatus(landed.last.ordinal, end, _behind(end, flushed), lag.seconds if lag else None)
 
 
 def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, asked: _Asked) -> TableStatus:
@@ -204,9 +230,11 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
     if isinstance(state, LakeError):
         return TableStatus(name, error=state)
     ordinal = known_state(state, landed.cut).ordinal
-    pending = [marker for marker in landed.markers if marker.ordinal > ordinal]
-    applied = next((marker.window.hi for marker in landed.markers if marker.ordinal == ordinal), None)
+    pending = [marker for marker in asked.markers if marker.ordinal > ordinal]
+    applied = next((marker.window.hi for marker in asked.markers if marker.ordinal == ordinal), None)
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
+    if is_of_earlier_chapter(state, landed.last.identity.chapter):
+        flushed = None  # of WAL that this table's LSNs say nothing of
     return TableStatus(
         name=name,
         snapshot_lsn=state.snapshot_lsn,
@@ -217,6 +245,8 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
         delta_version=state.version,
         error=asked.trouble.get(name),
         snapshot_reason=state.cause.reason if state.cause else "",
+        missing_operations=state.missing_operations,
+        mode=state.mode,
     )
 
 
@@ -224,15 +254,15 @@ def _messages_status(pipeline: Pipeline, landed: _Landed | None, flushed: Lsn | 
     if landed is None:
         return MessagesStatus()
     try:
-        state = messages_state(pipeline, landed.last.identity)
+        state = messages_state(pipeline.lake, landed.last.identity)
     except CdcError as error:
         return MessagesStatus(error=error)
     if state is None:
         return MessagesStatus()
-    known = landed.cut.table(MESSAGES_NAME) if landed.cut else None
-    ordinal = landed.cut.ordinal if landed.cut and known and known.version == state.version else state.ordinal
-    pending = [marker for marker in landed.markers if marker.ordinal > ordinal]
-    applied = next((marker.window.hi for marker in landed.markers if marker.ordinal == ordinal), None)
+    ordinal = known_state(state, landed.cut).ordinal
+    markers = landed.log.markers(ordinal - 1)
+    pending = [marker for marker in markers if marker.ordinal > ordinal]
+    applied = next((marker.window.hi for marker in markers if marker.ordinal == ordinal), None)
     return MessagesStatus(
         applied_lsn=applied,
         behind_windows=len(pending),

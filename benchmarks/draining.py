@@ -1,0 +1,92 @@
+"""A backlog of two gigabytes of WAL, drained in bounded runs: time and memory of the last ones against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from benchmarks.following import check_equal
+from benchmarks.measurement import Measurement, peak_memory, timed
+from benchmarks.workload import Size, make_table
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.configuration import Pipeline, WindowLimits
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import apply, capture, sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRAINED = QualifiedName("public", "drained")
+_BYTES_OF_A_UNIT = 20_000
+_WINDOW, _WINDOWS_OF_A_RUN = 64 << 20, 4
+_TENTHS = 10
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One capture and apply: its windows, WAL ``bytes``, and the most that driver and JVM held."""
+
+    windows: int
+    bytes: int
+    seconds: float
+    driver: int
+    jvm: int
+
+
+def measure_drain(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
+    """``pipeline`` follows ``DRAINED``. The first third of the runs against the last one."""
+    pipeline = replace(pipeline, windows=WindowLimits(max_bytes=_WINDOW, max_per_run=_WINDOWS_OF_A_RUN))
+    make_table(server, DRAINED, size.rows)
+    for error in sync(pipeline, lambda: spark).errors:
+        raise error
+    _make_backlog(server, size.unit * _BYTES_OF_A_UNIT)
+    runs = list(_runs(pipeline, spark))
+    check_equal(spark, pipeline, DRAINED)
+    # the last run takes what is left over
+    whole = [run for run in runs if run.windows == _WINDOWS_OF_A_RUN]
+    third = max(1, len(whole) // 3)
+    first, last = whole[:third], whole[-third:]
+    total, seconds = sum(run.bytes for run in runs), sum(run.seconds for run in runs)
+    yield Measurement(f"backlog of {total >> 20:,} MiB drained in {len(runs)} runs", seconds)
+    yield Measurement("seconds per byte of the first runs, against the last", None, None, _pace(first) / _pace(last))
+    for name, runs_of in (("first", first), ("last", last)):
+        yield Measurement(
+            f"peak memory of driver, {name} runs", mebibytes=max(run.driver for run in runs_of) / (1 << 20)
+        )
+        yield Measurement(f"peak memory of JVM, {name} runs", mebibytes=max(run.jvm for run in runs_of) / (1 << 20))
+
+
+def _pace(runs: Sequence[_Run]) -> float:
+    return mean(run.seconds / run.bytes for run in runs)
+
+
+def _make_backlog(server: PostgresServer, wal_bytes: int) -> None:
+    """Updates of a tenth of the rows after the other, until there is so much WAL."""
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        ((begin,),) = connection.execute("SELECT pg_current_wal_lsn()").fetchall()
+        turn, written = 0, 0
+        while written < wal_bytes:
+            connection.execute(
+                f"UPDATE {DRAINED} SET n = n + 1, paid = NOT paid WHERE id % {_TENTHS} = {turn % _TENTHS}"
+            )
+            ((written,),) = connection.execute("SELECT pg_current_wal_lsn() - %s::pg_lsn", [begin]).fetchall()
+            turn += 1
+
+
+def _runs(pipeline: Pipeline, spark: SparkSession) -> Iterator[_Run]:
+    """Until the log and the table have it all."""
+    caught_up = False
+    while not caught_up:
+        with peak_memory() as peak:
+            captured, landing = timed(lambda: capture(pipeline))
+            report, applying = timed(lambda: apply(lambda: spark, pipeline))
+        for error in report.errors:
+            raise error
+        caught_up = captured.caught_up
+        size = sum(marker.window.size for marker in captured.landed)
+        if size:
+            yield _Run(len(captured.landed), size, landing + applying, peak.driver, peak.jvm)

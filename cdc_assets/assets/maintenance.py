@@ -1,0 +1,54 @@
+"""``[name, "maintenance"]``: a materialisation keeps the lake, and Dagster's own list of windows, from growing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.partitions import delete_partitions_before
+from spark_jobs.maintain.maintain import MaintainReport, maintain
+
+
+def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
+    """In the pool of what writes: it never runs beside a sync of the same Dagster."""
+
+    @dg.asset(
+        key=blueprint.maintenance_key,
+        description="What is older than `retention` goes, small files come together. Its metadata plots what is left.",
+        group_name=blueprint.name,
+        kinds={"deltalake", "spark"},
+        pool=blueprint.pool,
+        op_tags=blueprint.run_tags,
+        required_resource_keys={blueprint.spark_resource},
+    )
+    def maintenance(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        return _maintain(context, blueprint)
+
+    return maintenance
+
+
+def _maintain(context: dg.AssetExecutionContext, blueprint: Blueprint) -> dg.MaterializeResult[Any]:
+    progress = logged_progress(context.log.info)
+    with failures():
+        report = maintain(blueprint.pipeline, blueprint.spark_of(context), progress=progress)
+    deleted = delete_partitions_before(context.instance, blueprint.partitions, report.reaches_back_to)
+    if report.errors:
+        raise failure_of(report.errors)
+    return dg.MaterializeResult(metadata={**_metadata(report), "partitions_deleted": deleted})
+
+
+def _metadata(report: MaintainReport) -> dict[str, Any]:
+    kept = {"change_log": report.change_log, "cuts": report.cuts, "messages": report.messages}
+    found: dict[str, Any] = {
+        "first_window": report.first_window,
+        "reaches_back_to": str(report.reaches_back_to),
+        "table_files": sum(table.files.after for table in report.tables if table.files),
+        **({"held_by": report.held_by} if report.held_by else {}),
+    }
+    for name, done in kept.items():
+        if done is not None:
+            found |= {f"{name}_files": done.files_after, f"{name}_bytes": done.bytes_after}
+    return found

@@ -1,0 +1,52 @@
+"""``{name}_recover``: what ``postgres-cdc recover`` does, for who has Dagster's UI at hand and no shell."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cdc_assets.blueprint import Blueprint
+from cdc_assets.failures import failure_of, failures, logged_progress
+
+
+def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
+    """Never runs by itself: a person has to decide whether to recover, or to correct the configuration."""
+    pipeline = blueprint.pipeline
+
+    @dg.op(
+        name=f"{blueprint.recover_job}_op",
+        description="Make a slot, begin a new chapter of the change log, take new snapshots: as far as each is needed.",
+        pool=blueprint.pool,
+        required_resource_keys={blueprint.spark_resource},
+        out=dg.Out(dg.Nothing),
+    )
+    def mend(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        from spark_jobs.recover import recover
+
+        progress = logged_progress(context.log.info)
+        with failures():
+            report = recover(pipeline, blueprint.spark_of(context), run_id=context.run.run_id, progress=progress)
+        if report.nothing_to_do:
+            context.log.info("there is nothing to recover")
+        if report.chapter is not None and report.chapter.broke is not None:
+            context.log.warning("%s; %s is a new chapter", report.chapter.broke.what, report.chapter.window.lo)
+        for taken in report.snapshots:
+            if taken.error is None:
+                metadata: dict[str, str | int] = {
+                    "snapshot_lsn": str(taken.lsn),
+                    "rows": taken.rows,
+                    "snapshot_reason": taken.reason,
+                }
+                context.log_event(dg.AssetMaterialization(blueprint.snapshot_key(taken.name), metadata=metadata))
+        if report.errors:
+            raise failure_of(report.errors)
+
+    @dg.job(
+        name=blueprint.recover_job,
+        description="Mend a slot that was lost, or no longer leads on from the change log.",
+        tags=blueprint.run_tags,
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        mend()
+
+    return job

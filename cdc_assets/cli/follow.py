@@ -1,0 +1,114 @@
+"""``postgres-cdc follow``: sync all day, for a supervisor: systemd, a container."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from cdc_assets.cli.json_output import json_value
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import renewable_session
+from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.follow import Follower, FollowRound
+
+_EVERY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0}
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    match = _EVERY.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no time: 5s, 500ms or 2m", ctx, param)
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and not os.access(value.parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"{value.parent} is no folder that can be written", ctx, param)
+    return value
+
+
+@click.command("follow")
+@config_option
+@click.option("--every", default="5s", callback=_seconds, metavar="TIME", help="How often tables are written: 5s, 2m.")
+@click.option(
+    "--health-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_writable,
+    metavar="FILE",
+    help="Written after each round with what it did, as JSON: a supervisor looks at its age.",
+)
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path, every: float, health_file: Path | None) -> Outcome:
+    """Sync all day in one process, with one Spark session that stays warm.
+
+    Windows are captured as they come, whatever Spark is at, and applied at most once in --every. A table that stops is
+    tried again, after 5 seconds, then 10, up to 5 minutes. SIGTERM and Ctrl-C finish the commits at hand; the exit code
+    is 0 then. With --json one line for each round; else a line for each round that did something.
+    """
+    pipeline = load_pipeline(config)
+    lines = _json_line if terminal.as_json else _line
+
+    def report(done: FollowRound) -> None:
+        if (text := lines(done)) is not None:
+            terminal.line(text)
+        if health_file is not None:
+            _written(health_file, _json_line(done))
+
+    with stopping_on_signals() as stopping, renewable_session(pipeline.spark) as spark:
+        Follower(pipeline, spark, every=every, stopping=stopping, report=report).run()
+    return Outcome(None, "")
+
+
+@contextmanager
+def stopping_on_signals() -> Iterator[threading.Event]:
+    """Set by SIGTERM and SIGINT; a second SIGINT interrupts."""
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _json_line(done: FollowRound) -> str:
+    return json.dumps(json_value(done), ensure_ascii=True)
+
+
+def _line(done: FollowRound) -> str | None:
+    """None for a round that found nothing to do."""
+    if done.is_idle:
+        return None
+    parts = [f"{done.at:%Y-%m-%d %H:%M:%S}", counted(done.windows, "window"), counted(done.changes, "change")]
+    if done.snapshots:
+        parts.append(f"snapshots of {', '.join(map(str, done.snapshots))}")
+    parts.append(f"{counted(len(done.applied), 'table')} written in {done.seconds:.1f} s")
+    parts.append(f"{size(done.lag_bytes)}, {done.lag_seconds:.1f} s behind")
+    return "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
+
+
+def _written(file: Path, text: str) -> None:
+    """Whole, whenever it is read."""
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(f"{text}\n")
+    Path(temporary).replace(file)

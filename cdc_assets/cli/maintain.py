@@ -1,0 +1,52 @@
+"""``postgres-cdc maintain``: what is old goes, what is small comes together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.terminal import Terminal, new_table, size
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.maintain.maintain import MaintainReport, maintain
+
+
+@click.command("maintain")
+@config_option
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path) -> Outcome:
+    """Remove what is older than `retention`, compact files, clean up Delta's logs, vacuum. Run it once a day.
+
+    Windows that a table, or the messages, still need stay however old they are, and so does every version that a cut
+    inside its retention names. Safe to repeat, and beside a sync.
+    """
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = maintain(pipeline, spark, progress=progress)
+    return Outcome(report, _display(report), tuple(str(error) for error in report.errors))
+
+
+def _display(report: MaintainReport) -> Group:
+    reach = f"the change log reaches back to window {report.first_window}, {report.reaches_back_to}"
+    if report.held_by:
+        reach += f"; older than its retention, because of {report.held_by}"
+    return Group(Text(reach), _files(report))
+
+
+def _files(report: MaintainReport) -> Table:
+    shown = new_table("what", "files before", "files after", "size", "removed", right=("files before", "files after"))
+    for name, done in (("change log", report.change_log), ("cuts", report.cuts), ("_messages", report.messages)):
+        if done is not None:
+            before, after = f"{done.files_before:,}", f"{done.files_after:,}"
+            shown.add_row(name, before, after, size(done.bytes_after), f"{done.deleted:,}")
+    for table in report.tables:
+        before, after = (f"{table.files.before:,}", f"{table.files.after:,}") if table.files else ("–", "–")
+        shown.add_row(Text(str(table.name)), before, after, "", "")
+    return shown

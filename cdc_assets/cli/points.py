@@ -1,0 +1,46 @@
+"""Options that hold a point of the source's history: an LSN, or a time with its zone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from spark_jobs.logicalrep.lsn import Lsn
+
+
+def read_point(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | datetime | None:
+    """Callback of an option that holds an LSN or a time."""
+    if value is None:
+        return None
+    try:
+        return point(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def point(text: str) -> Lsn | datetime:
+    """``0/16B3748`` or ``2026-11-22T13:00:00Z``. Raises ValueError.
+
+    >>> point("0/16B3748")
+    Lsn('0/16B3748')
+    >>> point("2026-11-22 13:00:00+01").isoformat()
+    '2026-11-22T13:00:00+01:00'
+    """
+    if "/" in text:
+        return Lsn.parse(text)
+    try:
+        time = datetime.fromisoformat(_full_offset(text))
+    except ValueError:
+        expected = "expected an LSN, as in 0/16B3748, or a time, as in 2026-11-22T13:00:00Z"
+        raise ValueError(f"neither an LSN nor a time: {text!r} ({expected})") from None
+    if time.tzinfo is None:
+        raise ValueError(f"a time without its zone: {text!r} (expected one as in {text}Z or {text}+02:00)")
+    return time
+
+
+def _full_offset(text: str) -> str:
+    """As Python 3.10 reads it: it knows neither Z nor PostgreSQL's +02."""
+    if text[-1:] in ("Z", "z"):
+        return f"{text[:-1]}+00:00"
+    return f"{text}:00" if len(text) > 10 and text[-3:-2] in ("+", "-") else text

@@ -1,0 +1,79 @@
+"""A pipeline's status as Prometheus reads it.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from spark_jobs.status import PipelineStatus
+
+_Samples = Iterable[tuple[Mapping[str, str], float | None]]
+
+
+def prometheus_text(status: PipelineStatus) -> str:
+    """Every number of the status that is known, as gauges labelled with the pipeline, of tables with their name."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Gauges(status))
+    return generate_latest(registry).decode()
+
+
+@dataclass(frozen=True)
+class _Gauges(Collector):
+    status: PipelineStatus
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from self._of_pipeline()
+        yield from self._of_tables()
+
+    def _of_pipeline(self) -> Iterator[GaugeMetricFamily]:
+        slot, log, status = self.status.slot, self.status.log, self.status
+        oldest = slot.oldest_transaction if slot else None
+        counts = {s: sum(each.severity == s for each in status.findings) for s in ("warn", "error")}
+        one: Mapping[str, tuple[str, float | None]] = {
+            "up": ("1: the source answered, and the slot leads on from the change log", status.source_error is None),
+            "lag_bytes": ("WAL that is not landed in the change log", log.behind_bytes if log else None),
+            "lag_seconds": ("time that the change log is behind the source", log.behind_seconds if log else None),
+            "restart_distance_bytes": (
+                "WAL kept for the slot, decoded by each read",
+                slot.restart_distance if slot else None,
+            ),
+            "safe_wal_bytes": ("WAL until max_slot_wal_keep_size strikes", slot.safe_wal_size if slot else None),
+            "oldest_transaction_seconds": (
+                "age of the oldest transaction that holds the slot back",
+                oldest.age.total_seconds() if oldest and oldest.age is not None else None,
+            ),
+            "free_replication_slots": ("of the whole server", slot.free_slots if slot else None),
+            "slot_active": ("1: a server process is reading from the slot", slot.active if slot else None),
+            "landed_windows": ("windows ever landed in the change log", log.windows if log else None),
+        }
+        for name, (meaning, number) in one.items():
+            yield self._gauge(name, meaning, (), [({}, number)])
+        yield self._gauge(
+            "findings", "what is worth a word", ("severity",), [({"severity": s}, n) for s, n in counts.items()]
+        )
+
+    def _of_tables(self) -> Iterator[GaugeMetricFamily]:
+        tables = [({"table": str(table.name)}, table) for table in self.status.tables]
+        of_each: Mapping[str, tuple[str, _Samples]] = {
+            "table_lag_bytes": ("WAL between the table and the source", [(n, t.behind_bytes) for n, t in tables]),
+            "table_pending_changes": ("landed and not applied", [(n, t.behind_changes) for n, t in tables]),
+            "table_delta_version": ("newest version of the Delta table", [(n, t.delta_version) for n, t in tables]),
+            "table_stopped": ("1: the table does not go on by itself", [(n, t.error is not None) for n, t in tables]),
+        }
+        for name, (meaning, samples) in of_each.items():
+            yield self._gauge(name, meaning, ("table",), samples)
+
+    def _gauge(self, name: str, meaning: str, labels: tuple[str, ...], samples: _Samples) -> GaugeMetricFamily:
+        """Without a sample where a number is not known: an absent series is what Prometheus can alert on."""
+        gauge = GaugeMetricFamily(f"postgres_cdc_{name}", meaning, labels=("pipeline", *labels))
+        for values, number in samples:
+            if number is not None:
+                gauge.add_metric([self.status.pipeline, *(values[label] for label in labels)], float(number))
+        return gauge

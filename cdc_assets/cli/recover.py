@@ -1,0 +1,51 @@
+"""``postgres-cdc recover``: a slot that was lost, or no longer fits the change log, made good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.table_reports import snapshot_table
+from cdc_assets.cli.terminal import Terminal
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.recover import RecoverReport, recover
+
+
+@click.command("recover")
+@config_option
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path) -> Outcome:
+    """Mend a pipeline whose slot was lost, or no longer leads on from the change log.
+
+    Makes a new slot where there is none that can be read, begins a new chapter of the same change log, and takes a new
+    snapshot of each table; the old ones are readable until then. A slot that is healthy is never dropped: then there is
+    nothing to recover. Killed at any step, run it again.
+    """
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = recover(pipeline, spark, progress=progress)
+    return Outcome(report, _display(report), tuple(map(str, report.errors)))
+
+
+def _display(report: RecoverReport) -> RenderableType:
+    if report.nothing_to_do:
+        return Text(
+            "there is nothing to recover: the slot leads on from the change log, and each table from its snapshot"
+        )
+    begun = [Text(_begun(report.chapter)), Text()] if report.chapter is not None else []
+    return Group(*begun, snapshot_table(report.snapshots))
+
+
+def _begun(chapter: WindowMarker) -> str:
+    broke = chapter.broke
+    since = "" if broke is None else f": {broke.what}; the log had come to {Lsn(broke.end)}"
+    return f"a new chapter of the change log begins with window {chapter.ordinal}, at {chapter.window.lo}{since}"

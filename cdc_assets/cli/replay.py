@@ -1,0 +1,102 @@
+"""``postgres-cdc replay``: a range of LSNs again, a table rebuilt from before it, or a table as it was at one LSN."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options, read_lsn, read_table_names
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.points import read_point
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.terminal import Terminal, counted, new_table
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.as_of import TableAsOf, table_as_of
+from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.replay.replay import replay
+from spark_jobs.replay.table_replayed import ReplayReport
+
+_COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
+_GOOD = ("applied", "rebuilt")
+
+
+@click.command("replay")
+@config_option
+@click.option("--from", "lo", metavar="LSN", callback=read_lsn, help="Where the range begins.")
+@click.option("--to", "hi", metavar="LSN", callback=read_lsn, help="Where it ends, exclusive.")
+@click.option(
+    "--table", "tables", metavar="NAME", multiple=True, callback=read_table_names, help="One table; may be repeated."
+)
+@click.option("--rebuild", "rebuilds", is_flag=True, help="Make the tables again from before the range.")
+@click.option("--as-of", metavar="LSN|TIME", callback=read_point, help="Build one table as it was there, beside it.")
+@click.option("--into", metavar="PATH", help="Where --as-of builds: a path or URI that holds nothing yet.")
+@output_options
+@click.pass_obj
+def command(
+    terminal: Terminal,
+    config: Path,
+    lo: Lsn | None,
+    hi: Lsn | None,
+    tables: tuple[QualifiedName, ...],
+    rebuilds: bool,
+    as_of: Lsn | datetime | None,
+    into: str | None,
+) -> Outcome:
+    """Take a range of the change log again, without the source.
+
+    Windows between --from and --to that a table lacks are applied in order, those that it has are recognised. With
+    --rebuild a table is made again, from before the range to where it is, in one commit. Windows are taken whole: the
+    range that was taken is printed.
+
+    With --as-of a table is built at PATH as it was before the LSN, or at the time, from its earlier versions and the
+    change log; the pipeline's own table is left alone. TIME has a time zone, as in 2026-11-22T13:00:00Z.
+    """
+    if as_of is not None or into is not None:
+        if as_of is None or into is None or len(tables) != 1 or rebuilds or lo is not None or hi is not None:
+            raise click.UsageError("--as-of goes with --into and one --table, and nothing else")
+        return _as_of(terminal, config, tables[0], as_of, into)
+    if lo is None or hi is None:
+        raise click.UsageError("give --from and --to, or --as-of and --into")
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = (rebuild if rebuilds else replay)(spark, pipeline, lo, hi, tables or None, progress=progress)
+    return Outcome(report, _display(report), tuple(map(str, report.errors)))
+
+
+def _as_of(terminal: Terminal, config: Path, name: QualifiedName, at: Lsn | datetime, into: str) -> Outcome:
+    pipeline = load_pipeline(config)
+    path = into if "://" in into or into.startswith("file:") else str(Path(into).absolute())
+    with lazy_session(pipeline.spark) as spark, terminal.progress():
+        built = table_as_of(spark, pipeline, name, at, path)
+    return Outcome(built, _display_as_of(built))
+
+
+def _display(report: ReplayReport) -> RenderableType:
+    windows = counted(report.last - report.first + 1, "window")
+    shown = new_table("table", "had", "applied", *_COUNTS, "outcome", right=("had", "applied", *_COUNTS))
+    for table in report.tables:
+        style = "bold red" if table.error else "green" if table.outcome in _GOOD else "dim"
+        shown.add_row(
+            Text(str(table.name)),
+            f"{table.already_applied:,}",
+            f"{table.applied:,}",
+            *(f"{count:,}" for count in (*asdict(table.changes).values(), table.rows_written)),
+            "–" if table.delta_version is None else str(table.delta_version),
+            Text(table.outcome, style=style),
+        )
+    taken = f"{windows}, {report.first} to {report.last}: [{report.lo}, {report.hi})"
+    return Group(Text(taken), Text(), shown)
+
+
+def _display_as_of(built: TableAsOf) -> RenderableType:
+    return Text(
+        f"{built.name} as of {built.lsn}: {counted(built.rows, 'row')} in {built.path}, from its Delta version "
+        f"{built.base_version}, as of {built.base_lsn}, and {counted(built.windows, 'window')} of the change log"
+    )

@@ -1,0 +1,117 @@
+"""``postgres-cdc verify``: source and lake compared at one exact LSN, while both go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options, read_table_names
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.terminal import Terminal, new_table
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.errors import one_line
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.verify.table_verified import DifferingRow, TableVerified, VerifyReport
+from spark_jobs.verify.verify import Thoroughness, verify
+
+_STYLES = {"equal": "green", "different": "bold red", "not compared": "yellow"}
+
+
+def read_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option that holds a share: ``5%`` or ``5`` of a hundred."""
+    if value is None:
+        return None
+    try:
+        percent = float(value.strip().removesuffix("%"))
+    except ValueError:
+        percent = 0.0
+    if not 0 < percent <= 100:
+        raise click.BadParameter(f"{value!r} is no share: expected 5%, say, and at most 100%", ctx, param)
+    return percent / 100
+
+
+@click.command("verify")
+@config_option
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    callback=read_table_names,
+    metavar="NAME",
+    help="Only this table; may be given several times. Default: all.",
+)
+@click.option("--quick", is_flag=True, help="Compare hashes, and row by row only what differs in them.")
+@click.option(
+    "--sample",
+    callback=read_share,
+    metavar="PERCENT",
+    help="Read only this share of the source's blocks; rows that only the lake has are not looked for.",
+)
+@click.option(
+    "--differences",
+    type=click.IntRange(0, 10_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Name the keys of up to N differing rows of each table.",
+)
+@output_options
+@click.pass_obj
+def command(
+    terminal: Terminal,
+    config: Path,
+    tables: tuple[QualifiedName, ...],
+    quick: bool,
+    sample: float | None,
+    differences: int,
+) -> Outcome:
+    """Compare tables with the source, row by row, at one LSN.
+
+    Exports a snapshot of the source, brings the lake to exactly its LSN, and compares every row and column; the source
+    may be written meanwhile. Exit code 0: all tables are equal. Exit code 1: one differs, or could not be compared,
+    reported in one line each. Keys of differing rows are printed, values of other columns never are.
+    """
+    how = Thoroughness(quick, sample, differences)
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = verify(pipeline, spark, tables or None, how=how, progress=progress)
+    return Outcome(report, display(report), report.problems)
+
+
+def display(report: VerifyReport) -> RenderableType:
+    parts: list[RenderableType] = [_counts(report)]
+    parts += [part for table in report.tables if table.rows for part in (Text(), _rows(table))]
+    return Group(*parts, Text(), Text(f"compared in {report.seconds:.1f} s"))
+
+
+def _counts(report: VerifyReport) -> Table:
+    figures = ("source rows", "lake rows", "missing", "extra", "changed")
+    shown = new_table("table", *figures, "at", "Delta version", "verdict", right=figures)
+    for table in report.tables:
+        counts = table.counts
+        numbers = (counts.source_rows, counts.lake_rows, counts.missing, counts.extra, counts.changed)
+        shown.add_row(
+            Text(one_line(str(table.name))),
+            *("–" if table.error else f"{number:,}" for number in numbers),
+            str(table.lsn),
+            "–" if table.delta_version is None else str(table.delta_version),
+            Text(table.verdict, style=_STYLES[table.verdict]),
+        )
+    return shown
+
+
+def _rows(table: TableVerified) -> Table:
+    shown = new_table("difference", "key", "columns that differ", title=Text(one_line(str(table.name))))
+    for row in table.rows:
+        shown.add_row(row.difference, Text(_key(row)), Text(one_line(", ".join(row.columns))))
+    return shown
+
+
+def _key(row: DifferingRow) -> str:
+    # a key may hold anything, escape sequences too
+    return one_line(", ".join(f"{part.column}={part.value}" for part in row.key))

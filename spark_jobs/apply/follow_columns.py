@@ -1,0 +1,34 @@
+"""The lake's table gets the columns that the source's has by now, before a range of its changes is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.apply.landed_changes import LandedChanges
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.lake.column_ddl import alter_columns, rewrite_columns
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> TableRange:
+    """Make the table's columns those of ``landed.shape``. Returns the range as it is to be written from there on.
+
+    Killed at any step, it goes on where it stood: what is left to do is found by comparison. Rows that get a value are
+    written in a numbered commit, like every change of rows. Raises OvertakenError.
+    """
+    if not landed.columns:
+        return work
+    with spark_errors(f"{work.name}: the columns of {work.path} were not altered"):
+        # a change that was appended is what it was
+        if landed.columns.fills_rows and work.state.mode != "append":
+            provenance = work.columns_provenance(relid, landed.columns.words)
+            version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
+            return replace(work, state=replace(work.state, version=version, commits=work.state.commits + 1))
+        with isolated_session(spark, {}) as own:
+            alter_columns(own, work.path, landed.columns)
+    return work

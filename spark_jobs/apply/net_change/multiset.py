@@ -1,0 +1,108 @@
+"""The net change of a table without a key: how many copies of each row come, and how many go.
+
+REPLICA IDENTITY FULL sends the old row whole: a delete takes one row that is equal in all columns, an update takes one
+and puts another, and which of several equal ones it was makes no difference. So order does not count: what is left is a
+sum per row. https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-REPLICA-IDENTITY
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.apply.net_change.actions import Spans
+from spark_jobs.apply.net_change.rows import typed_values
+from spark_jobs.decode.columnar import DELETE, INSERT, OLD_TUPLE, Changes
+from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.decode.threads import in_threads
+from spark_jobs.decode.tuple_vectors import UNCHANGED
+from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.errors import NeedsSnapshotError, new_snapshot
+from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
+
+
+def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
+    """``COPIES`` and the values, one row for each that does not come as often as it goes.
+
+    Rows are equal where PostgreSQL prints them alike: NaN is NaN, 0 is not -0. Raises NeedsSnapshotError where a change
+    came without its old row, and what casting raises.
+    """
+    changes, shape = ordered.changes, ordered.shape
+    comes = np.flatnonzero(changes.kinds != DELETE)
+    goes = np.flatnonzero(changes.kinds != INSERT)
+    _require_old_rows(ordered, goes)
+
+    def column(index: int) -> pa.ChunkedArray:
+        new, old = _new_spans(ordered, index, comes), _old_spans(changes, index, goes)
+        return typed_values(ordered, index, _both(new, old), on_unrepresentable)
+
+    values = in_threads(column, range(len(shape.columns)))
+    copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(comes), len(goes)])
+    rows = pa.Table.from_arrays(
+        [pa.chunked_array([pa.array(copies)]), *values], schema=arrow_schema(NetColumns(shape).fields)
+    )
+    return summed(rows)
+
+
+def summed(rows: pa.Table) -> pa.Table:
+    """Equal rows as one, with the sum of their copies, where that is not 0. Arrow groups floats by their bits."""
+    names = rows.column_names[1:]
+    together = rows.group_by(names).aggregate([(COPIES.name, "sum")]).rename_columns([*names, COPIES.name])
+    found: pa.Table = together.select(rows.column_names).filter(pa.compute.not_equal(together.column(COPIES.name), 0))
+    return found.cast(rows.schema)
+
+
+def _require_old_rows(ordered: OrderedChanges, goes: np.ndarray) -> None:
+    whole = ordered.changes.old_kinds[goes] == OLD_TUPLE
+    if whole.all():
+        return
+    at = ordered.position(int(goes[np.argmin(whole)]))
+    raise NeedsSnapshotError(
+        f"the change of {ordered.shape.name} at {at} comes without its old row, and the table has no key",
+        hint=f"ALTER TABLE {ordered.shape.name} REPLICA IDENTITY FULL; {new_snapshot(ordered.shape.name)}",
+    )
+
+
+def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
+    """A value that is stored out of line and was not changed stands in the old row."""
+    changes = ordered.changes
+    kinds = changes.new.kinds[index, slots]
+    starts, lengths = changes.new.starts[index, slots], changes.new.lengths[index, slots]
+    unchanged = kinds == UNCHANGED
+    if not unchanged.any():
+        return Spans.of(starts, lengths, kinds)
+    old_slots = changes.old_slots[slots]
+    if (unchanged & (old_slots < 0)).any():  # an insert, made of an update that a row filter lets in
+        at = ordered.position(int(slots[np.argmax(unchanged & (old_slots < 0))]))
+        raise NeedsSnapshotError(
+            f"the row that enters {ordered.shape.name} at {at} comes without its value in column"
+            f" {ordered.shape.columns[index].name}",
+            hint=new_snapshot(ordered.shape.name),
+        )
+    at_old = np.where(unchanged, old_slots, 0)
+    return Spans.of(
+        np.where(unchanged, changes.old.starts[index, at_old], starts),
+        np.where(unchanged, changes.old.lengths[index, at_old], lengths),
+        np.where(unchanged, changes.old.kinds[index, at_old], kinds),
+    )
+
+
+def _old_spans(changes: Changes, index: int, slots: np.ndarray) -> Spans:
+    at = changes.old_slots[slots]
+    return Spans.of(changes.old.starts[index, at], changes.old.lengths[index, at], changes.old.kinds[index, at])
+
+
+def _both(first: Spans, second: Spans) -> Spans:
+    binary = None
+    if first.binary is not None or second.binary is not None:
+        binary = np.concatenate([_binary(first), _binary(second)])
+    return Spans(
+        np.concatenate([first.starts, second.starts]),
+        np.concatenate([first.lengths, second.lengths]),
+        np.concatenate([first.valid, second.valid]),
+        binary,
+    )
+
+
+def _binary(spans: Spans) -> np.ndarray:
+    return np.zeros(len(spans.valid), dtype=bool) if spans.binary is None else spans.binary

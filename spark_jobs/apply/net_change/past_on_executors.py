@@ -1,0 +1,116 @@
+"""The net change of a large range of a table that keeps what was, in parallel: functions for ``mapInArrow``.
+
+As in ``on_executors``, but every change counts: the first step drops nothing, and only gives each half of a change its
+key, so that the second step has all of a key's changes in one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.apply.net_change.actions import Actions
+from spark_jobs.apply.net_change.appended import appended_changes
+from spark_jobs.apply.net_change.history import history_rows
+from spark_jobs.apply.net_change.on_executors import (
+    CELLS,
+    INPUT_COLUMNS,
+    PARTIAL_SCHEMA,
+    final_rows,
+    in_batches,
+    leaning,
+    partial_rows,
+    pieces,
+    unknown_to_themselves,
+)
+from spark_jobs.apply.net_change.rows import NetRows
+from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
+from spark_jobs.apply.net_change.timeline import Timeline
+from spark_jobs.apply.net_change.truncates import Commit
+from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
+from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.schema.net_columns import LEANS
+from spark_jobs.schema.relation_version import RelationVersion
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode
+
+Batches = Iterator[pa.RecordBatch]
+
+PAST_INPUT_COLUMNS = (*INPUT_COLUMNS, "commit_time", "xid")
+_PARTIAL = pa.schema([*PARTIAL_SCHEMA, CHANGE_LOG_SCHEMA.field("commit_time")])
+
+
+@dataclass(frozen=True)
+class PastWork:
+    """One table's changes in a range; ``truncates``: its TRUNCATEs there, in order. ``lenient``: what is inserted may
+    be there."""
+
+    shape: TableShape
+    relations: Mapping[int, RelationVersion]
+    mode: Mode
+    truncates: tuple[Commit, ...]
+    lenient: bool
+    on_unrepresentable: OnUnrepresentable
+
+    def rows(self, actions: Actions, given: pa.Table) -> NetRows:
+        """``given``: the rows that the actions are of, with their commit times."""
+        timeline = Timeline.of(actions, given, self.truncates)
+        if self.mode == "history":
+            return history_rows(timeline, lenient=self.lenient, on_unrepresentable=self.on_unrepresentable)
+        return soft_delete_rows(timeline, on_unrepresentable=self.on_unrepresentable)
+
+
+def appended(work: PastWork) -> Callable[[Batches], Batches]:
+    """Changes of one task, without TRUNCATEs, in any order → the rows of mode ``append``."""
+
+    def run(batches: Batches) -> Batches:
+        for rows in pieces(batches, CELLS // len(work.shape.columns)):
+            ordered = OrderedChanges.of(rows, work.relations, work.shape)
+            yield from in_batches(appended_changes(ordered, rows, on_unrepresentable=work.on_unrepresentable))
+
+    return run
+
+
+def past_partial(work: PastWork) -> Callable[[Batches], Batches]:
+    """Changes of one task, in any order → PARTIAL_SCHEMA with the commit's time, a row for each half of a change."""
+
+    def run(batches: Batches) -> Batches:
+        for rows in pieces(batches, CELLS // len(work.shape.columns)):
+            actions = Actions.of(OrderedChanges.of(rows, work.relations, work.shape))
+            given = rows.select((*INPUT_COLUMNS, "commit_time"))
+            halves = partial_rows(given, actions, np.arange(len(actions)), unknown_to_themselves(actions))
+            yield from in_batches(halves.select(_PARTIAL.names))
+
+    return run
+
+
+def past_final(work: PastWork) -> Callable[[Batches], Batches]:
+    """Such batches that hold all rows of their keys → ``final_schema``."""
+
+    def run(batches: Batches) -> Batches:
+        given = list(batches)
+        rows = pa.Table.from_batches(given) if given else _PARTIAL.empty_table()
+        if pc.any(rows.column(LEANS.name)).as_py():
+            yield leaning(work.shape, work.mode)
+            return
+        halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
+        ordered = OrderedChanges.of(rows, work.relations, work.shape, halves)
+        yield from final_rows(work.rows(Actions.of(ordered, halves[ordered.order]), rows))
+
+    return run
+
+
+def past_ordered(work: PastWork) -> Callable[[Batches], Batches]:
+    """All changes of the range in one partition → ``final_schema``."""
+
+    def run(batches: Batches) -> Batches:
+        given = list(batches)
+        rows = pa.Table.from_batches(given) if given else CHANGE_LOG_SCHEMA.empty_table()
+        yield from final_rows(work.rows(Actions.of(OrderedChanges.of(rows, work.relations, work.shape)), rows))
+
+    return run

@@ -1,0 +1,35 @@
+"""Mode ``soft_delete``: one row per key, with its last values; where it is deleted, with the time of that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.apply.net_change.rows import NetRows, outcome_of
+from spark_jobs.apply.net_change.timeline import Timeline
+from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.schema.mode_columns import DELETED_AT
+from spark_jobs.schema.net_columns import NetColumns
+
+
+def soft_delete_rows(timeline: Timeline, *, on_unrepresentable: OnUnrepresentable) -> NetRows:
+    """A key that came and went leaves its last values too. One that only went has no values here: those that the table
+    has stay. Raises as ``net_rows`` does."""
+    actions = timeline.actions
+    rows = np.sort(_chosen(timeline))
+    is_put = actions.is_put[rows]
+    outcome = outcome_of(actions, rows, is_put, on_unrepresentable)
+    outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
+    deleted = timeline.ended.take(rows).where(is_put, timeline.begun.take(rows))
+    columns = NetColumns(actions.ordered.shape, outcome.unchanged, outcome.old_keys, "soft_delete")
+    named = {**outcome.named, DELETED_AT.net: deleted.time_array}
+    return NetRows(columns, pa.table(named), np.zeros(len(rows), dtype=bool))
+
+
+def _chosen(timeline: Timeline) -> np.ndarray:
+    """Per key its last put; where it has none, its delete."""
+    actions = timeline.actions
+    chosen = actions.first_of_key()
+    puts = np.flatnonzero(actions.is_put)
+    chosen[actions.codes[puts]] = puts  # assignment in order: the last one stays
+    return chosen[chosen >= 0]

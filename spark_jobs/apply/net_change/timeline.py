@@ -1,0 +1,111 @@
+"""Actions with what ended the state that each of them made: the next action of the key, or a TRUNCATE, which ends all.
+
+For tables that keep what was: there a TRUNCATE voids nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.apply.net_change.actions import Actions
+from spark_jobs.apply.net_change.truncates import Commit
+from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.logicalrep.lsn import Position
+
+NEVER = -1  # an LSN that no commit has
+
+
+@dataclass(frozen=True)
+class Commits:
+    """Vectors: the LSNs of commits, NEVER where there is none; and their times, in microseconds."""
+
+    lsns: np.ndarray
+    times: np.ndarray
+    known: np.ndarray  # whether there is a time
+
+    @classmethod
+    def never(cls, size: int) -> Commits:
+        return cls(np.full(size, NEVER, np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
+
+    def take(self, places: np.ndarray) -> Commits:
+        return Commits(self.lsns[places], self.times[places], self.known[places])
+
+    def where(self, condition: np.ndarray, other: Commits) -> Commits:
+        """Those of ``self`` where the condition holds, else of the other."""
+        return Commits(
+            np.where(condition, self.lsns, other.lsns),
+            np.where(condition, self.times, other.times),
+            np.where(condition, self.known, other.known),
+        )
+
+    @property
+    def lsn_array(self) -> pa.Array:
+        return pa.array(self.lsns, mask=self.lsns == NEVER)
+
+    @property
+    def time_array(self) -> pa.Array:
+        return pa.array(self.times, mask=~self.known).cast(pa.timestamp("us", tz="UTC"))
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """``begun``: per action the commit it is of. ``ended``: what ended the state after it. ``truncated``: per action,
+    whether a TRUNCATE lies before it in the range."""
+
+    actions: Actions
+    begun: Commits
+    ended: Commits
+    truncated: np.ndarray
+
+    @classmethod
+    def of(cls, actions: Actions, rows: pa.Table, truncates: tuple[Commit, ...]) -> Timeline:
+        """``rows``: those that ``actions.ordered`` was made of, with their commit times; ``truncates`` in order."""
+        ordered = actions.ordered
+        begun = _commits(ordered, rows).take(actions.slots)
+        following = _next_of_key(actions)
+        epochs = _epochs(ordered, truncates)[actions.slots]
+        by_key = begun.take(np.maximum(following, 0)).where(following >= 0, Commits.never(len(actions)))
+        by_truncate = _of(truncates).take(epochs)
+        # a truncate comes first where the key's next action, if there is one, lies behind it
+        truncated_first = (epochs < len(truncates)) & ((following < 0) | (epochs[np.maximum(following, 0)] > epochs))
+        return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
+
+
+def _commits(ordered: OrderedChanges, rows: pa.Table) -> Commits:
+    times = rows.column("commit_time").cast(pa.int64()).combine_chunks()
+    microseconds = np.asarray(pc.fill_null(times, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    known = np.asarray(pc.is_valid(times).to_numpy(zero_copy_only=False), dtype=bool)
+    return Commits(ordered.commit_lsns, microseconds[ordered.order], known[ordered.order])
+
+
+def _of(truncates: tuple[Commit, ...]) -> Commits:
+    """One more than there are: the last stands for none."""
+    lsns = [*(int(commit.position.commit_lsn) for commit in truncates), NEVER]
+    times = [*(commit.at or 0 for commit in truncates), 0]
+    known = [*(commit.at is not None for commit in truncates), False]
+    return Commits(np.array(lsns, np.int64), np.array(times, np.int64), np.array(known, bool))
+
+
+def _next_of_key(actions: Actions) -> np.ndarray:
+    """Per action the one after it of the same key, -1 for none."""
+    following = np.full(len(actions), -1, dtype=np.int64)
+    previous = actions.previous_of_key()
+    has_previous = np.flatnonzero(previous >= 0)
+    following[previous[has_previous]] = has_previous
+    return following
+
+
+def _epochs(ordered: OrderedChanges, truncates: tuple[Commit, ...]) -> np.ndarray:
+    """Per change how many TRUNCATEs lie before it."""
+    bounds = [_slots_before(ordered, commit.position) for commit in truncates]
+    return np.searchsorted(np.array(bounds, np.int64), np.arange(len(ordered.changes)), side="right")
+
+
+def _slots_before(ordered: OrderedChanges, position: Position) -> int:
+    lsns = ordered.commit_lsns
+    first, behind = (int(np.searchsorted(lsns, int(position.commit_lsn), side)) for side in ("left", "right"))
+    return first + int(np.searchsorted(ordered.ordinals[first:behind], position.ordinal))

@@ -1,0 +1,105 @@
+"""A new chapter of the change log: where what the slot sends does not follow on what is landed, the log begins again.
+
+Window ordinals go on counting, LSNs start wherever the slot stands, and the first marker says what broke. A table is
+brought on within one chapter only, so none is compared with LSNs of another: it needs a snapshot of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from spark_jobs.capture.catalogue_look import look_at_catalogue
+from spark_jobs.capture.continuity import check_slot, slot_identity
+from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
+from spark_jobs.change_log.window_marker import ChapterBreak, SlotIdentity, WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import BreakError, GapError, SlotInUseError
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.catalogue import facts_by_name
+from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.locks import slot_lock
+from spark_jobs.postgres.privileges import require_slot_possible
+from spark_jobs.postgres.publication import ensure_publications
+from spark_jobs.postgres.slot import SlotStatus, advance_slot, create_slot, drop_lost_slot, flushed_lsn, slot_status
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_lost
+
+
+@again_when_lost
+def begin_chapter(
+    pipeline: Pipeline, names: Sequence[QualifiedName], *, after: WindowMarker, what: str
+) -> WindowMarker | None:
+    """Begin a chapter behind ``after``, the log's last marker when ``what`` was seen to be broken; returns the marker
+    that the chapter begins with. None: something was landed since, and nothing is done.
+
+    The slot is made where it is missing; one that the server has invalidated is dropped and re-created; one that can be
+    read is kept. Killed at any step it may be done again: until the marker is landed, the break is still there.
+    Raises what ``prepare_slot`` raises, and SlotInUseError when somebody else reads the slot.
+    """
+    source, log = pipeline.source, ChangeLog(pipeline.lake.change_log)
+    with connected(source.dsn) as control, slot_lock(control, source.slot):
+        last = log.checkpoint()
+        if last != after:
+            return None
+        now = slot_identity(control, pipeline)
+        if source.has_publications:
+            ensure_publications(control, source.publications, names if pipeline.alters_publication else None)
+        else:
+            facts_by_name(control, names)
+        start = _start(control, after, now)
+        ordinal = after.ordinal + 1
+        seen = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        first = WindowMarker(
+            ordinal,
+            Window(start, start),
+            now.following(after.identity, chapter=ordinal),
+            broke=ChapterBreak(what, seen, after.identity, int(after.window.hi)),
+        )
+        return land_first_marker(control, pipeline, log, first)
+
+
+def land_first_marker(control: Connection, pipeline: Pipeline, log: ChangeLog, first: WindowMarker) -> WindowMarker:
+    """``first``, the marker of an empty window, with what the catalogue says now of the followed tables."""
+    look = look_at_catalogue(control, pipeline, first, log)
+    first = replace(first, catalogue=look.seen(first.ordinal, first.window))
+    rows = [catalogue_rows(first.ordinal, first.window.lo, look.fingerprints), marker_row(first)]
+    if not log.land(first.identity, first.ordinal, rows):
+        raise GapError(
+            f"window {first.ordinal} is landed already, by another process since this one looked", hint="run it again"
+        )
+    return first
+
+
+def _start(control: Connection, after: WindowMarker, now: SlotIdentity) -> Lsn:
+    """Where the slot stands once it can be read. What may be landed already, or cannot be decoded, is passed over:
+    snapshots show it, and messages would come twice. The slot of another cluster is taken as it stands."""
+    slot, landed = _slot(control, now), after.identity
+    same_cluster = landed.system_identifier == now.system_identifier
+    is_ahead = landed.timeline == now.timeline and slot.confirmed_flush_lsn > after.window.hi
+    if same_cluster and not is_ahead:
+        return advance_slot(control, now.slot, flushed_lsn(control))
+    return slot.confirmed_flush_lsn
+
+
+def _slot(control: Connection, now: SlotIdentity) -> SlotStatus:
+    failover = False
+    try:
+        slot = slot_status(control, now.slot)
+    except BreakError:  # the server has invalidated it: nothing can be read from it any more
+        failover = drop_lost_slot(control, now.slot, now.plugin)
+        slot = None
+    if slot is None:
+        require_slot_possible(control, now.slot)
+        create_slot(control, now.slot, plugin=now.plugin, failover=failover)
+        slot = slot_status(control, now.slot)
+    if slot is None:
+        raise BreakError(f"slot {now.slot} was dropped while it was being made")
+    check_slot(slot, now)
+    if slot.active_pid is not None:
+        raise SlotInUseError(
+            f"slot {now.slot} is being read by server process {slot.active_pid}",
+            hint="stop that reader, or choose another name for source.slot; then run it again",
+        )
+    return slot

@@ -1,0 +1,119 @@
+"""Whether what the slot would send next follows on what is landed: asked before anything is written.
+
+A ``BreakError`` says that it does not, and that no other run will find it otherwise: ``postgres-cdc recover``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.capture.plugins import OF_THE_LOG, plugin_options
+from spark_jobs.capture.windows import check_no_gap
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import RECOVER, BreakError, SlotError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.health import ServerIdentity, SlotHealth, server_identity
+from spark_jobs.postgres.replication import left_timeline_at
+from spark_jobs.postgres.slot import SlotStatus, flushed_lsn, lost_slot, slot_status
+
+_POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
+
+
+def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
+    """What the windows read now will say of where they come from. Raises ConfigurationError for refused options."""
+    server = server_identity(control)
+    return SlotIdentity(
+        system_identifier=server.system_identifier,
+        timeline=server.timeline,
+        database=server.database,
+        slot=pipeline.source.slot,
+        plugin=pipeline.source.plugin,
+        options=plugin_options(pipeline.source, server.server_version),
+        server_version=server.server_version,
+    )
+
+
+def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) -> SlotStatus:
+    """The slot, whose next window follows on ``landed``. Raises BreakError, and SlotError for one that is not ours."""
+    check_identity(pipeline, landed, now)
+    slot = slot_status(control, now.slot)
+    if slot is None:
+        check_no_gap(landed.window.hi, landed.window.hi, flushed_lsn(control))  # a restored backup has no slots
+        raise missing_slot(now.slot, landed.window.hi)
+    check_slot(slot, now)
+    check_no_gap(landed.window.hi, slot.confirmed_flush_lsn, flushed_lsn(control))
+    return slot
+
+
+def check_health(pipeline: Pipeline, landed: WindowMarker, slot: SlotHealth | ServerIdentity) -> SlotHealth:
+    """The same of a slot that was only looked at, as far as the server alone can say. Raises BreakError."""
+    _check_server(pipeline, landed, slot if isinstance(slot, ServerIdentity) else slot.server)
+    if isinstance(slot, ServerIdentity):
+        raise missing_slot(pipeline.source.slot, landed.window.hi)
+    if slot.wal_status == "lost" or slot.confirmed_flush_lsn is None:
+        raise lost_slot(slot.slot_name, slot.invalidation_reason)
+    check_no_gap(landed.window.hi, slot.confirmed_flush_lsn, slot.flushed_lsn)
+    return slot
+
+
+def check_identity(pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) -> None:
+    """Raise BreakError when windows read now would not follow on the landed ones."""
+    server = ServerIdentity(now.system_identifier, now.timeline, now.server_version, now.database)
+    _check_server(pipeline, landed, server)
+    before = landed.identity
+    for what, then, since in (
+        ("slot", before.slot, now.slot),
+        ("output plugin", before.plugin, now.plugin),
+        *_options_of_the_log(before, now),
+    ):
+        if then != since:
+            raise _of_another(what, then, since)
+
+
+def _check_server(pipeline: Pipeline, landed: WindowMarker, now: ServerIdentity) -> None:
+    """Raise BreakError when this is not the WAL that the landed windows were read from.
+
+    A promoted standby goes on with the WAL of the old primary, as far as it had received it: where all that is landed
+    lies before, nothing is broken.
+    """
+    before = landed.identity
+    if before.system_identifier != now.system_identifier:
+        raise _of_another("cluster (system identifier)", before.system_identifier, now.system_identifier)
+    if before.database != now.database:
+        raise _of_another("database", before.database, now.database)
+    if before.timeline == now.timeline:
+        return
+    left = left_timeline_at(pipeline.source.dsn, before.timeline, now.timeline)
+    if left is None or left < landed.window.hi:
+        left_it = "does not come from it" if left is None else f"left it at {left}"
+        raise BreakError(
+            f"the change log was read on timeline {before.timeline} up to {landed.window.hi}, and the server is on"
+            f" timeline {now.timeline}, which {left_it}: a standby was promoted, or a backup restored, that lacks"
+            " changes which are landed"
+        )
+
+
+def check_slot(slot: SlotStatus, identity: SlotIdentity) -> None:
+    """Raise SlotError when the slot was made for another plugin."""
+    if slot.plugin != identity.plugin:
+        raise SlotError(
+            f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {identity.plugin}",
+            hint="correct source.plugin (pgoutput and test_decoding are read), or choose another name for source.slot",
+        )
+
+
+def missing_slot(slot: str, landed_end: Lsn) -> BreakError:
+    return BreakError(f"slot {slot} is gone, and the change log ends at {landed_end}: the changes since cannot be had")
+
+
+def _of_another(what: str, before: object, after: object) -> BreakError:
+    return BreakError(f"the change log is of another {what}: it has {before}, now it is {after}", hint=_POINT_BACK)
+
+
+def _options_of_the_log(landed: SlotIdentity, now: SlotIdentity) -> Iterator[tuple[str, object, object]]:
+    """Those that say which changes come; the others may change between two windows."""
+    before, after = dict(landed.options), dict(now.options)
+    for name, default in OF_THE_LOG.items():
+        yield f"plugin option {name}", before.get(name, default), after.get(name, default)

@@ -1,0 +1,83 @@
+"""What is worth a word about the slot and its server: thresholds of the configuration, and signs of danger.
+
+One judgement for Dagster's check, ``status``, ``doctor`` and the metrics. None of it stops a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from spark_jobs.capture.lag import Lag
+from spark_jobs.configuration import HealthLimits, Threshold
+from spark_jobs.errors import RECOVER
+from spark_jobs.postgres.health import SlotHealth
+
+Severity = Literal["warn", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``text`` is one line that begins with what was found and ends with the way out."""
+
+    severity: Severity
+    text: str
+
+
+def slot_findings(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[Finding, ...]:
+    """All of them, errors first. ``lag``: None where there is no change log that it could be the lag of."""
+    found = (*_of_state(health), *_of_wal(health, limits), *_of_lag(lag, limits), *_of_others(health, limits))
+    return tuple(sorted(found, key=lambda finding: finding.severity))
+
+
+def _of_state(health: SlotHealth) -> Iterator[Finding]:
+    slot = health.slot_name
+    if health.wal_status == "lost" or health.invalidation_reason:
+        yield Finding("error", f"slot {slot} is lost ({health.invalidation_reason or 'wal_removed'}): {RECOVER}")
+    elif health.wal_status == "unreserved":
+        yield Finding("error", f"slot {slot} is about to be lost: capture now, or raise max_slot_wal_keep_size")
+    elif health.wal_status == "extended" and health.safe_wal_size is not None:
+        text = f"slot {slot} holds more than max_wal_size; {health.safe_wal_size:,} bytes of WAL until it is lost"
+        yield Finding("warn", text)
+
+
+def _of_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
+    safe, kept = health.safe_wal_size, health.restart_distance
+    if safe is not None and (severity := _below(safe, limits.safe_wal_size)):
+        text = f"{safe:,} bytes of WAL until max_slot_wal_keep_size strikes: capture, or raise it"
+        yield Finding(severity, text)
+    if kept is not None and (severity := _above(kept, limits.restart_bytes)):
+        text = f"the server keeps {kept:,} bytes of WAL for the slot, and each read decodes them: end old transactions"
+        yield Finding(severity, f"{text}, run sync")
+
+
+def _of_lag(lag: Lag | None, limits: HealthLimits) -> Iterator[Finding]:
+    if lag is None:
+        return
+    way_out = "run sync, or see why it does not run"
+    if severity := _above(lag.bytes, limits.lag_bytes):
+        yield Finding(severity, f"{lag.bytes:,} bytes of WAL are not landed: {way_out}")
+    if severity := _above(lag.seconds, limits.lag_seconds):
+        yield Finding(severity, f"the change log is {lag.seconds:,.0f} s behind the source: {way_out}")
+
+
+def _of_others(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
+    oldest = health.oldest_transaction
+    if oldest and oldest.age and (severity := _above(oldest.age.total_seconds(), limits.oldest_transaction)):
+        ended = "commit it or roll it back" if oldest.gid is None else "COMMIT PREPARED or ROLLBACK PREPARED"
+        yield Finding(severity, f"a transaction holds the slot back ({oldest}): {ended}")
+    if health.free_slots < 1:
+        yield Finding("warn", "no replication slot is free: a snapshot needs one; raise max_replication_slots by one")
+
+
+def _above(number: float, limit: Threshold) -> Severity | None:
+    if limit.error is not None and number > limit.error:
+        return "error"
+    return "warn" if limit.warn is not None and number > limit.warn else None
+
+
+def _below(number: float, limit: Threshold) -> Severity | None:
+    if limit.error is not None and number < limit.error:
+        return "error"
+    return "warn" if limit.warn is not None and number < limit.warn else None

@@ -1,0 +1,69 @@
+"""When transactions committed, as the change log has it: from a time to a commit, and back.
+
+A time cuts the order of commits as PostgreSQL's ``recovery_target_time`` does: before the first transaction that
+committed after it. Clocks of sessions differ by moments, so a transaction behind that one may have an earlier time.
+https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-RECOVERY-TARGET-TIME
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.errors import GapError
+from spark_jobs.logicalrep.lsn import Lsn
+
+# windows that are looked at together, at first and then four times as many
+_SPAN = 4
+
+
+@dataclass(frozen=True, order=True)
+class LoggedCommit:
+    """The commit at ``lsn`` in ``window``, an ordinal. In this order they were made, whatever chapters the log has."""
+
+    window: int
+    lsn: Lsn
+
+
+def first_commit_after(log: ChangeLog, time: datetime) -> LoggedCommit | None:
+    """The first commit in the log that came after ``time``, which has a time zone; None: there is none.
+
+    Raises GapError: the log no longer holds what was committed around that time.
+    """
+    later = pc.field("commit_time") > pa.scalar(time, pa.timestamp("us", tz="UTC"))
+    firsts = [_first(batch) for batch in log.scan(later, ["window", "commit_lsn"])]
+    if not firsts:
+        return None
+    found, oldest = min(firsts), log.first_window()
+    if oldest is not None and oldest.ordinal > 0 and found.window <= oldest.ordinal:
+        raise GapError(
+            f"the change log {log.path} no longer reaches back to {time.isoformat()}: it begins at {oldest.window.lo}",
+            hint="choose a later time, or an LSN",
+        )
+    return found
+
+
+def _first(batch: pa.RecordBatch) -> LoggedCommit:
+    window = pc.min(batch.column("window")).as_py()
+    of_window = batch.filter(pc.equal(batch.column("window"), window))
+    return LoggedCommit(window, Lsn(pc.min(of_window.column("commit_lsn")).as_py()))
+
+
+def last_commit_time(log: ChangeLog, ordinal: int) -> datetime | None:
+    """When the last transaction of the windows up to ``ordinal`` committed; None: the log holds no row of any."""
+    last, span = ordinal, 1
+    while last >= 0:
+        windows = (pc.field("window") > last - span) & (pc.field("window") <= last)
+        committed = windows & pc.field("commit_time").is_valid()
+        batches = list(log.scan(committed, ["commit_lsn", "commit_time"]))
+        if batches:
+            rows = pa.Table.from_batches(batches)
+            newest = pc.equal(rows.column("commit_lsn"), pc.max(rows.column("commit_lsn")))
+            time: datetime = rows.filter(newest).column("commit_time")[0].as_py()
+            return time
+        last, span = last - span, span * _SPAN
+    return None

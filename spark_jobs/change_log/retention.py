@@ -1,0 +1,30 @@
+"""The change log kept small: windows that are old and no longer needed go, the others are compacted by day."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow.compute as pc
+
+from spark_jobs.change_log.log import LOG_CONFIGURATION, LOG_LAYOUT, NO_ORDINAL, ChangeLog, rows_of_kind
+from spark_jobs.change_log.schema import RowKind
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, keep_small
+
+
+def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: int) -> Upkeep:
+    """Windows that were landed longer ago than ``age`` go, in whole files, as far as they lie before ``needed``, an
+    ordinal. The last one stays, ``last`` being its marker, and so do the fingerprints that it rests on.
+
+    Raises LakeError; OvertakenError when another process maintains the log.
+    """
+    table = CountedTable(log.files, LOG_LAYOUT, apart=pc.field("ordinal") == NO_ORDINAL)
+    expiry = Expiry(age, min(needed, last.ordinal), _fingerprints_of(last))
+    return keep_small(table, LOG_CONFIGURATION, expiry, KEPT_FOR_READERS)
+
+
+def _fingerprints_of(last: WindowMarker) -> pc.Expression | None:
+    """They were landed when the catalogue changed last, and that may be long ago."""
+    if last.catalogue is None:
+        return None
+    return rows_of_kind(RowKind.CATALOGUE) & (pc.field("window") == last.catalogue.window)

@@ -1,0 +1,50 @@
+"""Decoded changes of one relation version, with the columns of the lake's table instead of those of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spark_jobs.decode.columnar import Changes
+from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, TupleVectors
+from spark_jobs.schema.table_shape import TableShape
+
+
+def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> Changes:
+    """``places``: where the shape's columns stand on the wire. A column that the version lacks has its ``missing``
+    value in every tuple, which is put behind the messages; a column that the shape lacks is left out."""
+    if list(places) == list(range(len(part.new.kinds))):
+        return part
+    values = [
+        None if place is not None or column.missing is None else column.missing.encode()
+        for place, column in zip(places, shape.columns, strict=True)
+    ]
+    starts = len(part.data) + np.cumsum([0, *(len(value or b"") for value in values)])
+    behind = np.frombuffer(b"".join(value or b"" for value in values), dtype=np.uint8)
+    constants = [None if value is None else (int(at), len(value)) for value, at in zip(values, starts, strict=False)]
+    return replace(
+        part,
+        data=np.concatenate([part.data, behind]) if len(behind) else part.data,
+        new=_placed(part.new, places, constants),
+        old=_placed(part.old, places, constants),
+    )
+
+
+def _placed(
+    wire: TupleVectors, places: Sequence[int | None], constants: Sequence[tuple[int, int] | None]
+) -> TupleVectors:
+    tuples = wire.kinds.shape[1]
+    placed = TupleVectors.absent(len(places), tuples)
+    there = (wire.kinds != ABSENT).any(axis=0) if len(wire.kinds) else np.zeros(tuples, dtype=bool)
+    for index, (place, constant) in enumerate(zip(places, constants, strict=True)):
+        if place is not None:
+            placed.kinds[index], placed.starts[index] = wire.kinds[place], wire.starts[place]
+            placed.lengths[index] = wire.lengths[place]
+        elif constant is None:
+            placed.kinds[index, there] = NULL
+        else:
+            placed.kinds[index, there] = TEXT
+            placed.starts[index, there], placed.lengths[index, there] = constant
+    return placed

@@ -1,0 +1,150 @@
+"""The data files of a table to which rows are appended by number: windows of the change log, cuts.
+
+Each append's numbers are above those before it. So what is asked for is mostly in the newest commits, and these are
+read by themselves, however many files the table has. Further back Delta's own list of all files is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from spark_jobs.delta.files import table_filesystem
+from spark_jobs.delta.table import open_table
+from spark_jobs.delta.transaction_log import TransactionLog
+
+# so many commits are read one by one; beyond that the list of all files costs less
+_MOST_COMMITS = 200
+_ANY = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file that is part of the table; ``least`` and ``greatest`` are the statistics of its columns, as Delta has
+    them. ``modified``: when its rows were appended, in milliseconds since 1970."""
+
+    path: str
+    size: int
+    modified: int
+    rows: int | None = None
+    least: Mapping[str, Any] = field(default_factory=dict)
+    greatest: Mapping[str, Any] = field(default_factory=dict)
+    nulls: Mapping[str, int] = field(default_factory=dict)
+
+    def holds(self, column: str) -> pc.Expression | None:
+        """What is known of the column's values; None: nothing."""
+        least, greatest, nulls = self.least.get(column), self.greatest.get(column), self.nulls.get(column)
+        if nulls is not None and nulls == self.rows:
+            return pc.field(column).is_null()
+        if least is None or greatest is None:
+            return None
+        known = (pc.field(column) >= least) & (pc.field(column) <= greatest)
+        return known if nulls == 0 else known | pc.field(column).is_null()
+
+
+@dataclass(frozen=True)
+class CountedFiles:
+    """Of the Delta table at ``path``, whose ``column`` counts: see ``table_errors`` for what they raise."""
+
+    path: str
+    column: str
+    schema: pa.Schema
+
+    def of_last_append(self, version: int | None = None) -> tuple[DataFile, ...]:
+        """Those that hold the greatest number, and perhaps more; as of Delta's ``version``. None before an append."""
+        return self._newest(None, version)
+
+    def after(self, number: int) -> tuple[DataFile, ...]:
+        """Those that may hold greater numbers than this one."""
+        return self._newest(number, None)
+
+    def all(self, table: DeltaTable | None = None) -> tuple[DataFile, ...]:
+        """Every file, in the order of their numbers."""
+        table = table or open_table(self.path, self.path)
+        return () if table is None else self._listed(table, _ANY)
+
+    def dataset(self, files: Iterable[DataFile]) -> ds.Dataset:
+        """Their rows. Files that by their statistics hold nothing of what is asked for are not opened."""
+        filesystem, layout = table_filesystem(self.path), ds.ParquetFileFormat()
+        fragments = [
+            layout.make_fragment(file.path, filesystem=filesystem, partition_expression=_known_of(file, self.schema))
+            for file in files
+        ]
+        return ds.FileSystemDataset(fragments, self.schema, layout, filesystem)
+
+    def _newest(self, number: int | None, version: int | None) -> tuple[DataFile, ...]:
+        log = TransactionLog.open(self.path, version)
+        if log is None:
+            return ()
+        files = self._of_newest_commits(log, number)
+        if files is not None:
+            return files
+        table = open_table(self.path, self.path, version=version)
+        return () if table is None else self._listed(table, number)
+
+    def _of_newest_commits(self, log: TransactionLog, number: int | None) -> tuple[DataFile, ...] | None:
+        """None where there are none."""
+        files: list[DataFile] = []
+        removed: set[str] = set()
+        for passed, commit in enumerate(log.commits()):
+            removed |= {action["path"] for action in commit.actions("remove")}
+            added = [action for action in commit.actions("add") if action["path"] not in removed]
+            files += (file for file in map(_data_file, added) if self._reaches(file, number))
+            appended = [self._greatest(_data_file(action)) for action in added if action["dataChange"]]
+            if None in appended or passed == _MOST_COMMITS:
+                return None
+            greatest = max((last for last in appended if last is not None), default=None)
+            if commit.version == 0 or (greatest is not None and (number is None or greatest <= number)):
+                return tuple(files)
+            if greatest is not None and number is not None and greatest - number > _MOST_COMMITS:
+                return None
+        return None
+
+    def _listed(self, table: DeltaTable, number: int | None) -> tuple[DataFile, ...]:
+        """From Delta's list of all files; without a number those that hold the greatest."""
+        actions = pa.table(table.get_add_actions(flatten=True))
+        greatest = f"max.{self.column}"
+        if greatest not in actions.column_names:  # statistics of no file: no file, or they were written without any
+            return tuple(map(_listed_file, actions.to_pylist()))
+        last = actions.column(greatest)
+        wanted = pc.equal(last, pc.max(last)) if number is None else pc.greater(last, number)
+        rows = actions.filter(pc.or_kleene(wanted, pc.is_null(last))).to_pylist()
+        return tuple(sorted(map(_listed_file, rows), key=lambda file: file.least.get(self.column) or 0))
+
+    def _greatest(self, file: DataFile) -> int | None:
+        return file.greatest.get(self.column)
+
+    def _reaches(self, file: DataFile, number: int | None) -> bool:
+        last = self._greatest(file)
+        return number is None or last is None or last > number
+
+
+def _data_file(action: dict[str, Any]) -> DataFile:
+    told = json.loads(action.get("stats") or "{}")
+    statistics = (told.get(key) or {} for key in ("minValues", "maxValues", "nullCount"))
+    path = unquote(action["path"])
+    return DataFile(path, action["size"], action["modificationTime"], told.get("numRecords"), *statistics)
+
+
+def _listed_file(row: dict[str, Any]) -> DataFile:
+    def of(prefix: str) -> dict[str, Any]:
+        return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+
+    path = unquote(row["path"])
+    statistics = of("min."), of("max."), of("null_count.")
+    return DataFile(path, row["size_bytes"], row["modification_time"], row["num_records"], *statistics)
+
+
+def _known_of(file: DataFile, schema: pa.Schema) -> pc.Expression:
+    known = (file.holds(column.name) for column in schema if pa.types.is_integer(column.type))
+    return reduce(and_, (expression for expression in known if expression is not None), pc.scalar(True))

@@ -1,0 +1,146 @@
+"""A Delta table's newest commits, read from their own files: what that costs does not grow with what lies before.
+
+A table of fifty thousand commits costs ``deltalake`` a listing of all their files, and a checkpoint of all that they
+added. The newest commit is had for less: ``_last_checkpoint`` names a version that is near it, and versions have no
+gaps. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from spark_jobs.delta.files import lake_filesystem
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction identifier: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers"""
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: its actions, a JSON line for each."""
+
+    version: int
+    lines: tuple[bytes, ...]
+
+    def actions(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Those of one kind: ``add``, ``remove``, ``txn``. Others are not parsed: adds may be many."""
+        start = b'{"%s"' % kind.encode()
+        return (json.loads(line)[kind] for line in self.lines if line.startswith(start))
+
+    @property
+    def transactions(self) -> tuple[Transaction, ...]:
+        return tuple(Transaction(action["appId"], action["version"]) for action in self.actions("txn"))
+
+    @property
+    def user_metadata(self) -> dict[str, Any]:
+        """What a writer of ours said of the commit; empty where it says nothing."""
+        for information in self.actions("commitInfo"):
+            written: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
+            return written
+        return {}
+
+
+@dataclass(frozen=True)
+class TransactionLog:
+    """The folder ``_delta_log`` of a table that is at ``version``. Raises OSError and ValueError: it cannot be read."""
+
+    filesystem: fs.FileSystem
+    folder: str
+    version: int
+
+    @classmethod
+    def open(cls, table: str, version: int | None = None) -> TransactionLog | None:
+        """At its newest version, or at ``version``, which must be there; None where there is no Delta table."""
+        filesystem, folder = lake_filesystem(f"{table}/_delta_log")
+        if version is None:
+            version = _newest_version(filesystem, folder)
+        return None if version is None else cls(filesystem, folder, version)
+
+    def commits(self) -> Iterator[Commit]:
+        """Newest first, until log clean-up has removed one."""
+        for version in range(self.version, -1, -1):
+            path = _commit_file(self.folder, version)
+            try:
+                with self.filesystem.open_input_stream(path) as stream:
+                    lines = stream.read().splitlines()
+            except FileNotFoundError:
+                return
+            if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
+                raise ValueError(f"{path} is damaged")
+            yield Commit(version, tuple(lines))
+
+    def checkpoint_transactions(self) -> tuple[Transaction, ...]:
+        """The identifiers in the newest checkpoint, the one that was written last in front."""
+        parts = [(int(m[1]), path) for name, path in _listed(self) if (m := _CHECKPOINT.fullmatch(name))]
+        newest = max((version for version, _ in parts if version <= self.version), default=-1)
+        found: list[dict[str, Any]] = []
+        for path in (path for version, path in parts if version == newest):
+            try:
+                rows = pq.read_table(path, filesystem=self.filesystem, columns=["txn"]).column("txn").to_pylist()
+            except pa.ArrowException as error:
+                raise ValueError(f"{path} is damaged") from error
+            found += [row for row in rows if row and row["appId"]]
+        found.sort(key=lambda row: row.get("lastUpdated") or 0, reverse=True)
+        return tuple(Transaction(row["appId"], row["version"]) for row in found)
+
+
+def _newest_version(filesystem: fs.FileSystem, folder: str) -> int | None:
+    def is_there(version: int) -> bool:
+        return bool(filesystem.get_file_info(_commit_file(folder, version)).type == fs.FileType.File)
+
+    known = _last_checkpoint(filesystem, folder)
+    if known is None or not is_there(known):  # a name that is too old may stand before a gap that clean-up has made
+        return _newest_listed(filesystem, folder)
+    step = 1
+    while is_there(known + step):
+        step *= 2
+    low, high = known + step // 2, known + step  # is there, and is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_there(middle) else (low, middle)
+    return low
+
+
+def _last_checkpoint(filesystem: fs.FileSystem, folder: str) -> int | None:
+    """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file: a hint, nothing rests on it."""
+    try:
+        with filesystem.open_input_stream(f"{folder}/_last_checkpoint") as stream:
+            return int(json.loads(stream.read())["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _newest_listed(filesystem: fs.FileSystem, folder: str) -> int | None:
+    names = [name for name, _ in _names(filesystem, folder)]
+    matches = (_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names)
+    return max((int(match[1]) for match in matches if match), default=None)
+
+
+def _listed(log: TransactionLog) -> Iterator[tuple[str, str]]:
+    return _names(log.filesystem, log.folder)
+
+
+def _names(filesystem: fs.FileSystem, folder: str) -> Iterator[tuple[str, str]]:
+    """The names in the folder, and their paths."""
+    files = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return ((file.base_name, file.path) for file in files)
+
+
+def _commit_file(folder: str, version: int) -> str:
+    return f"{folder}/{version:020}.json"

@@ -1,0 +1,245 @@
+"""Follow the source all day in one process: windows are captured and applied as they come, with one Spark session.
+
+Two threads that wait for one another only where a table has to be prepared: capturing lands what is there and lets the
+slot go on, whatever Spark is at; applying takes all that is landed, at most once per interval.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from spark_jobs.apply.apply import CatchUpReport
+from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError, ConfigurationError
+from spark_jobs.lake.messages_state import has_messages_table
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.prepare import prepare
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.sync import apply_and_read_again
+
+_log = logging.getLogger(__name__)
+
+# how long what failed is left alone: doubled with each failure in a row
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+# tables that have come into the publication are looked for so often
+_PREPARE_EVERY = 60.0
+
+
+@dataclass(frozen=True)
+class FollowRound:
+    """What one round did: ``windows`` were landed since the round before, ``applied`` tables got a commit.
+
+    ``lag_bytes``: WAL that the tables do not show yet, as far as the server had flushed it when it was last asked.
+    ``lag_seconds``: what was committed so long ago, or earlier, is shown. ``errors``: a line for each table that is
+    stopped, and for what stops all of them; tables that wait for their next try are among them.
+    """
+
+    at: datetime
+    seconds: float
+    windows: int
+    changes: int
+    applied: tuple[QualifiedName, ...]
+    snapshots: tuple[QualifiedName, ...]
+    lag_bytes: int
+    lag_seconds: float
+    errors: tuple[str, ...]
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.windows or self.applied or self.snapshots or self.errors)
+
+
+@dataclass
+class _Pause:
+    """Of what failed: how often in a row, its last error, and when it is tried again."""
+
+    error: CdcError
+    failures: int = 0
+    until: float = 0.0
+
+    def again(self, error: CdcError) -> _Pause:
+        pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
+        return _Pause(error, min(self.failures + 1, 16), time.monotonic() + pause)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.until
+
+
+@dataclass
+class _Landed:
+    """What the capturing thread has done, as the other one sees it."""
+
+    windows: int = 0
+    changes: int = 0
+    # (the WAL that was flushed, when that was asked): all that lies before the first is in the log or older
+    asked: list[tuple[Lsn, float]] = field(default_factory=list)
+    pause: _Pause | None = None
+
+
+class Follower:
+    """Follows ``pipeline`` until ``stopping`` is set; what is being committed then is finished.
+
+    ``spark`` is asked in each round that has something to write, so a provider may hand out another session when one
+    has died. ``report`` is called after each round.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkProvider,
+        *,
+        every: float,
+        stopping: threading.Event,
+        report: Callable[[FollowRound], None],
+    ) -> None:
+        self._pipeline, self._spark, self._every = pipeline, spark, every
+        self._stopping, self._report = stopping, report
+        self._landed, self._lock = _Landed(), threading.Lock()
+        self._slot = threading.Lock()  # preparing and capturing both take the slot's lock of the source
+        self._paused: dict[QualifiedName, _Pause] = {}
+        self._all: _Pause | None = None
+        self._names: tuple[QualifiedName, ...] = ()
+        self._stopped: Mapping[QualifiedName, CdcError] = {}
+        self._missing: tuple[QualifiedName, ...] = ()
+        self._prepared_at: float | None = None
+        self._shown: Lsn | None = None
+
+    def run(self) -> None:
+        """Raises ConfigurationError, and what is a defect; all else is tried again."""
+        defects: list[BaseException] = []
+        capturing = threading.Thread(target=self._capture_on, args=(defects,), name="capture", daemon=True)
+        try:
+            while not self._stopping.is_set():
+                started = time.monotonic()
+                self._report(self._round(started))
+                if not capturing.is_alive() and self._prepared_at is not None and not defects:
+                    capturing.start()
+                if defects:
+                    raise defects[0]
+                self._stopping.wait(max(0.0, self._every - (time.monotonic() - started)))
+        finally:
+            self._stopping.set()
+            if capturing.is_alive():
+                capturing.join()
+
+    def _capture_on(self, defects: list[BaseException]) -> None:
+        """The capturing thread: without a pause while the log is behind."""
+        try:
+            while not self._stopping.is_set():
+                caught_up = self._capture()
+                pause = self._landed.pause
+                wait = self._every if pause is None else max(0.0, pause.until - time.monotonic())
+                if caught_up or pause is not None:
+                    self._stopping.wait(wait)
+        except BaseException as error:  # noqa: BLE001 - raised by the other thread
+            defects.append(error)
+
+    def _capture(self) -> bool:
+        asked = time.monotonic()
+        try:
+            with self._slot:
+                done = capture(self._pipeline)
+        except CdcError as error:
+            with self._lock:
+                self._landed.pause = (self._landed.pause or _Pause(error)).again(error)
+            return True
+        with self._lock:
+            self._landed.pause = None
+            self._landed.windows += len(done.landed)
+            self._landed.changes += sum(marker.changes for marker in done.landed)
+            if done.caught_up:
+                self._landed.asked.append((done.upto, asked))
+        return done.caught_up
+
+    def _round(self, started: float) -> FollowRound:
+        taken: tuple[TableSnapshot, ...] = ()
+        report: CatchUpReport | None = None
+        if self._all is None or self._all.is_over:
+            try:
+                taken, report = self._work()
+                self._all = None
+            except ConfigurationError:
+                raise
+            except CdcError as error:
+                self._all = (self._all or _Pause(error)).again(error)
+        return self._done(started, taken, report)
+
+    def _work(self) -> tuple[tuple[TableSnapshot, ...], CatchUpReport]:
+        if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
+            self._prepare()
+        missing = tuple(name for name in self._missing if self._may_try(name))
+        taken = snapshot(self._spark, self._pipeline, missing) if missing else ()
+        self._note({table.name: table.error for table in taken})
+        self._missing = tuple(n for n in self._missing if n not in {t.name for t in taken if t.error is None})
+        names = [name for name in self._names if name not in self._missing and self._may_try(name)]
+        waiting = [name for name in self._names if name not in names]
+        messages = has_messages_table(self._pipeline)
+        report, again = apply_and_read_again(self._spark, self._pipeline, names, excluding=waiting, messages=messages)
+        self._note({applied.name: applied.error for applied in report.tables})
+        return (*taken, *again), report
+
+    def _prepare(self) -> None:
+        with self._slot:
+            prepared = prepare(self._pipeline)
+        self._stopped = {table.name: table.error for table in prepared.stopped}
+        self._names, self._missing = (*prepared.tables, *self._stopped), prepared.missing
+        self._prepared_at = time.monotonic()
+        self._paused = {name: pause for name, pause in self._paused.items() if name in self._names}
+
+    def _may_try(self, name: QualifiedName) -> bool:
+        pause = self._paused.get(name)
+        return pause is None or pause.is_over
+
+    def _note(self, outcomes: Mapping[QualifiedName, CdcError | None]) -> None:
+        for name, error in outcomes.items():
+            if error is None:
+                self._paused.pop(name, None)
+            else:
+                self._paused[name] = self._paused.get(name, _Pause(error)).again(error)
+
+    def _done(self, started: float, taken: Sequence[TableSnapshot], report: CatchUpReport | None) -> FollowRound:
+        tables: Sequence[TableApplied] = report.tables if report is not None else ()
+        if report is not None and report.cut is not None:
+            self._shown = report.cut.lsn
+        with self._lock:
+            windows, changes, capture_pause = self._landed.windows, self._landed.changes, self._landed.pause
+            self._landed.windows = self._landed.changes = 0
+            flushed, since = self._since(started)
+        errors = [pause.error for pause in (self._all, capture_pause) if pause is not None]
+        errors += self._stopped.values()
+        errors += [pause.error for name, pause in self._paused.items() if name not in self._stopped]
+        now = time.monotonic()
+        return FollowRound(
+            datetime.now(timezone.utc),
+            now - started,
+            windows,
+            changes,
+            tuple(applied.name for applied in tables if applied.outcome == "applied"),
+            tuple(table.name for table in taken if table.error is None),
+            max(0, flushed - self._shown) if flushed is not None and self._shown is not None else 0,
+            now - since,
+            tuple(map(str, errors)),
+        )
+
+    def _since(self, started: float) -> tuple[Lsn | None, float]:
+        """What the server had flushed when it was last asked, and when it was asked for what the tables show by now."""
+        asked, shown = self._landed.asked, self._shown
+        reached = [when for lsn, when in asked if shown is not None and lsn <= shown]
+        flushed = asked[-1][0] if asked else None
+        # of those that are reached, the last one is enough
+        self._landed.asked = [(lsn, when) for lsn, when in asked if not reached or when >= reached[-1]]
+        return flushed, reached[-1] if reached else started
+
+
+__all__ = ["FollowRound", "Follower"]

@@ -1,0 +1,99 @@
+"""DDL on a Delta table that follows the source's: columns dropped, renamed and added in place.
+
+https://docs.delta.io/latest/delta-column-mapping.html: with column mapping by name no data file is written again, but
+where rows that are there get a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.lake.delta_table import replace_table, table_columns, with_attribute_numbers
+from spark_jobs.lake.merge_sql import delta_identifier, quoted
+from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.lake.table_state import mode_of
+from spark_jobs.schema.column_changes import ColumnChanges
+from spark_jobs.schema.mode_columns import live_rows, mode_columns
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def alter_columns(spark: SparkSession, path: str, changes: ColumnChanges) -> None:
+    """Metadata alone, in a commit per statement. Killed in between, the rest is found by attribute number again."""
+    table = delta_identifier(path)
+    if changes.dropped:
+        names = ", ".join(quoted(column.name) for column in changes.dropped)
+        spark.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
+    held = {column.name.lower() for column in table_columns(spark, path)}
+    for old, new in changes.renamed:
+        if new.name.lower() in held:  # names are swapped, or differ in case
+            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old.name)} TO {quoted(_between(new))}")
+    for old, new in changes.renamed:
+        name = _between(new) if new.name.lower() in held else old.name
+        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(new.name)}")
+    if changes.added:
+        # SQL cannot give a column metadata
+        ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
+        nothing = with_attribute_numbers(spark.createDataFrame([], ddl), changes.added)
+        nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+
+
+def rewrite_columns(
+    spark: SparkSession, path: str, shape: TableShape, provenance: Provenance, policy: OnUnrepresentable
+) -> int:
+    """All rows with the columns of ``shape``, those that are new with their missing value, in one numbered commit.
+    Rows that the source has no more, which some modes keep, get none. Returns its Delta version; raises
+    OvertakenError."""
+    mode = mode_of(provenance.generation)
+    kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode)
+    with overtaking(path), committing_session(spark, provenance) as own:
+        held = {column.attnum: column.name for column in table_columns(own, path)}
+        new = [column for column in shape.columns if column.attnum not in held]
+        rows = own.read.format("delta").load(path)
+        renamed = rows.selectExpr(
+            *(f"{quoted(held[c.attnum])} AS {_between_sql(c)}" for c in shape.columns if c.attnum in held), *kept
+        )
+        filled = renamed.crossJoin(_missing_values(own, new, shape, policy))
+        named = filled.selectExpr(
+            *(
+                f"{_between_sql(c) if c.attnum in held else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
+                f" AS {quoted(c.name)}"
+                for c in shape.columns
+            ),
+            *kept,
+        )
+        replace_table(with_attribute_numbers(named, shape.columns, mode), path)
+        return committed_version(own, path)
+
+
+def _missing_values(
+    spark: SparkSession, columns: Sequence[LakeColumn], shape: TableShape, policy: OnUnrepresentable
+) -> DataFrame:
+    """One row, cast as the changes are."""
+    values = [
+        cast_text(
+            pa.array([None if column.missing is None else column.missing.encode()], pa.binary()),
+            column.lake_type,
+            name=column.name,
+            table=str(shape.name),
+            on_unrepresentable=policy,
+        )
+        for column in columns
+    ]
+    ddl = ", ".join(f"{_between_sql(column)} {column.lake_type.sql}" for column in columns)
+    return spark.createDataFrame(pa.table(values, names=[_between(column) for column in columns]), ddl)
+
+
+def _between(column: LakeColumn) -> str:
+    """A name that no column of the source has for long: it stands for the column's number."""
+    return f"pg_attribute.{column.attnum}"
+
+
+def _between_sql(column: LakeColumn) -> str:
+    return quoted(_between(column))

@@ -1,0 +1,129 @@
+"""Copies of rows in and out of a Delta table without a key, in one MERGE.
+
+MERGE cannot take one of several equal rows. So every copy of a row that goes is deleted, and those that stay are
+inserted again: how many they are is counted first. Rows are equal where PostgreSQL prints them alike, nulls included.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, in_range, quoted
+from spark_jobs.lake.row_equality import printed, printed_sql
+from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, value
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.spark.causes import MISSING_ROW
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_SOURCE = "copies_of_rows"  # the temporary view
+
+
+def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
+    """Equal rows as one, with the sum of their copies, where that is not 0."""
+    from pyspark.sql import functions as fn
+
+    summed = fn.sum(COPIES.name).cast("bigint").alias(COPIES.name)
+    equal = (printed(fn.col(value(i)), column).alias(f"equal{i}") for i, column in enumerate(shape.columns))
+    return (
+        rows.groupBy(*equal)
+        .agg(summed, *_firsts(shape))
+        .where(f"{COPIES.name} <> 0")
+        .select(*_names(shape, COPIES.name))
+    )
+
+
+def copied_rows(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
+    """The values of each row as often as it comes. Where one goes it fails, unless it is ``lenient``: there is nothing
+    that it could be taken from."""
+    from pyspark.sql import functions as fn
+
+    copies = _never_below_zero(fn.col(COPIES.name), lenient=lenient)
+    return _repeated(rows, copies, shape)
+
+
+def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> None:
+    """Bring ``rows`` of ``COPIES`` and values into the table at ``path``. Where more copies of a row go than there are
+    it fails, unless it is ``lenient``."""
+    from pyspark.sql import functions as fn
+
+    going = _going(rows.where(f"{COPIES.name} < 0"), path, shape, key_range, lenient=lenient)
+    inserted = (
+        _repeated(going, fn.col("stay"), shape),
+        _repeated(rows.where(f"{COPIES.name} > 0"), fn.col(COPIES.name), shape),
+    )
+    source = going.select(fn.lit(DELETE).alias(OPERATION), *_names(shape))
+    for copies in inserted:
+        source = source.unionByName(copies.select(fn.lit(UPSERT).alias(OPERATION), *_names(shape)))
+    source.createOrReplaceTempView(_SOURCE)
+    rows.sparkSession.sql(_merge_statement(path, shape, key_range))
+
+
+def _going(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> DataFrame:
+    """Each row that goes, once, and how many copies of it ``stay``."""
+    from pyspark.sql import functions as fn
+
+    table = rows.sparkSession.read.format("delta").load(path).alias("t")
+    if key_range is not None:
+        table = table.where(in_range(shape, key_range))
+    held = table.select(*(fn.col(f"t.{quoted(column.name)}").alias(f"h{i}") for i, column in enumerate(shape.columns)))
+    equal = (
+        printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(f"h{i}"), column))
+        for i, column in enumerate(shape.columns)
+    )
+    numbered = rows.withColumn("row", fn.monotonically_increasing_id())
+    matched = numbered.join(held.withColumn("is_held", fn.lit(True)), reduce(and_, equal), "left")
+    counted = matched.groupBy("row").agg(
+        (fn.count("is_held") + fn.first(COPIES.name)).alias("left_over"), *_firsts(shape)
+    )
+    return counted.select(_never_below_zero(fn.col("left_over"), lenient=lenient).alias("stay"), *_names(shape))
+
+
+def _repeated(rows: DataFrame, copies: Column, shape: TableShape) -> DataFrame:
+    from pyspark.sql import functions as fn
+
+    repeated = fn.explode(fn.array_repeat(fn.lit(True), copies.cast("int")))
+    return rows.select(repeated.alias("copy"), *_names(shape)).select(*_names(shape))
+
+
+def _never_below_zero(number: Column, *, lenient: bool) -> Column:
+    from pyspark.sql import functions as fn
+
+    wrong = fn.lit(0) if lenient else fn.raise_error(fn.lit(MISSING_ROW)).cast("bigint")
+    return fn.when(number < 0, wrong).otherwise(number)
+
+
+def _merge_statement(path: str, shape: TableShape, key_range: KeyRange | None) -> str:
+    names = [quoted(column.name) for column in shape.columns]
+    of_table = (printed_sql(f"t.{name}", column) for name, column in zip(names, shape.columns, strict=True))
+    of_source = (printed_sql(f"s.{value(i)}", column) for i, column in enumerate(shape.columns))
+    equal = (f"{held} <=> {going}" for held, going in zip(of_table, of_source, strict=True))
+    within = () if key_range is None else (in_range(shape, key_range),)
+    values = ", ".join(f"s.{value(i)}" for i in _places(shape))
+    inserted = f"INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608 - quoted names
+    return "\n".join(
+        (
+            f"MERGE INTO {delta_identifier(path)} AS t",
+            f"USING {_SOURCE} AS s",
+            f"ON {' AND '.join((f's.{OPERATION} = {DELETE}', *equal, *within))}",
+            "WHEN MATCHED THEN DELETE",
+            f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
+        )
+    )
+
+
+def _places(shape: TableShape) -> range:
+    return range(len(shape.columns))
+
+
+def _names(shape: TableShape, *before: str) -> list[str]:
+    return [*before, *(value(i) for i in _places(shape))]
+
+
+def _firsts(shape: TableShape) -> list[Column]:
+    from pyspark.sql import functions as fn
+
+    return [fn.first(name).alias(name) for name in _names(shape)]

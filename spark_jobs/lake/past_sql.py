@@ -1,0 +1,110 @@
+"""The MERGE of tables that keep what was, as text: nothing is deleted, rows get the time at which they ended.
+
+See ``merge_sql`` for what may stand behind ``t.`` and ``s.``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.lake.merge_sql import (
+    NET_CHANGE,
+    KeyRange,
+    delta_identifier,
+    inserted_values,
+    key_matches,
+    left_key_matches,
+    missing_row,
+    quoted,
+    updated_values,
+)
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.mode_columns import (
+    DELETED_AT,
+    VALID_TO,
+    VALID_TO_LSN,
+    mode_columns,
+)
+from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, unchanged, value
+from spark_jobs.table_mode import Mode
+
+
+@dataclass(frozen=True)
+class RowsEnded:
+    """The commit of a TRUNCATE: its LSN, and its time in microseconds since 1970, UTC, where that is known."""
+
+    lsn: Lsn
+    at: int | None
+
+    @property
+    def at_sql(self) -> str:
+        return "CAST(NULL AS TIMESTAMP)" if self.at is None else f"timestamp_micros({self.at})"
+
+
+def named_mode_columns(mode: Mode) -> tuple[str, ...]:
+    """What the table keeps beside the source's columns, under its names and with its types."""
+    return tuple(f"CAST({column.net} AS {column.sql}) AS {quoted(column.name)}" for column in mode_columns(mode))
+
+
+def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: RowsEnded | None) -> str:
+    """The MERGE of the view ``net_change``. ``ended``: then all rows that are not in it were deleted."""
+    shape, kept, deleted = columns.shape, columns.unchanged, quoted(DELETED_AT.name)
+    updates = [*updated_values(shape, kept), f"t.{deleted} = s.{DELETED_AT.net}"]
+    names, values = (", ".join(words) for words in inserted_values(shape, kept))
+    inserted = f"INSERT ({names}, {deleted}) VALUES ({values}, s.{DELETED_AT.net})"  # noqa: S608
+    clauses = [
+        f"MERGE INTO {delta_identifier(path)} AS t",
+        f"USING {NET_CHANGE} AS s",
+        f"ON {' AND '.join(key_matches(shape, None if ended else key_range))}",
+        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN UPDATE SET t.{deleted} = s.{DELETED_AT.net}",
+        f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}",
+        f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
+    ]
+    if ended is not None:
+        live = f"t.{deleted} IS NULL"
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {live} THEN UPDATE SET t.{deleted} = {ended.at_sql}")
+    return "\n".join(clauses)
+
+
+def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: RowsEnded | None) -> str:
+    """The MERGE of the view ``net_change``: versions that end, and such that begin. ``ended``: then every version ended
+    that was open and is not in it."""
+    shape = columns.shape
+    is_open = f"t.{quoted(VALID_TO_LSN.name)} IS NULL"
+    matches = [f"s.{OPERATION} = {DELETE}", is_open, *key_matches(shape, None if ended else key_range)]
+    lsn, at = f"t.{quoted(VALID_TO_LSN.name)}", f"t.{quoted(VALID_TO.name)}"
+    kept = mode_columns("history")
+    names = ", ".join(quoted(name) for name in (*(c.name for c in shape.columns), *(c.name for c in kept)))
+    values = ", ".join(f"s.{name}" for name in (*map(value, range(len(shape.columns))), *(c.net for c in kept)))
+    inserted = f"INSERT ({names}) VALUES ({values})"  # noqa: S608
+    clauses = [
+        f"MERGE INTO {delta_identifier(path)} AS t",
+        f"USING {NET_CHANGE} AS s",
+        f"ON {' AND '.join(matches)}",
+        f"WHEN MATCHED THEN UPDATE SET {lsn} = s.{VALID_TO_LSN.net}, {at} = s.{VALID_TO.net}",
+        f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
+    ]
+    if ended is not None:
+        ends = f"{lsn} = {int(ended.lsn)}, {at} = {ended.at_sql}"
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {is_open} THEN UPDATE SET {ends}")
+    return "\n".join(clauses)
+
+
+def open_values_query(path: str, columns: NetColumns, view: str) -> str:
+    """The net change of ``view``, with the values that its versions keep from the one that was open before."""
+    shape, kept = columns.shape, columns.unchanged
+    keeps = " OR ".join(f"s.{unchanged(i)}" for i in kept)
+    match = " AND ".join([*left_key_matches(shape, columns.old_keys), f"t.{quoted(VALID_TO_LSN.name)} IS NULL"])
+    is_there = f"t.{quoted(shape.columns[shape.key_indices[0]].name)} IS NOT NULL"
+    named = [f"s.{OPERATION}"]
+    for i, column in enumerate(shape.columns):
+        held = f"CASE WHEN {is_there} THEN t.{quoted(column.name)} ELSE {missing_row(shape)} END"
+        named.append(
+            f"CASE WHEN s.{unchanged(i)} THEN {held} ELSE s.{value(i)} END AS {value(i)}"
+            if i in kept
+            else f"s.{value(i)}"
+        )
+    named += [f"s.{column.net}" for column in mode_columns("history")]
+    return (
+        f"SELECT {', '.join(named)}\nFROM {view} AS s\nLEFT JOIN {delta_identifier(path)} AS t ON ({keeps}) AND {match}"
+    )

@@ -1,0 +1,1 @@
+"""What keeps the lake's cost the same over years: retention, compaction, clean-up."""

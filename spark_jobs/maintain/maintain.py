@@ -1,0 +1,136 @@
+"""``postgres-cdc maintain``: retention, compaction and clean-up of all that a pipeline keeps in its lake.
+
+Run it once a day. It may be repeated after any crash, and beside a sync: it changes no row that is kept, and every
+commit of it gives way to one of ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_jobs.apply.apply_messages import MESSAGES_LAYOUT
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.retention import keep_log_small
+from spark_jobs.configuration import Pipeline
+from spark_jobs.delta.counted_files import CountedFiles
+from spark_jobs.delta.files import decoded_path
+from spark_jobs.delta.upkeep import CountedTable, Upkeep, keep_small
+from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.lake.cuts import keep_cuts_small
+from spark_jobs.lake.messages_state import has_messages_table, messages_state
+from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.lake.table_upkeep import TableFiles, history_properties, keep_table_small
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.maintain.needed_windows import needed_windows
+from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.write_guard import WriteGuard, write_guard
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class TableMaintained:
+    """``error``: it stayed as it was."""
+
+    name: QualifiedName
+    files: TableFiles | None = None
+    error: CdcError | None = None
+
+
+@dataclass(frozen=True)
+class MaintainReport:
+    """``first_window`` is the oldest one left in the change log, and ``reaches_back_to`` its start. ``held_by`` needs
+    windows that are older than their retention; empty: none are needed. None is what is not there, or failed."""
+
+    first_window: int
+    reaches_back_to: Lsn
+    held_by: str
+    change_log: Upkeep | None
+    cuts: Upkeep | None
+    messages: Upkeep | None
+    tables: tuple[TableMaintained, ...]
+    errors: tuple[CdcError, ...]
+    seconds: float
+
+
+def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress: Progress = silent) -> MaintainReport:
+    """Change log, cuts, messages and each table, in this order; what fails stops alone. ``spark`` is called only where
+    there are tables.
+
+    Raises LakeError when there is no change log, or when it cannot be read; CdcError when it is not known what the
+    tables still need. Nothing has been changed then.
+    """
+    began = time.monotonic()
+    log = ChangeLog(pipeline.lake.change_log)
+    last = log.checkpoint()
+    if last is None:
+        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+    states = table_states(pipeline.lake, all_followed_names(pipeline), last.identity)
+    needed, errors = needed_windows(pipeline, last, states), _Errors()
+    change_log = cuts = messages = None
+    with errors.collected():
+        progress(Step("maintain", "change log", 0, 3 + len(states), "tables"))
+        change_log = keep_log_small(log, last, pipeline.retention.change_log, needed.ordinal)
+    with errors.collected():
+        progress(Step("maintain", "cuts", 1, 3 + len(states), "tables"))
+        cuts = keep_cuts_small(pipeline.lake, pipeline.retention.cuts)
+    with errors.collected():
+        progress(Step("maintain", "messages", 2, 3 + len(states), "tables"))
+        if has_messages_table(pipeline) and messages_state(pipeline.lake, last.identity) is not None:
+            messages = _keep_messages_small(pipeline)
+    tables: list[TableMaintained] = []
+    with write_guard(pipeline.source) as guard:
+        for name, state in states.items():
+            progress(Step("maintain", str(name), 3 + len(tables), 3 + len(states), "tables"))
+            done = _maintain_table(pipeline, spark, name, guard) if isinstance(state, TableState) else state
+            tables.append(TableMaintained(name, error=done) if isinstance(done, CdcError) else done)
+    first = log.first_window() or last
+    held = needed.by if change_log is not None and change_log.overdue else ""
+    return MaintainReport(
+        first.ordinal,
+        first.window.lo,
+        held,
+        change_log,
+        cuts,
+        messages,
+        tuple(tables),
+        (*errors.found, *(table.error for table in tables if table.error)),
+        time.monotonic() - began,
+    )
+
+
+@dataclass(frozen=True)
+class _Errors:
+    found: list[CdcError] = field(default_factory=list)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        try:
+            yield
+        except CdcError as error:
+            self.found.append(error)
+
+
+def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
+    """Every message stays: they are data, and not ours to drop."""
+    files = CountedFiles(decoded_path(pipeline.lake.messages), "window", MESSAGES_LAYOUT.schema)
+    cuts = pipeline.retention.cuts
+    return keep_small(CountedTable(files, MESSAGES_LAYOUT, by_day=False), history_properties(cuts), None, cuts)
+
+
+def _maintain_table(
+    pipeline: Pipeline, spark: Callable[[], SparkSession], name: QualifiedName, guard: WriteGuard
+) -> TableMaintained | CdcError:
+    try:
+        with guard.table(name), spark_errors(f"{name} cannot be maintained", hint="run it again"):
+            return TableMaintained(name, keep_table_small(spark(), pipeline.lake.table(name), pipeline.retention.cuts))
+    except CdcError as error:
+        return error

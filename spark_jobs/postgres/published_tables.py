@@ -1,0 +1,178 @@
+"""What the publications that a slot is read with send of each table: which columns, which rows, which operations.
+
+Read from the catalogue's own tables by plain SQL, so that inside a snapshot's transaction it is what held at the
+snapshot's LSN; ``pg_publication_tables`` would show the present. The rules are pgoutput's own (``get_rel_sync_entry``):
+columns must be the same in all publications, filters are ORed for each operation, and one without a filter wins.
+https://www.postgresql.org/docs/current/logical-replication-row-filter.html
+https://www.postgresql.org/docs/current/logical-replication-col-lists.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psycopg import sql
+
+from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import RelationFacts
+
+OPERATIONS = ("insert", "update", "delete", "truncate")
+
+# one row per table and publication by which its changes come under its own name. A partition whose root is published in
+# its place by one of them comes by none
+_PUBLISHED = """
+WITH wanted AS (
+  SELECT c.oid, n.nspname, c.relname, c.relnamespace, c.relkind,
+    ARRAY(SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(c.oid) a(relid) WHERE a.relid <> c.oid) AS above
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'p')
+    AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[]))
+), entry AS (
+  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, to_jsonb(p)->>'pubgencols' = 's' AS sends_generated,
+    ARRAY(SELECT operation FROM (VALUES ('insert', p.pubinsert), ('update', p.pubupdate), ('delete', p.pubdelete),
+      ('truncate', p.pubtruncate)) AS o(operation, sent) WHERE sent) AS operations,
+    p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
+      WHERE r.prpubid = p.oid AND r.prrelid = w.oid) {schema_of_itself} AS itself,
+    w.above <> '{{}}' AND (p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
+      WHERE r.prpubid = p.oid AND r.prrelid = ANY (w.above)) {schema_of_root}) AS by_root
+  FROM wanted w JOIN pg_catalog.pg_publication p ON p.pubname = ANY (%(publications)s)
+)
+SELECT e.nspname::text, e.relname::text, e.pubname::text, e.operations, {row_filter}, {listed},
+  ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = e.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND CASE WHEN {listed} THEN {in_list}
+          ELSE a.attgenerated = '' OR (a.attgenerated = 's' AND coalesce(e.sends_generated, false)) END
+    ORDER BY a.attnum)
+FROM entry e {of_entry}
+WHERE (e.itself OR e.by_root) AND (e.relkind = 'r' OR e.pubviaroot)
+  AND NOT EXISTS (SELECT FROM entry root WHERE root.oid = e.oid AND root.pubviaroot AND root.by_root)
+ORDER BY e.nspname, e.relname, e.pubname
+"""
+# row filters, column lists and whole schemas came together. A schema's tables, like FOR ALL TABLES, have neither
+SCHEMAS_AND_LISTS_SINCE = 150_000
+_SCHEMA_OF_ITSELF = """
+      OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace s
+        WHERE s.pnpubid = p.oid AND s.pnnspid = w.relnamespace)"""
+_SCHEMA_OF_ROOT = """
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s
+        ON s.pnnspid = c.relnamespace WHERE s.pnpubid = p.oid AND c.oid = ANY (w.above))"""
+_OF_ENTRY = """
+LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = e.pubid AND r.prrelid = e.oid
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_namespace s
+    WHERE s.pnpubid = e.pubid AND s.pnnspid = e.relnamespace)
+"""
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """``columns`` come, in ``attnum`` order; ``listed``: because a column list says so. ``row_filter`` is a condition
+    in SQL, empty for all rows. ``missing_operations`` are those that no publication sends.
+    """
+
+    name: QualifiedName
+    columns: tuple[str, ...]
+    listed: bool = False
+    row_filter: str = ""
+    missing_operations: tuple[str, ...] = ()
+    error: PreconditionError | None = None
+
+    def sent_of(self, facts: RelationFacts) -> RelationFacts:
+        """The catalogue's facts of a table without the columns that do not come."""
+        return replace(facts, columns=tuple(column for column in facts.columns if column.attname in self.columns))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One table in one publication. ``row_filter`` None: all rows."""
+
+    publication: str
+    operations: tuple[str, ...]
+    row_filter: str | None
+    listed: bool
+    columns: tuple[str, ...]
+
+
+def published_tables(
+    connection: Connection, publications: Sequence[str], names: Sequence[QualifiedName]
+) -> dict[QualifiedName, PublishedTable]:
+    """Of those of ``names`` whose changes come under their own name. In a transaction: as its snapshot sees the
+    catalogue. ``error``: what keeps a table from being followed by these publications together."""
+    with source_errors("the publications could not be read"):
+        rows = connection.execute(_statement(connection), _parameters(publications, names)).fetchall()
+    entries: dict[QualifiedName, list[_Entry]] = {}
+    for nspname, relname, publication, operations, row_filter, listed, columns in rows:
+        entry = _Entry(publication, tuple(operations), row_filter, listed, tuple(columns))
+        entries.setdefault(QualifiedName(nspname, relname), []).append(entry)
+    return {name: _together(name, of_table) for name, of_table in entries.items()}
+
+
+def unseen_operations(missing: Sequence[str]) -> str:
+    """One line about what the lake does not see of a table."""
+    return f"the publication leaves out {', '.join(missing)}: the lake does not see them"
+
+
+def _statement(connection: Connection) -> sql.Composed:
+    known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
+    return sql.SQL(_PUBLISHED).format(
+        schema_of_itself=sql.SQL(_SCHEMA_OF_ITSELF if known else ""),
+        schema_of_root=sql.SQL(_SCHEMA_OF_ROOT if known else ""),
+        of_entry=sql.SQL(_OF_ENTRY if known else ""),
+        row_filter=sql.SQL("pg_catalog.pg_get_expr(r.prqual, r.prrelid)" if known else "NULL::text"),
+        listed=sql.SQL("r.prattrs IS NOT NULL" if known else "false"),
+        in_list=sql.SQL("a.attnum = ANY (r.prattrs::smallint[])" if known else "false"),
+    )
+
+
+def _parameters(publications: Sequence[str], names: Sequence[QualifiedName]) -> dict[str, Any]:
+    return {
+        "publications": list(publications),
+        "nspnames": [name.nspname for name in names],
+        "relnames": [name.relname for name in names],
+    }
+
+
+def _together(name: QualifiedName, entries: Sequence[_Entry]) -> PublishedTable:
+    """What comes of one table by all its publications."""
+    sent = {operation for entry in entries for operation in entry.operations}
+    filters = {operation: _filters(entries, operation) for operation in OPERATIONS[:3] if operation in sent}
+    return PublishedTable(
+        name,
+        entries[0].columns,
+        any(entry.listed for entry in entries),
+        " OR ".join(f"({condition})" for condition in next(iter(filters.values()), ())),
+        tuple(operation for operation in OPERATIONS if operation not in sent),
+        _why_not_together(name, entries, sent, filters),
+    )
+
+
+def _filters(entries: Sequence[_Entry], operation: str) -> tuple[str, ...]:
+    """The conditions of which a row of this operation must meet one; none: every row comes."""
+    found = {entry.row_filter for entry in entries if operation in entry.operations}
+    return () if None in found else tuple(sorted(condition for condition in found if condition is not None))
+
+
+def _why_not_together(
+    name: QualifiedName, entries: Sequence[_Entry], sent: set[str], filters: dict[str, tuple[str, ...]]
+) -> PreconditionError | None:
+    publications = ", ".join(entry.publication for entry in entries)
+    if len({entry.columns for entry in entries}) > 1:
+        return PreconditionError(
+            f"publications {publications} send different columns of {name}, which the server refuses to do",
+            hint="give it the same column list in each before its rows change: what is changed until then cannot be"
+            " decoded any more",
+        )
+    if len(set(filters.values())) > 1:
+        return PreconditionError(
+            f"publications {publications} have different row filters on {name} for different operations",
+            hint="publish insert, update and delete of a table with the same filters",
+        )
+    if "insert" not in sent:
+        return PreconditionError(
+            f"publication {publications} leaves out insert, so new rows of {name} never come",
+            hint="ALTER PUBLICATION ... SET (publish = 'insert, update, delete, truncate')",
+        )
+    return None

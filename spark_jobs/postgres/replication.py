@@ -1,0 +1,75 @@
+"""A walsender session: for the few things that only the replication protocol offers.
+
+https://www.postgresql.org/docs/current/protocol-replication.html
+"""
+
+from __future__ import annotations
+
+import re
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from psycopg import pq
+from pydantic import SecretStr
+
+from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import connect_failure, conninfo
+from spark_jobs.postgres.refusals import certificate_hint
+from spark_jobs.postgres.session_settings import PIN_STATEMENT
+
+# a line of a history file: the timeline, where the next one left it, and why
+_LEFT = re.compile(rb"^\s*(\d+)\s+([0-9A-Fa-f]+/[0-9A-Fa-f]+)", re.MULTILINE)
+
+
+@contextmanager
+def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
+    """It knows the simple query protocol only, hence libpq without psycopg's cursors."""
+    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
+    try:
+        if pgconn.status != pq.ConnStatus.OK:
+            raise _refused(pgconn.error_message.decode(errors="replace"))
+        answer(pgconn, PIN_STATEMENT)
+        yield pgconn
+    finally:
+        pgconn.finish()
+
+
+def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
+    """Of one command; unlike ``exec_`` it can be interrupted while the server takes its time."""
+    pgconn.send_query(command.encode())
+    while pgconn.is_busy():
+        select.select([pgconn.socket], [], [])
+        pgconn.consume_input()
+    result = pgconn.get_result()
+    while pgconn.get_result() is not None:
+        pass
+    if result is None:
+        raise SourceUnreachableError("the replication connection to PostgreSQL was lost")
+    return result
+
+
+def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:
+    """Up to which LSN the server's WAL, now on timeline ``current``, is that of ``timeline``; None: it never was on it.
+
+    From the history file that each promotion and each recovery to a point in time writes.
+    """
+    with replication_connection(dsn) as pgconn:
+        result = answer(pgconn, f"TIMELINE_HISTORY {current}")
+    history = result.get_value(0, 1) if result.status == pq.ExecStatus.TUPLES_OK else None
+    if history is None:
+        message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given").decode()
+        raise SourceError(f"the history of timeline {current} could not be read: {message}")
+    left = {int(number): Lsn.parse(lsn.decode()) for number, lsn in _LEFT.findall(history)}
+    return left.get(timeline)
+
+
+def _refused(message: str) -> SourceError:
+    reason = connect_failure(message)
+    if "permission denied" in reason or "replication role" in reason:
+        return PreconditionError(f"no replication connection: {reason}", hint="ALTER ROLE ... REPLICATION")
+    return SourceUnreachableError(
+        f"no replication connection to PostgreSQL: {reason}",
+        hint=certificate_hint(reason) or "pg_hba.conf must let the role in; a connection pooler does not pass it on",
+    )

@@ -1,0 +1,69 @@
+"""What a pipeline needs before windows are read: publication, slot and change log, made where they are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.capture.slot_preparation import prepare_slot
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import LakeError, PreconditionError
+from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.postgres.connection import connected
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_lost
+from spark_jobs.table_mode import Mode
+from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
+from spark_jobs.tables.followed_tables import followed_names
+from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
+
+    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, or in this mode. Those
+    ``stopped`` cannot be followed as things are, and are not among ``tables``.
+    """
+
+    checkpoint: WindowMarker
+    tables: tuple[QualifiedName, ...]
+    missing: tuple[QualifiedName, ...]
+    stopped: tuple[TableStopped, ...] = ()
+
+
+@again_when_lost
+def prepare(pipeline: Pipeline) -> Prepared:
+    """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
+
+    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; before
+    anything was made, its error is raised. Raises what ``prepare_slot`` raises.
+    """
+    with connected(pipeline.source.dsn) as connection:
+        names = followed_names(connection, pipeline)
+        checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
+        states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
+        stopped = stopped_tables(connection, pipeline, names, states)
+        if checkpoint is None:
+            for table in stopped:
+                raise table.error
+            if not names:
+                nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
+                raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
+        elif ("binary", "true") not in checkpoint.identity.options:
+            # no window is read in binary before every table can be
+            require_readable(connection, pipeline.source, names)
+        halted = {table.name for table in stopped}
+        tables = tuple(name for name in names if name not in halted)
+        checkpoint = prepare_slot(pipeline, tables)
+    missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
+    return Prepared(checkpoint, tables, missing, stopped)
+
+
+def _has_no_snapshot(state: TableState | LakeError | None, checkpoint: WindowMarker, mode: Mode) -> bool:
+    if isinstance(state, LakeError):  # what cannot be read is not replaced unasked
+        return False
+    if state is None or is_of_earlier_chapter(state, checkpoint.identity.chapter):
+        return True
+    return not state.is_lost and state.mode != mode

@@ -1,0 +1,100 @@
+"""A pipeline whose slot no longer leads on from its change log, mended: a new chapter of the log, new snapshots.
+
+What ``prepare`` and ``capture`` refuse with a BreakError is what is mended, and nothing else. The tables are readable
+as they were until the one commit of each new snapshot. Killed at any step it is run again: before the chapter's marker
+is landed the break is still there, after it the tables that are of an earlier chapter are found by their own state, by
+``sync`` too.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from spark_jobs.capture.chapter import begin_chapter
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import BreakError, CdcError, SlotError
+from spark_jobs.postgres.connection import connected
+from spark_jobs.progress import Progress, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_lost
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.sync import capture, prepare, snapshot
+from spark_jobs.tables.followed_tables import followed_names
+from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
+
+
+@dataclass(frozen=True)
+class RecoverReport:
+    """``chapter``: the marker of the chapter that was begun, None where nothing was broken. ``snapshots``: of the
+    tables that were of an earlier chapter, or had none; ``stopped`` cannot be followed as things are.
+    """
+
+    chapter: WindowMarker | None
+    snapshots: tuple[TableSnapshot, ...]
+    seconds: float
+    stopped: tuple[TableStopped, ...] = ()
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return self.chapter is None and not self.snapshots
+
+    @property
+    def errors(self) -> tuple[CdcError, ...]:
+        """One per table that is not recovered."""
+        failed = tuple(taken.error for taken in self.snapshots if taken.error is not None)
+        return (*failed, *(table.error for table in self.stopped))
+
+
+def recover(
+    pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent
+) -> RecoverReport:
+    """Find out whether the slot leads on from the change log; begin a new chapter where it does not, and read the
+    tables again. Spark is started for snapshots only.
+
+    Raises CdcError for what a new chapter does not mend: a source that cannot be reached, a privilege that is missing,
+    a publication of the user's own that is not there.
+    """
+    started = time.monotonic()
+    landed = ChangeLog(pipeline.lake.change_log).checkpoint()
+    if landed is None:
+        raise SlotError(
+            f"there is nothing to recover: no change log is at {pipeline.lake.change_log}",
+            hint="`postgres-cdc sync` makes slot and log",
+        )
+    chapter, reasons = None, {}
+    broken = _broken(pipeline)
+    if broken is not None:
+        names = _followable(pipeline)
+        chapter = begin_chapter(pipeline, names, after=landed, what=broken.what)
+        reasons = dict.fromkeys(names, broken.what)
+    prepared = prepare(pipeline)
+    taken: tuple[TableSnapshot, ...] = ()
+    if prepared.missing:
+        taken = snapshot(spark, pipeline, prepared.missing, reasons=reasons or None, run_id=run_id, progress=progress)
+    return RecoverReport(chapter, taken, time.monotonic() - started, prepared.stopped)
+
+
+def _broken(pipeline: Pipeline) -> BreakError | None:
+    """Only reading shows what the server cannot decode; a window that can be read is landed, as ever."""
+    try:
+        prepare(pipeline)
+        capture(pipeline, max_windows=1)
+    except BreakError as error:
+        return error
+    return None
+
+
+@again_when_lost
+def _followable(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
+    """Raises the error of the first table where none can be followed: it may be the wrong database."""
+    with connected(pipeline.source.dsn) as connection:
+        names = followed_names(connection, pipeline)
+        stopped = stopped_tables(connection, pipeline, names, ())
+    halted = {table.name for table in stopped}
+    if stopped and halted == set(names):
+        raise stopped[0].error
+    return tuple(name for name in names if name not in halted)

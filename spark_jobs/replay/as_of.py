@@ -1,0 +1,174 @@
+"""A table as it was at an LSN, built beside it: from the newest of its versions before that, and the change log.
+
+It is built in ``_building`` below the folder that it is for, and copied to its place in one commit: what a reader finds
+there is whole. The source is not asked, the pipeline's own table only read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+from spark_jobs.change_log.commit_times import first_commit_after
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.delta.files import lake_errors, lake_filesystem
+from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError
+from spark_jobs.lake.delta_table import rows_written
+from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.aside import Build
+from spark_jobs.replay.consistent_cut import Point
+from spark_jobs.replay.landed_windows import LandedWindows
+from spark_jobs.replay.replay import followed_tables
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.spark.session import isolated_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BUILDING = "_building"
+
+
+@dataclass(frozen=True)
+class TableAsOf:
+    """``rows`` of table ``name`` at ``path``: those of the transactions that committed before ``lsn``.
+
+    ``base_version`` is the Delta version of the pipeline's table that it grew from, as of ``base_lsn``; ``windows``
+    were applied on it.
+    """
+
+    name: QualifiedName
+    lsn: Lsn
+    path: str
+    rows: int
+    base_version: int
+    base_lsn: Lsn
+    windows: int
+
+
+def table_as_of(spark: SparkProvider, pipeline: Pipeline, name: QualifiedName, at: Point, into: str) -> TableAsOf:
+    """Write the table as it was at ``at`` to ``into``, an absolute path or URI that holds nothing yet.
+
+    Of a window that holds the LSN only transactions that committed before it are applied. Raises ConfigurationError:
+    the path holds something, the table is not followed; GapError and LakeError: log, or Delta's history of the table,
+    do not reach; SchemaChangeError: rows changed in between in a way that the log does not hold.
+    """
+    followed_tables(pipeline, [name])
+    _require_empty(into)
+    landed = LandedWindows.of(pipeline)
+    lsn = _lsn(landed, at)
+    base = _newest_until(pipeline, landed, name, lsn)
+    ahead = landed.after(base.ordinal, max(base.ordinal, _last_with_part_before(landed, lsn)))
+    build = Build(pipeline, landed, base, ahead, before=lsn)
+    with _named(f"{name} as of {lsn}"):
+        build.check()
+        session = spark()
+        with _building(into) as folder:
+            built = build.in_folder(session, folder)
+            rows = _publish(session, built.path, into, _origin(landed, name, lsn, base))
+    return TableAsOf(name, lsn, into, rows, base.version, landed.shown_by(base), len(ahead))
+
+
+def _require_empty(into: str) -> None:
+    with lake_errors(f"{into} cannot be read"):
+        filesystem, path = lake_filesystem(into)
+        found = filesystem.get_file_info(path)
+        listed = found.type == fs.FileType.Directory and filesystem.get_file_info(fs.FileSelector(path))
+    if listed or found.type in (fs.FileType.File, fs.FileType.Unknown):
+        raise ConfigurationError(f"{into} holds something already", hint="choose a path that holds nothing")
+
+
+def _lsn(landed: LandedWindows, at: Point) -> Lsn:
+    """Raises GapError where the log does not reach that point."""
+    if not isinstance(at, datetime):
+        landed.require(at)
+        return at
+    after = first_commit_after(ChangeLog(landed.path), at)
+    if after is None:
+        raise GapError(
+            f"the change log {landed.path} holds no transaction that committed after {at.isoformat()}, so it may not"
+            f" hold all before; it ends at {landed.end}",
+            hint=f"`postgres-cdc capture` first, or --as-of {landed.end}",
+        )
+    if after.window < landed.identity.chapter:
+        raise GapError(
+            f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"
+            f" ({landed.path}, window {landed.identity.chapter})",
+            hint="`postgres-cdc cut --at TIME` names the Delta versions of then",
+        )
+    return after.lsn
+
+
+def _last_with_part_before(landed: LandedWindows, lsn: Lsn) -> int:
+    """The last window that begins before ``lsn``."""
+    return max((marker.ordinal for marker in landed.markers if marker.window.lo < lsn), default=-1)
+
+
+def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName, lsn: Lsn) -> TableState:
+    """What the table was last at or before ``lsn``. Raises LakeError."""
+    oldest: TableState | None = None
+    for past in landed.past_states(pipeline.lake, name):
+        if landed.shown_by(past) <= lsn:
+            return past
+        oldest = past
+    if oldest is None:
+        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
+    raise LakeError(f"{name}: the oldest version in Delta's log is as of {landed.shown_by(oldest)}")
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Errors begin with what was to be built."""
+    try:
+        yield
+    except CdcError as error:
+        raise error.within(what) from error
+
+
+@contextmanager
+def _building(into: str) -> Iterator[str]:
+    """A folder for what is not done, gone when the context ends, and ``into`` with it if it is empty then."""
+    filesystem, path = lake_filesystem(into)
+    folder = f"{path}/{_BUILDING}"
+    with lake_errors(f"{into} cannot be written"):
+        filesystem.create_dir(folder, recursive=True)
+    try:
+        yield f"{into}/{_BUILDING}"
+    finally:
+        with lake_errors(f"{into}/{_BUILDING} cannot be removed"):
+            filesystem.delete_dir(folder)
+            if not filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+                filesystem.delete_dir(path)
+
+
+def _origin(landed: LandedWindows, name: QualifiedName, lsn: Lsn, base: TableState) -> str:
+    """For the ``userMetadata`` of the copy."""
+    facts = {
+        "system_identifier": landed.identity.system_identifier,
+        "slot": landed.identity.slot,
+        "table": str(name),
+        "as_of": str(lsn),
+        "base_version": base.version,
+        "base_lsn": str(landed.shown_by(base)),
+    }
+    return json.dumps(facts, separators=(",", ":"))
+
+
+def _publish(spark: SparkSession, built: str, into: str, origin: str) -> int:
+    """One commit; the number of its rows."""
+    with spark_errors(f"{into} was not written"), isolated_session(spark, {}) as own:
+        writer = own.read.format("delta").load(built).write.format("delta").mode("error")
+        for key, value in (*TABLE_PROPERTIES, ("userMetadata", origin)):
+            writer = writer.option(key, value)
+        writer.save(into)
+        return rows_written(own, into)

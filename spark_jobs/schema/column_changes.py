@@ -1,0 +1,105 @@
+"""What DDL did to a table's columns, as far as the lake follows it in place: by attribute number, never by name.
+
+A column that was added has its missing value in all rows from before, one that was renamed or dropped left the rows as
+they are. All else (another type, a column that was not announced) is only right after a new snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.reserved_columns import name_fault
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+
+
+@dataclass(frozen=True)
+class DeltaColumn:
+    """A column as the lake's table has it. ``attnum`` is None in tables that an older version created."""
+
+    name: str
+    sql: str
+    attnum: int | None
+
+
+@dataclass(frozen=True)
+class ColumnChanges:
+    """What turns the columns of the lake's table into those of the source. ``renamed``: old column and new one."""
+
+    dropped: tuple[DeltaColumn, ...] = ()
+    renamed: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
+    added: tuple[LakeColumn, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.renamed or self.added)
+
+    @property
+    def fills_rows(self) -> bool:
+        """Whether rows that are there get a value: then every file is written again."""
+        return any(column.missing is not None for column in self.added)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """One phrase per column."""
+        return (
+            *(f"{column.name} was dropped" for column in self.dropped),
+            *(f"{old.name} was renamed to {new.name}" for old, new in self.renamed),
+            *(f"{column.name} {column.lake_type.sql} was added" for column in self.added),
+        )
+
+
+def column_changes(
+    held: Sequence[DeltaColumn], shape: TableShape, facts: RelationFacts, added: Collection[int], lsn: Lsn
+) -> ColumnChanges:
+    """From the columns ``held`` by the lake to those of ``shape``, which the source has from ``lsn`` on.
+
+    ``facts``: those that the shape is made of; ``added``: the numbers of columns whose rows from before are known.
+    Raises SchemaChangeError where only a new snapshot helps.
+    """
+    if any(column.attnum is None for column in held):
+        _require_same(held, shape, lsn)
+        return ColumnChanges()
+    known = {column.attnum: column for column in held}
+    differences, renamed, new = [], [], []
+    for column in shape.columns:
+        old = known.pop(column.attnum, None)
+        if old is None:
+            new.append(column)
+            if column.attnum not in added:
+                differences.append(f"{column.name} {column.lake_type.sql} is new")
+        elif old.sql != column.lake_type.sql:
+            differences.append(f"{old.name} was {old.sql} and is {column.lake_type.sql}")
+        elif old.name != column.name:
+            renamed.append((old, column))
+    numbers = {column.attnum for column in shape.columns}
+    changes = ColumnChanges(tuple(known.values()), tuple(renamed), tuple(new))
+    sent = replace(facts, columns=tuple(column for column in facts.columns if column.attnum in numbers))
+    if changes and (fault := name_fault(sent, stored=True)):
+        differences.append(f"it has {fault}")
+    if differences:
+        raise _other_columns(shape, differences, lsn)
+    return changes
+
+
+def _require_same(held: Sequence[DeltaColumn], shape: TableShape, lsn: Lsn) -> None:
+    """Without numbers a name says nothing of a column that was dropped, added or renamed."""
+    lake = {column.name: column.sql for column in held}
+    source = {column.name: column.lake_type.sql for column in shape.columns}
+    if lake == source:
+        return
+    differences = [f"{name} {source[name]} is new" for name in source if name not in lake]
+    differences += [f"{name} is gone" for name in lake if name not in source]
+    differences += [
+        f"{name} was {lake[name]} and is {source[name]}" for name in lake if source.get(name, lake[name]) != lake[name]
+    ]
+    raise _other_columns(shape, differences, lsn)
+
+
+def _other_columns(shape: TableShape, differences: Sequence[str], lsn: Lsn) -> SchemaChangeError:
+    return SchemaChangeError(
+        f"{shape.name} has other columns from {lsn} on: {'; '.join(differences)}",
+        hint=new_snapshot(shape.name),
+    )

@@ -1,0 +1,116 @@
+"""The wire and the lake, kept apart: which column of a Relation message is which column of the lake's table.
+
+The wire has names and places, the lake has attribute numbers: a name may come to mean another column, a number never
+does. pgoutput sends columns in the order of their numbers, so a Relation message fits a description of the table if its
+names stand in that order. One range of windows may hold several versions of a relation, each with a mapping of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.logicalrep.errors import LogicalRepError
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
+from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.schema.lake_types import LakeType, lake_type
+from spark_jobs.schema.relation_facts import ColumnFacts, means_the_same_everywhere
+from spark_jobs.schema.table_shape import TableShape
+
+
+@dataclass(frozen=True)
+class RelationVersion:
+    """One version of a relation: its Relation message, and for each of the shape's columns its place on the wire.
+
+    A place is None where the column was added later: rows of this version have its ``missing`` value. ``places`` is
+    None where the version does not fit the shape: its changes cannot be applied to the lake's table.
+    """
+
+    message: bytes
+    places: tuple[int | None, ...] | None
+
+    @classmethod
+    def of(
+        cls,
+        message: bytes,
+        shape: TableShape,
+        descriptions: Iterable[Sequence[KnownColumn]] = (),
+        added: Collection[int] = (),
+    ) -> RelationVersion:
+        """``descriptions`` of the table, besides its shape, that the message may fit; ``added``: the numbers of the
+        columns that are new. A damaged message fits nothing."""
+        relation = relation_of(message)
+        if relation is None:
+            return cls(message, None)
+        itself = [KnownColumn(c.attnum, c.name, KnownType(c.lake_type, c.atttypid)) for c in shape.columns]
+        numbers = attribute_numbers(relation, [itself, *descriptions])
+        return cls(message, None if numbers is None else _places(relation, numbers, shape, added))
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column as the catalogue's facts know it, with its type, or as the lake does, without."""
+
+    attnum: int
+    name: str
+    type: KnownType | None = None
+
+    @classmethod
+    def of(cls, column: ColumnFacts) -> KnownColumn:
+        return cls(column.attnum, column.attname, KnownType(column.lake_type, column.atttypid))
+
+
+@dataclass(frozen=True)
+class KnownType:
+    lake_type: LakeType
+    atttypid: int
+
+
+def attribute_numbers(relation: Relation, descriptions: Iterable[Sequence[KnownColumn]]) -> tuple[int, ...] | None:
+    """The numbers of the message's columns, by the descriptions of the table that it fits; None where it fits none, or
+    where they do not agree."""
+    found = {numbers for columns in descriptions if (numbers := _numbers(relation, columns)) is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def relation_of(message: bytes) -> Relation | None:
+    """The message, None when it is damaged or another one."""
+    try:
+        relation = read_message(message)
+    except LogicalRepError:
+        return None
+    return relation if isinstance(relation, Relation) else None
+
+
+def _places(
+    relation: Relation, numbers: Sequence[int], shape: TableShape, added: Collection[int]
+) -> tuple[int | None, ...] | None:
+    at = {number: place for place, number in enumerate(numbers)}
+    places = tuple(at.get(column.attnum) for column in shape.columns)
+    for place, column in zip(places, shape.columns, strict=True):
+        if place is None and column.attnum not in added:
+            return None
+        if place is not None and not _means(relation.columns[place], KnownType(column.lake_type, column.atttypid)):
+            return None
+    return places
+
+
+def _numbers(relation: Relation, columns: Sequence[KnownColumn]) -> tuple[int, ...] | None:
+    known = {column.name: column for column in columns}
+    found = [known.get(wire.name) for wire in relation.columns]
+    numbers: list[int] = []
+    for wire, column in zip(relation.columns, found, strict=True):
+        if column is None or (numbers and numbers[-1] >= column.attnum):
+            return None
+        if column.type is not None and not _means(wire, column.type):
+            return None
+        numbers.append(column.attnum)
+    return tuple(numbers)
+
+
+def _means(wire: RelationColumn, known: KnownType) -> bool:
+    """Whether the values mean the same in the lake: a type's name and a modifier that changes nothing may differ."""
+    if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(known.atttypid):
+        return lake_type(wire.atttypid, wire.atttypmod) == known.lake_type
+    # the facts say what a domain is in the lake; its own OID does not
+    return wire.atttypid == known.atttypid

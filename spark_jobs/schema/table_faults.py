@@ -1,0 +1,114 @@
+"""Why a table cannot be followed: in one place, for the doctor, for what is asked before a table enters, and for what
+is found when its changes are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from spark_jobs.errors import PreconditionError
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
+from spark_jobs.schema.wire_type import unreadable_in_binary
+from spark_jobs.table_mode import Mode
+
+
+@dataclass(frozen=True)
+class TableFault:
+    """``what`` is wrong, read behind the table's name ("has no usable key"), and ``remedy``, the way out."""
+
+    table: str
+    what: str
+    remedy: str
+
+    @property
+    def error(self) -> PreconditionError:
+        return PreconditionError(f"table {self.table} {self.what}", hint=self.remedy)
+
+
+def table_faults(
+    facts: RelationFacts, *, binary: bool, sent: Collection[str], published: bool, mode: Mode
+) -> Iterator[TableFault]:
+    """All that keeps the table from being followed. ``binary``: its values come in binary; ``sent``: the columns that
+    come; ``published``: it is in a publication already; ``mode``: what is to be kept of it."""
+    generated = [
+        c.attname for c in facts.columns if c.attname in facts.key and c.attname not in sent and c.attgenerated
+    ]
+    coming = replace(facts, columns=tuple(column for column in facts.columns if column.attname in sent))
+    if not facts.key and (fault := _keyless_fault(facts, published=published)):
+        yield fault
+    if fault := unsent_key_fault(facts, (*sent, *generated)):
+        yield fault
+    if generated:
+        remedy = f"ALTER TABLE {facts.name} REPLICA IDENTITY USING INDEX one without generated columns"
+        yield TableFault(str(facts.name), f"has a generated column in its key: {', '.join(generated)}", remedy)
+    if names := name_fault(coming, stored=True):
+        yield TableFault(str(facts.name), f"has {names}", NAME_REMEDY.format(table=facts.name))
+    if binary and (fault := binary_fault(coming)):
+        yield fault
+    if fault := mode_fault(facts, sent, mode):
+        yield fault
+
+
+def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> TableFault | None:
+    """The mode needs a key, or the source has a column that the mode adds itself."""
+    if mode in ("soft_delete", "history") and not facts.key:
+        what = f"has no key, and mode {mode} keeps rows by their key"
+        return TableFault(str(facts.name), what, "give it a primary key, or use mode mirror or append")
+    ours = {column.name.lower() for column in mode_columns(mode)}
+    if taken := [name for name in sent if name.lower() in ours]:
+        what = f"has columns that mode {mode} adds itself: {', '.join(taken)}"
+        remedy = f"ALTER TABLE {facts.name} RENAME COLUMN, leave them out with columns:, or use mode mirror"
+        return TableFault(str(facts.name), what, remedy)
+    return None
+
+
+def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | None:
+    """What keeps a table without a key from being followed by its whole rows.
+
+    Without FULL the source refuses every UPDATE and DELETE of it as soon as it is published: where it is already, that
+    is how its owner wants it, and inserts are all that can come.
+    """
+    if facts.sends_whole_rows or (published and not any(facts.leaf_identities)):
+        return None
+    if facts.leaf_identities:
+        what = "has no key that each of its partitions sends with its changes"
+        remedy = "give root and partitions the same primary key, or all partitions REPLICA IDENTITY FULL"
+        return TableFault(str(facts.name), what, remedy)
+    what = f"has no usable key (replica identity {facts.relreplident})"
+    remedy = (
+        f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY FULL: it is followed by its rows then"
+    )
+    return TableFault(str(facts.name), what, remedy)
+
+
+def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault | None:
+    """A key of which a column is missing in the changes. ``sent``: the columns that come with a change."""
+    if unsent := [name for name in facts.key if name not in sent]:
+        what = f"has a key column that is not published: {', '.join(unsent)}"
+        listed = ", ".join(c.attname for c in facts.columns if c.attname in sent or c.attname in facts.key)
+        remedy = (
+            f"ALTER PUBLICATION ... DROP TABLE {facts.name}; ALTER PUBLICATION ... ADD TABLE {facts.name} ({listed})"
+        )
+        return TableFault(str(facts.name), what, remedy)
+    return None
+
+
+def binary_fault(facts: RelationFacts) -> TableFault | None:
+    """Columns whose values ``source.binary`` brings in a form that cannot be read here."""
+    unreadable = unreadable_in_binary(facts)
+    if not unreadable:
+        return None
+    columns = ", ".join(f"{column.attname} ({column.typname})" for column in unreadable)
+    remedy = "set source.binary: false, or take the table out of tables:"
+    return TableFault(str(facts.name), f"has columns that cannot be read in binary: {columns}", remedy)
+
+
+def unlogged_fault(table: str) -> TableFault:
+    """The fault of a table, or of a partition, that is unlogged or temporary."""
+    return TableFault(
+        table,
+        "is unlogged: its changes are not in the WAL",
+        f"ALTER TABLE {table} SET LOGGED; a new snapshot follows by itself",
+    )

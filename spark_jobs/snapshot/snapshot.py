@@ -1,0 +1,70 @@
+"""New snapshots of followed tables, at one LSN: what is asked before, and what a cut may show meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spark_jobs.capture.continuity import check_identity, slot_identity
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import SlotError
+from spark_jobs.lake.cuts import forget
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import connected
+from spark_jobs.progress import Progress, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.snapshot_tables import SnapshotWork, TableSnapshot, snapshot_tables
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.selected_columns import require_withheld
+from spark_jobs.tables.stopped_tables import stopped_tables
+from spark_jobs.write_guard import write_guard
+
+
+def snapshot(
+    spark: SparkProvider,
+    pipeline: Pipeline,
+    names: Sequence[QualifiedName] | None = None,
+    *,
+    reasons: Mapping[QualifiedName, str] | None = None,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> tuple[TableSnapshot, ...]:
+    """Take a new snapshot of ``names`` (all followed tables), at one LSN. ``reasons``: of the snapshots that nobody
+    asked for. A table that fails is reported, and keeps what it held.
+
+    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
+    PreconditionError for a table that was asked for and is not there, has no key, or cannot be followed.
+    """
+    log = ChangeLog(pipeline.lake.change_log)
+    checkpoint = log.checkpoint()
+    if checkpoint is None:
+        raise SlotError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+    with connected(pipeline.source.dsn) as connection:
+        wanted = followed_names(connection, pipeline) if names is None else tuple(names)
+        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
+        for name, error in stopped.items():
+            if reasons is None or name not in reasons:
+                raise error
+        wanted = tuple(name for name in wanted if name not in stopped)
+        require_withheld(connection, pipeline)
+
+    of_chapter = checkpoint.identity.chapter
+
+    def ordinal_at(lsn: Lsn) -> int:
+        with connected(pipeline.source.dsn) as connection:  # the snapshot is exported: was it by the log's server?
+            check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
+        # windows landed before the snapshot was exported end at or before it; in another chapter LSNs say nothing
+        chapter = (marker for marker in log.markers(checkpoint.ordinal - 1) if marker.identity.chapter == of_chapter)
+        return max(marker.ordinal for marker in chapter if marker.window.hi <= lsn)
+
+    session = spark()
+    with write_guard(pipeline.source) as guard:
+        with guard.cuts():
+            forget(pipeline.lake, wanted)
+        watched = watched_tables(pipeline, wanted, checkpoint)
+        work = SnapshotWork(pipeline, wanted, checkpoint.identity.stream, ordinal_at, watched, reasons or {}, run_id)
+        taken = snapshot_tables(session, work, guard=guard, progress=progress)
+        with guard.cuts():  # a run beside this one may have cut the tables as they were
+            forget(pipeline.lake, wanted)
+    return (*taken, *(TableSnapshot(name, Lsn(0), error=error) for name, error in stopped.items()))

@@ -1,0 +1,103 @@
+"""One table, read by executors in an exported snapshot: what a new snapshot writes, and what verify compares with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.errors import PreconditionError
+from spark_jobs.lake.merge_sql import named_columns
+from spark_jobs.postgres.published_tables import PublishedTable
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.net_columns import ddl, value, value_fields
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
+from spark_jobs.snapshot.range_read import RangeQuery, read_range
+from spark_jobs.snapshot.values import SnapshotColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASKS = 16  # for a table of up to 16 ranges one task each; then tasks grow
+_RANGES_PER_TASK = 4  # 256 MB of heap: what a retry reads again
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """``tasks``: for each the queries that it runs one after the other; ``columns`` in the order of ``shape``."""
+
+    shape: TableShape
+    columns: tuple[SnapshotColumn, ...]
+    tasks: tuple[tuple[RangeQuery, ...], ...]
+
+    @classmethod
+    def of(
+        cls,
+        name: QualifiedName,
+        facts: RelationFacts | None,
+        ranges: Sequence[CtidRange],
+        sent: PublishedTable | None,
+        *,
+        truncates_follow: bool = True,
+    ) -> TableRead:
+        """``sent``: what of the table comes with its changes; None: all rows and its own columns.
+        ``truncates_follow``: see ``range_query``.
+
+        Raises PreconditionError: ``facts`` are None, the table is not there; or it has no usable key.
+        """
+        if facts is None:
+            raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
+        if sent is not None and sent.error is not None:
+            raise sent.error
+        shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
+        by_name = {column.attname: column for column in facts.columns}
+        columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
+        names = [column.name for column in columns]
+        row_filter = sent.row_filter if sent is not None else ""
+        queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]
+        step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
+        tasks = tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step))
+        return cls(shape, columns, tasks)
+
+    def rows(
+        self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+    ) -> DataFrame:
+        """The rows under the names and with the types of the Delta table; read again by each action.
+
+        ``conninfo`` is what ``connection.conninfo`` made.
+        """
+        read = _range_reader(self, conninfo, snapshot_name, on_unrepresentable)
+        tasks = spark.range(0, len(self.tasks), 1, len(self.tasks))
+        return tasks.mapInArrow(read, ddl(value_fields(self.shape))).selectExpr(*named_columns(self.shape.columns))
+
+
+def _range_reader(
+    plan: TableRead, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
+    which no plan, log or web page shows."""
+    tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
+
+    def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for query in tasks[task]:
+                    for rows in read_range(conninfo, snapshot_name, query):
+                        yield _typed(rows, columns, table, on_unrepresentable)
+
+    return read_ranges
+
+
+def _typed(
+    rows: pa.RecordBatch, columns: tuple[SnapshotColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
+) -> pa.RecordBatch:
+    arrays = [
+        column.values(rows.column(i), table=table, on_unrepresentable=on_unrepresentable)
+        for i, column in enumerate(columns)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, [value(i) for i in range(len(columns))])

@@ -1,0 +1,7 @@
+"""What a table keeps: the source's rows, or also what was. docs/modes.md says what each event does in each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Mode = Literal["mirror", "soft_delete", "history", "append"]

@@ -1,0 +1,114 @@
+"""``columns:`` of a table: which columns our publication sends of it, and that no others leave the database.
+
+The server leaves them out: of changes by a column list, of snapshots because the query does not ask for them.
+https://www.postgresql.org/docs/current/logical-replication-col-lists.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_jobs.configuration import ColumnSelection, Pipeline
+from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.publication import ColumnLists
+from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE, PublishedTable, published_tables
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import RelationFacts
+
+
+def column_lists(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> ColumnLists:
+    """What our publication lists of those of ``names`` that have a selection, in ``attnum`` order."""
+    selections = {name: selection for name, selection in pipeline.column_selections.items() if name in names}
+    facts = relation_facts(connection, names=tuple(selections)) if selections else ()
+    return {found.name: selected_columns(found, selections[found.name]) for found in facts}
+
+
+def selected_columns(facts: RelationFacts, selection: ColumnSelection) -> tuple[str, ...]:
+    """Those of the table's own columns; generated ones are never among them."""
+    own = _own_columns(facts)
+    if selection.include:
+        return tuple(name for name in own if name in selection.include)
+    return tuple(name for name in own if name not in selection.exclude)
+
+
+def columns_that_come(
+    facts: RelationFacts, sent: PublishedTable | None, selection: ColumnSelection | None
+) -> tuple[str, ...]:
+    """The columns that are read of a table. ``sent`` None: no publication has it yet, or ours is brought in step."""
+    if selection is not None:
+        return selected_columns(facts, selection)
+    return sent.columns if sent is not None else _own_columns(facts)
+
+
+def why_not_selectable(facts: RelationFacts, selection: ColumnSelection, server_version: int) -> CdcError | None:
+    """What is wrong with a selection, as server and table are now."""
+    own, field = _own_columns(facts), f"tables: {facts.name}: columns"
+    if server_version < SCHEMAS_AND_LISTS_SINCE:
+        return PreconditionError(
+            f"{field}: PostgreSQL has column lists since version 15, this server is {server_version // 10_000}",
+            hint="follow the whole table, or leave it out",
+        )
+    if unknown := [name for name in (*selection.include, *selection.exclude) if name not in own]:
+        return ConfigurationError(
+            f"{field}: {facts.name} has no column {', '.join(unknown)}, or it is generated",
+            hint=f"expected some of {', '.join(own)}",
+        )
+    if facts.relreplident == "f" or None in facts.leaf_identities:
+        return PreconditionError(
+            f"{field}: {facts.name} or a partition of it has REPLICA IDENTITY FULL: with a column list in its"
+            " publication the source would refuse every UPDATE and DELETE of it",
+            hint="ALTER TABLE ... REPLICA IDENTITY DEFAULT, or follow the whole table",
+        )
+    identities = [facts.key, facts.replica_identity, *(leaf for leaf in facts.leaf_identities if leaf)]
+    chosen = selected_columns(facts, selection)
+    if missing := sorted({name for identity in identities for name in identity if name not in chosen}):
+        return ConfigurationError(
+            f"{field}: leaves out {', '.join(missing)}, by which changes of {facts.name} find their row",
+            hint="the key must be among the columns",
+        )
+    return None
+
+
+def require_withheld(connection: Connection, pipeline: Pipeline) -> None:
+    """Raises PreconditionError when the publication sends columns that the configuration leaves out: then nothing may
+    be read, for the change log would hold them."""
+    selections = pipeline.column_selections
+    if not selections:
+        return
+    facts = {found.name: found for found in relation_facts(connection, names=tuple(selections))}
+    published = published_tables(connection, pipeline.source.publications, tuple(selections))
+    for name, sent in published.items():
+        if name in facts and (error := why_not_withheld(selections[name], facts[name], sent)):
+            raise error
+
+
+def why_not_withheld(
+    selection: ColumnSelection, facts: RelationFacts, sent: PublishedTable
+) -> PreconditionError | None:
+    """Columns that the configuration leaves out, and the publication sends all the same."""
+    wanted = selected_columns(facts, selection)
+    unwanted = [column for column in sent.columns if column not in wanted]
+    if not unwanted:
+        return None
+    return PreconditionError(
+        f"tables: {facts.name}: columns: the publication sends {', '.join(unwanted)}, which must not leave the"
+        " database: nothing is read",
+        hint="`postgres-cdc sync` alters a publication that is ours; give your own the same column list",
+    )
+
+
+def why_incomplete(selection: ColumnSelection, name: QualifiedName, sent: Sequence[str]) -> PreconditionError | None:
+    """Columns that the configuration includes, and a publication that is not ours to alter does not send."""
+    missing = [column for column in selection.include if column not in sent]
+    if not missing:
+        return None
+    return PreconditionError(
+        f"tables: {name}: columns: the publication does not send {', '.join(missing)}",
+        hint="correct tables:, or the publication's column list",
+    )
+
+
+def _own_columns(facts: RelationFacts) -> tuple[str, ...]:
+    return tuple(c.attname for c in sorted(facts.columns, key=lambda c: c.attnum) if not c.attgenerated)

@@ -1,0 +1,167 @@
+"""Two tables of the same columns against each other on executors: a full outer join by key, every column null-safe.
+
+Without a key each row must be there as often: the join is by all columns, and by a number for each of equal rows.
+
+Values are equal when PostgreSQL prints them alike: NaN is NaN, 0 is not -0, NULL is not an empty string. The counts are
+taken in the stage that ends the one job, so a task that is run twice counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, cast
+
+from spark_jobs.lake.merge_sql import quoted
+from spark_jobs.lake.row_equality import printed
+from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+_KEY_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class RowComparison:
+    """``rows`` are the first that differ, by key."""
+
+    counts: RowCounts
+    rows: tuple[DifferingRow, ...]
+
+
+def compare_rows(
+    source: DataFrame, lake: DataFrame, shape: TableShape, *, most: int, source_is_sample: bool = False
+) -> RowComparison:
+    """Both have the columns of ``shape``; the source has each key once. At most ``most`` rows are reported, each named
+    by its key; without one, by all its values.
+
+    ``source_is_sample``: rows that only the lake has are no difference, and are not counted.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as fn
+
+    joined = _joined(source, lake, shape, "left_outer" if source_is_sample else "full_outer")
+    of_lake, difference = fn.col("copy").isNotNull(), _difference(shape)
+    observation = Observation()
+    observed = joined.withColumn("difference", difference).observe(
+        observation,
+        fn.count(fn.when(_counts_for_source(shape), 1)).alias("source_rows"),
+        fn.count(fn.when(of_lake, 1)).alias("lake_rows"),
+        *(fn.count(fn.when(fn.col("difference") == kind, 1)).alias(kind) for kind in ("missing", "extra", "changed")),
+    )
+    named_by = _named_by(shape)
+    key = [fn.coalesce(fn.col(_source(i)), fn.col(_lake(i))) for i in named_by]
+    differing = observed.where(fn.col("difference").isNotNull()).orderBy(*key, "difference").limit(max(most, 1))
+    shown = differing.select(
+        "difference",
+        fn.array(*(_key_text(column, shape.columns[i]) for i, column in zip(named_by, key, strict=True))),
+        _differing_columns(shape),
+    )
+    rows = tuple(_differing_row(row, shape) for row in shown.collect())
+    return RowComparison(RowCounts(**{name: int(count) for name, count in observation.get.items()}), rows[:most])
+
+
+def _joined(source: DataFrame, lake: DataFrame, shape: TableShape, how: str) -> DataFrame:
+    """Columns ``s0``… and ``l0``…; ``in_source``; ``copy`` counts the lake's rows of one key from 1.
+
+    The count costs no shuffle and no sort that the join does not need itself.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    names = [quoted(column.name) for column in shape.columns]
+    of_source = source.select(*(fn.col(name).alias(_source(i)) for i, name in enumerate(names))).withColumn(
+        "in_source", fn.lit(True)
+    )
+    of_lake = lake.select(*(fn.col(name).alias(_lake(i)) for i, name in enumerate(names)))
+    if not shape.has_key:
+        equal = reduce(and_, (_equal(i, column) for i, column in enumerate(shape.columns)))
+        of_source, of_lake = _numbered(of_source, shape, _source), _numbered(of_lake, shape, _lake)
+        same_copy = fn.col(_copy(_source)) == fn.col(_copy(_lake))
+        return of_source.join(of_lake, equal & same_copy, how).withColumnRenamed(_copy(_lake), "copy")
+    keys = [fn.col(_lake(i)) for i in shape.key_indices]
+    numbered = of_lake.withColumn("copy", fn.row_number().over(Window.partitionBy(*keys).orderBy(*keys)))
+    same_key = [fn.col(_source(i)) == fn.col(_lake(i)) for i in shape.key_indices]
+    return of_source.join(numbered, reduce(and_, same_key), how)
+
+
+def _numbered(rows: DataFrame, shape: TableShape, name: Callable[[int], str]) -> DataFrame:
+    """Equal rows counted from 1."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    values = [printed(fn.col(name(i)), column) for i, column in enumerate(shape.columns)]
+    return rows.withColumn(_copy(name), fn.row_number().over(Window.partitionBy(*values).orderBy(*values)))
+
+
+def _named_by(shape: TableShape) -> Sequence[int]:
+    """The places of the columns that say which row it is."""
+    return shape.key_indices or range(len(shape.columns))
+
+
+def _counts_for_source(shape: TableShape) -> Column:
+    """Where it has a key, a row of the source may have met several of the lake."""
+    from pyspark.sql import functions as fn
+
+    if not shape.has_key:
+        return fn.col("in_source")
+    return fn.col("in_source") & (fn.col("copy").isNull() | (fn.col("copy") == 1))
+
+
+def _difference(shape: TableShape) -> Column:
+    from pyspark.sql import functions as fn
+
+    if not shape.has_key:
+        return fn.when(fn.col("copy").isNull(), "missing").when(fn.col("in_source").isNull(), "extra")
+    equal = reduce(and_, (_equal(i, column) for i, column in enumerate(shape.columns)))
+    return (
+        fn.when(fn.col("copy").isNull(), "missing")
+        .when(fn.col("in_source").isNull() | (fn.col("copy") > 1), "extra")
+        .when(~equal, "changed")
+    )
+
+
+def _differing_columns(shape: TableShape) -> Column:
+    """The places of a changed row's columns that differ."""
+    from pyspark.sql import functions as fn
+
+    places = (fn.when(~_equal(i, column), fn.lit(i)) for i, column in enumerate(shape.columns))
+    none = fn.array().cast("array<int>")
+    return fn.when(fn.col("difference") == "changed", fn.array_compact(fn.array(*places))).otherwise(none)
+
+
+def _equal(i: int, column: LakeColumn) -> Column:
+    from pyspark.sql import functions as fn
+
+    return printed(fn.col(_source(i)), column).eqNullSafe(printed(fn.col(_lake(i)), column))
+
+
+def _key_text(value: Column, column: LakeColumn) -> Column:
+    from pyspark.sql import functions as fn
+
+    if column.lake_type.kind is LakeKind.BINARY:
+        return fn.concat(fn.lit("\\x"), fn.lower(fn.hex(fn.substring(value, 1, _KEY_CHARACTERS // 2))))
+    return fn.substring(value.cast("string"), 1, _KEY_CHARACTERS)
+
+
+def _differing_row(row: Row, shape: TableShape) -> DifferingRow:
+    difference, texts, places = cast("tuple[Difference, Sequence[str | None], Sequence[int]]", tuple(row))
+    key = tuple(KeyValue(shape.columns[i].name, text) for i, text in zip(_named_by(shape), texts, strict=True))
+    return DifferingRow(difference, key, tuple(shape.columns[i].name for i in places))
+
+
+def _copy(of: Callable[[int], str]) -> str:
+    return f"copy_{of(0)}"
+
+
+def _source(index: int) -> str:
+    return f"s{index}"
+
+
+def _lake(index: int) -> str:
+    return f"l{index}"

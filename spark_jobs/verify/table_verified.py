@@ -1,0 +1,100 @@
+"""What verify says of one table, and of all of them. Values of cells that are not in the key are never in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spark_jobs.errors import CdcError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+Difference = Literal["missing", "extra", "changed"]
+Verdict = Literal["equal", "different", "not compared"]
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """``missing`` rows are in the source alone, ``extra`` ones in the lake alone, or there once more; ``changed`` ones
+    are in both and differ."""
+
+    source_rows: int = 0
+    lake_rows: int = 0
+    missing: int = 0
+    extra: int = 0
+    changed: int = 0
+
+    @property
+    def differing(self) -> int:
+        return self.missing + self.extra + self.changed
+
+
+@dataclass(frozen=True)
+class KeyValue:
+    """One column of a key; ``value`` as Spark prints it, cut off where it is long, bytes in hexadecimal."""
+
+    column: str
+    value: str | None
+
+
+@dataclass(frozen=True)
+class DifferingRow:
+    """``columns`` are those that differ in a changed row, without their values."""
+
+    difference: Difference
+    key: tuple[KeyValue, ...]
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableVerified:
+    """The rows of the source at ``lsn`` against those of the Delta table at ``delta_version``.
+
+    ``rows`` are the first that differ, by key. ``error`` says why a table was not compared; it then counts nothing.
+    """
+
+    name: QualifiedName
+    lsn: Lsn
+    verdict: Verdict
+    delta_version: int | None = None
+    counts: RowCounts = field(default_factory=RowCounts)
+    rows: tuple[DifferingRow, ...] = ()
+    error: CdcError | None = None
+
+    @classmethod
+    def compared(
+        cls, name: QualifiedName, lsn: Lsn, delta_version: int, counts: RowCounts, rows: tuple[DifferingRow, ...]
+    ) -> TableVerified:
+        return cls(name, lsn, "different" if counts.differing else "equal", delta_version, counts, rows)
+
+    @classmethod
+    def not_compared(cls, name: QualifiedName, lsn: Lsn, error: CdcError) -> TableVerified:
+        return cls(name, lsn, "not compared", error=error)
+
+    @property
+    def problem(self) -> str | None:
+        """One line, without values of keys; None where all is well."""
+        if self.error is not None:
+            return f"{self.name} was not compared at {self.lsn}: {self.error}"
+        if self.verdict == "equal":
+            return None
+        counts = self.counts
+        return (
+            f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in the lake,"
+            f" {counts.extra:,} are extra, {counts.changed:,} are changed, of {counts.source_rows:,} compared"
+            f" with Delta version {self.delta_version}: find out what wrote to the Delta table; postgres-cdc snapshot"
+            f" '{self.name}' takes a new one"
+        )
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """``tables`` in the order asked for."""
+
+    tables: tuple[TableVerified, ...]
+    seconds: float
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line for each table that differs, or was not compared."""
+        return tuple(table.problem for table in self.tables if table.problem is not None)

@@ -1,0 +1,271 @@
+"""Source and lake proved equal at one LSN, while both go on: the product's comparison.
+
+A snapshot of the source is exported, which fixes an LSN; the lake's tables are brought to exactly that LSN, by way of
+the slot like every other change; then each table is compared with the snapshot, which the snapshot's own reader and
+decoder read on executors. What others write meanwhile is no difference: of a Delta table that version is read that
+shows the LSN. So a difference means that a row was lost, doubled or altered on its way, or in the lake.
+
+What this cannot see is a value that the decoder misreads on both ways. ``row_compare``, the tests' own comparison,
+reads the source through other code.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from spark_jobs.apply.apply import apply
+from spark_jobs.capture.capture import capture
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import (
+    CdcError,
+    ConfigurationError,
+    LakeInUseError,
+    OvertakenError,
+    SchemaChangeError,
+    new_snapshot,
+)
+from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.lake.delta_table import table_columns
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.published_tables import published_tables
+from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_lost
+from spark_jobs.schema.mode_columns import live_rows, mode_columns
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
+from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.verify.compare_hashes import compare_hashes
+from spark_jobs.verify.compare_rows import RowComparison, compare_rows
+from spark_jobs.verify.shown_version import shown_version
+from spark_jobs.verify.table_verified import TableVerified, VerifyReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TABLES_AT_ONCE = 2
+# another process may land a window across the LSN, write a table past it or be just writing it: another LSN is tried
+_PASSING = (OvertakenError, LakeInUseError)
+_ATTEMPTS = 3
+# a sample is made of ranges of so much heap
+_SAMPLE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Thoroughness:
+    """``quick``: compare hashes, and row by row only what differs in them. ``sample``: read only this share of the
+    source's blocks (0 to 1), and look these rows up in the lake. At most ``most`` differing rows of each table are
+    reported.
+
+    Raises ConfigurationError: both at once, or no share.
+    """
+
+    quick: bool = False
+    sample: float | None = None
+    most: int = 10
+
+    def __post_init__(self) -> None:
+        if self.quick and self.sample is not None:
+            raise ConfigurationError("verify compares hashes or a sample, not both", hint="choose one of them")
+        if self.sample is not None and not 0 < self.sample <= 1:
+            raise ConfigurationError(f"a sample of {self.sample:%} cannot be taken", hint="ask for 0.1% to 100%")
+
+
+@dataclass(frozen=True)
+class _Verification:
+    """What all tables of one attempt share. ``at``: the window that ends where the snapshot stands."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    exported: ExportedSnapshot
+    at: WindowMarker
+    how: Thoroughness
+
+
+def verify(
+    pipeline: Pipeline,
+    spark: SparkProvider,
+    names: Sequence[QualifiedName] | None = None,
+    *,
+    how: Thoroughness | None = None,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> VerifyReport:
+    """Compare ``names`` (all followed tables, without those that hold changes: mode ``append``) with the source, at an
+    LSN of now; the source may be written meanwhile. Of a table that keeps what was, the rows that are there now.
+
+    Captures and applies like ``sync``, and takes no snapshots: a table that is stopped, or has none yet, is reported as
+    not compared. Raises ConfigurationError for a name that is not followed, CdcError for what stops all of them.
+    """
+    started = time.monotonic()
+    wanted = _followed(pipeline, names)
+    if _is_far_behind(pipeline):  # before a snapshot must be held for it
+        _bring_to(pipeline, spark, wanted, None, run_id, progress)
+    done: dict[QualifiedName, TableVerified] = {}
+    left = wanted
+    for _ in range(_ATTEMPTS):
+        done |= {table.name: table for table in _at_one_lsn(pipeline, spark, left, how, run_id, progress)}
+        left = tuple(name for name in wanted if isinstance(done[name].error, _PASSING))
+        if not left:
+            break
+    return VerifyReport(tuple(done[name] for name in wanted), time.monotonic() - started)
+
+
+def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:
+    followed = all_followed_names(pipeline)
+    unknown = [str(name) for name in names or () if name not in followed]
+    if unknown:
+        raise ConfigurationError(
+            f"not followed by this pipeline: {', '.join(unknown)}", hint=f"it follows {', '.join(map(str, followed))}"
+        )
+    holds_changes = [name for name in followed if live_rows(pipeline.mode_of(name)) is None]
+    if asked := [str(name) for name in names or () if name in holds_changes]:
+        raise ConfigurationError(
+            f"kept in mode append, which holds changes and no rows to compare: {', '.join(asked)}",
+            hint="leave them out: name the others with --table",
+        )
+    return tuple(name for name in dict.fromkeys(followed if names is None else names) if name not in holds_changes)
+
+
+@again_when_lost
+def _is_far_behind(pipeline: Pipeline) -> bool:
+    """More than one window's WAL is not in all tables."""
+    cut = latest_cut(pipeline.lake)
+    with connected(pipeline.source.dsn) as connection:
+        return cut is None or flushed_lsn(connection) - cut.lsn > pipeline.windows.max_bytes
+
+
+def _bring_to(
+    pipeline: Pipeline,
+    spark: SparkProvider,
+    names: tuple[QualifiedName, ...],
+    upto: Lsn | None,
+    run_id: str,
+    progress: Progress,
+) -> tuple[WindowMarker | None, Mapping[QualifiedName, CdcError]]:
+    """Capture and apply up to ``upto``, or what is flushed now. The window that ends at ``upto``, None where another
+    process has landed one across it; and what stopped tables before it."""
+    asked = None if set(names) == set(all_followed_names(pipeline)) else names  # all of them make a cut
+    while True:
+        captured = capture(pipeline, upto=upto, progress=progress)
+        report = apply(spark, pipeline, asked, upto=upto, run_id=run_id, progress=progress)
+        if captured.caught_up:
+            break
+    last = captured.landed[-1] if captured.landed else ChangeLog(pipeline.lake.change_log).checkpoint()
+    ends_there = last is not None and last.window.hi == upto
+    return last if ends_there else None, {table.name: table.error for table in report.tables if table.error}
+
+
+def _at_one_lsn(
+    pipeline: Pipeline,
+    spark: SparkProvider,
+    names: tuple[QualifiedName, ...],
+    how: Thoroughness | None,
+    run_id: str,
+    progress: Progress,
+) -> tuple[TableVerified, ...]:
+    with exported_snapshot(pipeline.source.dsn) as (exported, connection):
+        at, stopped = _bring_to(pipeline, spark, names, exported.lsn, run_id, progress)
+        if at is None:
+            crossed = OvertakenError(f"another process landed a window across {exported.lsn}", hint="run it again")
+            return tuple(TableVerified.not_compared(name, exported.lsn, crossed) for name in names)
+        work = _Verification(spark(), pipeline, exported, at, how or Thoroughness())
+        reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
+        return _compared(work, reads, progress)
+
+
+def _reads(
+    work: _Verification, connection: Connection, names: tuple[QualifiedName, ...]
+) -> dict[QualifiedName, TableRead | CdcError]:
+    """How each table is read in the snapshot, in which ``connection`` stands; or why it cannot be."""
+    source = work.pipeline.source
+    published = published_tables(connection, source.publications, names) if source.has_publications else {}
+    known = {facts.name: facts for facts in relation_facts(connection, names=names)}
+
+    def read(name: QualifiedName) -> TableRead | CdcError:
+        try:
+            facts = known.get(name)
+            ranges = _ranges(work, connection, facts) if facts else ()
+            return TableRead.of(name, facts, ranges, published.get(name), truncates_follow=False)
+        except CdcError as error:
+            return error
+
+    return {name: read(name) for name in names}
+
+
+def _ranges(work: _Verification, connection: Connection, facts: RelationFacts) -> Sequence[CtidRange]:
+    """All of the table, or a sample of it: another one at each LSN."""
+    if work.how.sample is None:
+        return ctid_ranges(connection, facts.relid)
+    ranges = ctid_ranges(connection, facts.relid, _SAMPLE_BYTES)
+    chance = random.Random(int(work.exported.lsn))  # noqa: S311 - nothing is kept secret by it
+    return chance.sample(ranges, ceil(len(ranges) * work.how.sample))
+
+
+def _compared(
+    work: _Verification, reads: Mapping[QualifiedName, TableRead | CdcError], progress: Progress
+) -> tuple[TableVerified, ...]:
+    done: dict[QualifiedName, TableVerified] = {}
+    with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="verify") as pool:
+        running = [pool.submit(_compare, work, name, read) for name, read in reads.items()]
+        for future in as_completed(running):
+            table = future.result()
+            done[table.name] = table
+            detail = f"{table.name}, {table.counts.source_rows:,} rows: {table.verdict}"
+            progress(Step("verify", detail, len(done), len(reads), "tables"))
+    return tuple(done[name] for name in reads)
+
+
+def _compare(work: _Verification, name: QualifiedName, read: TableRead | CdcError) -> TableVerified:
+    lsn = work.exported.lsn
+    if isinstance(read, CdcError):
+        return TableVerified.not_compared(name, lsn, read)
+    try:
+        with isolated_session(work.spark, {}) as own, spark_errors(f"{name}: the comparison at {lsn} failed"):
+            version = shown_version(own, work.pipeline.lake, name, work.at)
+            _require_same_columns(own, work.pipeline.lake.table(name), read.shape)
+            found = _differences(work, own, read, version)
+    except CdcError as error:
+        return TableVerified.not_compared(name, lsn, error)
+    return TableVerified.compared(name, lsn, version, found.counts, found.rows)
+
+
+def _require_same_columns(own: SparkSession, path: str, shape: TableShape) -> None:
+    """DDL reaches the lake with the window that follows on it. Raises SchemaChangeError until then."""
+    held = {column.name: (column.sql, column.attnum) for column in table_columns(own, path)}
+    here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
+    if not same:
+        names = ", ".join(sorted(held.keys() ^ here.keys()))
+        what = f"the lake does not have the source's columns yet ({names or 'one is of another type, or another one'})"
+        raise SchemaChangeError(what, hint=new_snapshot(shape.name))
+
+
+def _differences(work: _Verification, own: SparkSession, read: TableRead, version: int) -> RowComparison:
+    pipeline, how = work.pipeline, work.how
+    path = pipeline.lake.table(read.shape.name)
+    lake = own.read.format("delta").option("versionAsOf", version).load(path)
+    mode = pipeline.mode_of(read.shape.name)
+    live = live_rows(mode)
+    assert live is not None
+    lake = lake.where(live).drop(*(column.name for column in mode_columns(mode)))
+    source = read.rows(own, conninfo(pipeline.source.dsn), work.exported.snapshot_name, pipeline.on_unrepresentable)
+    if how.quick:
+        return compare_hashes(source, lake, read.shape, most=how.most)
+    return compare_rows(source, lake, read.shape, most=how.most, source_is_sample=how.sample is not None)

@@ -1,0 +1,95 @@
+"""The net change of a table without a key equals a counter that took the changes one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.apply.net_change.multiset import summed
+from spark_jobs.apply.net_change.on_driver import NetChange, net_change
+from spark_jobs.errors import NeedsSnapshotError
+from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Delete, Insert, Message, Truncate, TupleData, Update
+from spark_jobs.logicalrep.relation import fingerprint
+from tests.histories import RELID, SHAPE, log_rows, mapped, relation_message
+
+KEYLESS = replace(SHAPE, columns=tuple(replace(column, key=False) for column in SHAPE.columns))
+WIRE = relation_message("f")
+RELATIONS = mapped({fingerprint(WIRE): WIRE}, KEYLESS)
+Typed = tuple[object, ...]
+
+ROWS: list[TupleData] = [
+    (number, part, None, doc, None) for number in (b"1", None) for part in (b"a", b"b") for doc in (b"long", None)
+]
+
+
+def net(*messages: Message) -> NetChange:
+    return net_change(log_rows(messages, fingerprint(WIRE)), RELATIONS, KEYLESS)
+
+
+def typed(row: TupleData) -> Typed:
+    number, part, _, doc, _ = (None if value is None else bytes(value).decode() for value in row)  # type: ignore[arg-type]
+    return (None if number is None else int(number), part, None, doc, None)
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[Counter[Typed], list[Message], Counter[Typed]]:
+    """Rows before, what happens to them, and the rows after it; an update may leave its document unchanged."""
+    held = [ROWS[draw(st.integers(0, len(ROWS) - 1))] for _ in range(draw(st.integers(0, 8)))]
+    before = Counter(map(typed, held))
+    messages: list[Message] = []
+    for _ in range(draw(st.integers(0, 12))):
+        row, kind = draw(st.sampled_from(ROWS)), draw(st.integers(0, 9))
+        if kind == 9:
+            messages.append(Truncate((RELID,), False, False))
+            held = []
+        elif kind < 4 or not held:
+            messages.append(Insert(RELID, row))
+            held.append(row)
+        else:
+            old = held.pop(draw(st.integers(0, len(held) - 1)))
+            if kind < 6:
+                messages.append(Delete(RELID, None, old))
+                continue
+            keeps = old[3] is not None and draw(st.booleans())
+            new = (*row[:3], old[3], row[4]) if keeps else row
+            messages.append(Update(RELID, None, old, (*new[:3], UNCHANGED_TOAST, new[4]) if keeps else new))
+            held.append(new)
+    return before, messages, Counter(map(typed, held))
+
+
+@given(changes())
+def test_equals_the_counter(history: tuple[Counter[Typed], list[Message], Counter[Typed]]) -> None:
+    before, messages, after = history
+    result = net(*messages)
+    found = Counter() if result.truncated else Counter(before)
+    rows = [tuple(row.values()) for row in result.rows.to_pylist()]
+    assert len({row[1:] for row in rows}) == len(rows), "each row once"
+    assert all(row[0] for row in rows), "none that comes as often as it goes"
+    assert result.insert_only == all(row[0] > 0 for row in rows)
+    for copies, *values in rows:
+        found[tuple(values)] += copies
+    assert {row: count for row, count in found.items() if count} == dict(after)
+
+
+def test_an_old_row_that_did_not_come_is_no_row() -> None:
+    row = ROWS[0]
+    for change in (Update(RELID, None, None, row), Delete(RELID, row, None)):
+        with pytest.raises(NeedsSnapshotError, match="comes without its old row, and the table has no key"):
+            net(Insert(RELID, row), change)
+
+
+def test_a_value_that_no_tuple_holds_is_no_null() -> None:
+    with pytest.raises(NeedsSnapshotError, match="comes without its value in column doc"):
+        net(Insert(RELID, (*ROWS[0][:3], UNCHANGED_TOAST, None)))
+
+
+def test_rows_are_equal_where_they_print_alike() -> None:
+    floats = pa.array([0.0, -0.0, float("nan"), float("nan"), None, None, 1.0], pa.float64())
+    rows = pa.table({"copies": pa.array([1, 1, 1, 1, 1, -1, -1], pa.int64()), "v0": floats})
+    found = {str(row["v0"]): row["copies"] for row in summed(rows).to_pylist()}
+    assert found == {"0.0": 1, "-0.0": 1, "nan": 2, "1.0": -1}

@@ -1,0 +1,249 @@
+"""Tables that keep what was: the net change of random histories equals what one by one would have left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.on_executors import Batches, final_schema
+from spark_jobs.apply.net_change.past_on_executors import (
+    PAST_INPUT_COLUMNS,
+    PastWork,
+    appended,
+    past_final,
+    past_ordered,
+    past_partial,
+)
+from spark_jobs.apply.net_change.truncates import truncate_commits, without_truncates
+from spark_jobs.logicalrep.messages import Delete, Insert, Truncate, Update
+from spark_jobs.table_mode import Mode
+from tests.histories import KEY, SHAPE, WIDTH, History, histories, typed
+
+Key: TypeAlias = "tuple[object, ...]"
+Row: TypeAlias = "tuple[object, ...]"
+
+
+@dataclass
+class Kept:
+    """A table that keeps what was, by mode: versions that are open, with their begin; such that ended; and the last
+    values of each key, with the commit that deleted it."""
+
+    open: dict[Key, tuple[Row, int]] = field(default_factory=dict)
+    ended: list[tuple[Row, int, int]] = field(default_factory=list)
+    last: dict[Key, tuple[Row, int | None]] = field(default_factory=dict)
+
+    @classmethod
+    def before(cls, history: History) -> Kept:
+        rows = typed(history.before)
+        return cls({key: (row, 0) for key, row in rows.items()}, [], {key: (row, None) for key, row in rows.items()})
+
+    def end(self, key: Key, lsn: int) -> None:
+        row, since = self.open.pop(key)
+        self.ended.append((row, since, lsn))
+
+
+def one_by_one(history: History) -> Kept:
+    """By commits: what a commit touched ends, and what it left begins."""
+    kept = Kept.before(history)
+    changes = zip(history.positions, history.messages, history.states, strict=True)
+    for lsn, of_commit in groupby(changes, key=lambda change: change[0][0]):
+        touched: set[Key] = set()
+        for _, message, state in of_commit:
+            after = typed(state)
+            keys = _touched(message, {*kept.last, *after})
+            touched |= keys
+            for key in keys:
+                if key in after:
+                    kept.last[key] = after[key], None
+                elif key in kept.last and kept.last[key][1] is None:
+                    kept.last[key] = kept.last[key][0], lsn
+        for key in touched:
+            if key in kept.open:
+                kept.end(key, lsn)
+            if key in after:
+                kept.open[key] = after[key], lsn
+    return kept
+
+
+def _touched(message: object, known: set[Key]) -> set[Key]:
+    if isinstance(message, Truncate):
+        return known
+    assert isinstance(message, Insert | Update | Delete)
+    tuples = [getattr(message, name, None) for name in ("old_key", "old_tuple", "new")]
+    return {_key(values) for values in tuples if values is not None}
+
+
+def _key(values: Any) -> Key:
+    return int(values[0]), values[1].decode()
+
+
+def soft_deleted(history: History, rows: pa.Table, ended: int | None) -> dict[Key, tuple[Row, int | None]]:
+    """As the MERGE does."""
+    before = typed(history.before)
+    table: dict[Key, tuple[Row, int | None]] = {key: (row, None) for key, row in before.items()}
+    written = {_own_key(row) for row in rows.to_pylist()}
+    assert len(written) == len(rows)
+    for row in rows.to_pylist():
+        key, deleted = _own_key(row), row["deleted_at"] and int(row["deleted_at"].timestamp())
+        table[key] = (_values(row, before), deleted) if row["op"] else (table[key][0], deleted)
+    if ended is not None:
+        table |= {key: (row, ended) for key, (row, deleted) in table.items() if key not in written and not deleted}
+    return table
+
+
+def versioned(history: History, rows: pa.Table, ended: int | None) -> Kept:
+    """As the MERGE does: what ends is matched with what was open before, all rows at once."""
+    kept, before = Kept.before(history), typed(history.before)
+    begun = []
+    for row in rows.to_pylist():
+        if row["op"]:
+            assert row["from_lsn"] == row["from_at"].timestamp()
+            begun.append((_own_key(row), _values(row, before), row["from_lsn"], row["to_lsn"]))
+        else:
+            assert row["to_lsn"] == row["to_at"].timestamp()
+            kept.end(_own_key(row), row["to_lsn"])
+    if ended is not None:
+        for key in list(kept.open):
+            kept.end(key, ended)
+    for key, values, since, until in begun:
+        if until is None:
+            assert key not in kept.open
+            kept.open[key] = values, since
+        else:
+            kept.ended.append((values, since, until))
+    return kept
+
+
+def _own_key(row: dict[str, Any]) -> Key:
+    return tuple(row[f"v{index}"] for index in KEY)
+
+
+def _values(row: dict[str, Any], before: dict[Key, Row]) -> Row:
+    origin = tuple(row.get(f"f{index}") for index in KEY)
+    held = before.get(_own_key(row) if origin[0] is None else origin)
+    values = [row[f"v{index}"] for index in range(WIDTH)]
+    for index in range(WIDTH):
+        if row.get(f"u{index}"):
+            assert held is not None
+            values[index] = held[index]
+    return tuple(values)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(histories())
+def test_soft_deletes(history: History) -> None:
+    net = net_change(history.rows, history.relations, SHAPE, mode="soft_delete")
+    ended = int(net.ended.position.commit_lsn) if net.ended else None
+    assert soft_deleted(history, net.rows, ended) == one_by_one(history).last
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(histories())
+def test_history(history: History) -> None:
+    net = net_change(history.rows, history.relations, SHAPE, mode="history")
+    ended = int(net.ended.position.commit_lsn) if net.ended else None
+    found, expected = versioned(history, net.rows, ended), one_by_one(history)
+    assert found.open == expected.open
+    assert sorted(found.ended, key=repr) == sorted(expected.ended, key=repr)
+    if net.insert_only:
+        assert set(net.rows.column("op").to_pylist()) <= {1}
+
+
+@pytest.mark.parametrize("mode", ["soft_delete", "history"])
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(history=histories(), data=st.data())
+def test_executors_find_the_same(mode: Mode, history: History, data: st.DataObject) -> None:
+    changes = without_truncates(history.rows).select(list(PAST_INPUT_COLUMNS))
+    work = PastWork(SHAPE, history.relations, mode, truncate_commits(history.rows, SHAPE), False, "error")
+    where = data.draw(st.lists(st.integers(0, 2), min_size=len(changes), max_size=len(changes)))
+    tasks = [changes.filter(pa.array([task == its for its in where], pa.bool_())) for task in range(3)]
+    sent = [batch for task in tasks for batch in past_partial(work)(iter(task.to_batches(max_chunksize=4)))]
+    whole = _run(past_ordered(work), [changes], mode)
+    driver = net_change(history.rows, history.relations, SHAPE, mode=mode).rows
+    assert _as_set(whole, driver) == _as_set(driver, driver)
+    if not sent or any(leans for batch in sent for leans in batch.column("leans").to_pylist()):
+        return
+    rows = pa.Table.from_batches(sent)
+    by_key = [hash(key) % 2 for key in rows.column("key").to_pylist()]
+    parts = [rows.filter(pa.array([where == part for where in by_key], pa.bool_())) for part in range(2)]
+    assert _as_set(_run(past_final(work), parts, mode), driver) == _as_set(driver, driver)
+
+
+def _run(function: Any, parts: list[pa.Table], mode: Mode) -> pa.Table:
+    batches: Iterator[pa.RecordBatch] = (batch for part in parts for batch in _called(function, part))
+    return pa.Table.from_batches(batches, schema=final_schema(SHAPE, mode))
+
+
+def _called(function: Any, part: pa.Table) -> Batches:
+    yield from function(iter(part.to_batches(max_chunksize=5)))
+
+
+def _as_set(rows: pa.Table, like: pa.Table) -> set[tuple[object, ...]]:
+    return {tuple(row.values()) for row in rows.select(like.column_names).to_pylist()}
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(histories())
+def test_every_change_is_a_row(history: History) -> None:
+    """On the driver and by executors, in total order; an old row or key before the new one."""
+    expected: list[tuple[object, ...]] = []
+    for (lsn, ordinal), message in zip(history.positions, history.messages, strict=True):
+        old = getattr(message, "old_tuple", None) or getattr(message, "old_key", None)
+        if isinstance(message, Update) and old is not None:
+            expected.append((lsn, ordinal, "update_before", old[0]))
+        new = getattr(message, "new", None) or old or (None,)
+        expected.append((lsn, ordinal, type(message).__name__.lower(), new[0]))
+    net = net_change(history.rows, history.relations, SHAPE, mode="append")
+    driver = _changes(net.rows)
+    assert net.insert_only
+    assert driver == sorted(expected, key=_order)
+    changes = without_truncates(history.rows).select(list(PAST_INPUT_COLUMNS))
+    work = PastWork(SHAPE, history.relations, "append", (), False, "error")
+    batches = list(appended(work)(iter(changes.to_batches(max_chunksize=3))))
+    executors = _changes(pa.Table.from_batches(batches, net.rows.schema))
+    assert executors == [change for change in driver if change[2] != "truncate"]
+
+
+def _changes(rows: pa.Table) -> list[tuple[object, ...]]:
+    found = (
+        (row["commit_lsn"], row["ordinal"], row["operation"], None if row["v0"] is None else str(row["v0"]).encode())
+        for row in rows.to_pylist()
+    )
+    return sorted(found, key=_order)
+
+
+def _order(change: tuple[Any, ...]) -> tuple[Any, ...]:
+    return change[0], change[1], change[2] != "update_before"
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(histories(truncates=False))
+def test_what_was_not_sent_is_named(history: History) -> None:
+    rows = net_change(history.rows, history.relations, SHAPE, mode="append").rows.to_pylist()
+    by_place = {
+        (row["commit_lsn"], row["ordinal"]): row["not_sent"] for row in rows if row["operation"] != "update_before"
+    }
+    names = [column.name for column in SHAPE.columns]
+    for position, message in zip(history.positions, history.messages, strict=True):
+        not_sent = by_place[position]
+        if isinstance(message, Delete):
+            whole = message.old_tuple is not None
+            assert not_sent == (None if whole else names[2:])
+        elif isinstance(message, Update):
+            lacking = [
+                name for name, value in zip(names, message.new, strict=True) if not isinstance(value, bytes | None)
+            ]
+            assert not_sent == (lacking if lacking and message.old_tuple is None else None)

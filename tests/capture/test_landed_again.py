@@ -1,0 +1,46 @@
+"""A slot that fell behind the log is moved up, however differently the server now sends the window that was landed."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.capture.capture import capture, capture_session, land_window
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.sync import prepare
+from tests.fixtures.pipelines import MakePipeline
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+_ROWS = 2000
+
+
+def landed_and_not_advanced(pipeline: Pipeline) -> None:
+    """As after a crash between the two."""
+    with capture_session(pipeline) as session:
+        window = Window(session.checkpoint.window.hi, flushed_lsn(session.control))
+        land_window(session, session.checkpoint.ordinal + 1, window, on_batch=lambda _: None)
+
+
+@pytest.mark.parametrize("streamed_first", [True, False])
+def test_streamed_once_and_whole_the_other_time(
+    database: Database, make_pipeline: MakePipeline, streamed_first: bool
+) -> None:
+    """Found by the fault campaign: after a crash a transaction was streamed that had come whole, its partitions were
+    described five times less, and each run from then on took the server for another one."""
+    database.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+        f"CREATE TABLE item_low PARTITION OF item FOR VALUES FROM (0) TO ({_ROWS // 2})",
+        f"CREATE TABLE item_high PARTITION OF item FOR VALUES FROM ({_ROWS // 2}) TO ({_ROWS})",
+    )
+    # the server streams what does not fit into its memory
+    small = f"{database.dsn} options='-c logical_decoding_work_mem=64kB'"
+    whole, streamed = (make_pipeline("public.item", dsn=dsn, streaming="on") for dsn in (None, small))
+    prepare(whole)
+    database.execute(f"INSERT INTO item SELECT g, repeat('x', 500) FROM generate_series(0, {_ROWS - 1}) g")
+    landed_and_not_advanced(streamed if streamed_first else whole)
+    assert capture(whole if streamed_first else streamed).caught_up
+    assert ChangeLog(whole.lake.change_log).markers()[1].changes == _ROWS

@@ -1,0 +1,135 @@
+"""The log after retention and compaction: what is kept is as it was, and windows land as before."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
+from spark_jobs.change_log.retention import keep_log_small
+from spark_jobs.change_log.window_marker import CatalogueSeen
+from spark_jobs.delta import upkeep
+from spark_jobs.delta.upkeep import Upkeep
+from spark_jobs.errors import OvertakenError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.fingerprint import Fingerprint
+from tests.change_log.test_log import marker, window
+from tests.change_log.test_window_marker import IDENTITY
+
+_DAY = timedelta(days=1)
+_MONTH = timedelta(days=30)
+_ALL = 1 << 40
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ChangeLog:
+    """Of the windows 0 to 11: two on each of six days, the newest today."""
+    made = ChangeLog(str(tmp_path / "change_log"))
+    made.create()
+    for ordinal in range(12):
+        made.land(IDENTITY, ordinal, window(ordinal))
+    for ordinal in range(12):
+        _append_then(made, version=ordinal + 1, days_ago=5 - ordinal // 2)
+    return made
+
+
+def _append_then(log: ChangeLog, version: int, days_ago: int) -> None:
+    """As if the commit had been made on that day."""
+    commit = Path(log.path, "_delta_log", f"{version:020}.json")
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["modificationTime"] = int((time.time() - days_ago * _DAY.total_seconds()) * 1000)
+    commit.write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines))
+
+
+def _kept(log: ChangeLog, age: timedelta = _MONTH, needed: int = _ALL) -> Upkeep:
+    last = log.checkpoint()
+    assert last is not None
+    return keep_log_small(log, last, age, needed)
+
+
+def _rows(log: ChangeLog, first: int, last: int) -> list[dict[str, object]]:
+    rows = log.read([16384], first, last).to_pylist()
+    return sorted(rows, key=lambda row: (row["window"], row["ordinal"], row["kind"]))
+
+
+def test_windows_of_a_day_come_together_and_stay_as_they_were(log: ChangeLog) -> None:
+    markers, rows = log.markers(), _rows(log, 0, 11)
+    done = _kept(log)
+    assert (done.files_before, done.files_after, done.overdue) == (12, 6, False)
+    assert log.markers() == markers
+    assert _rows(log, 0, 11) == rows
+    assert log.checkpoint() == markers[-1]
+    assert log.first_window() == markers[0]
+    assert [fact.window for fact in log.facts(3, 5)] == [3, 4, 5]
+    assert log.land(IDENTITY, 12, window(12))
+    assert not log.land(IDENTITY, 12, window(12))
+    assert log.markers(10) == (markers[11], marker(12))
+    version = DeltaTable(log.path).version()
+    again = _kept(log)
+    assert again.files_after == 6
+    assert _rows(log, 0, 11) == rows
+    assert DeltaTable(log.path).transaction_version(IDENTITY.app_id) == 12
+    assert DeltaTable(log.path).version() > version
+
+
+def test_old_windows_go_by_whole_files_and_what_is_needed_stays(log: ChangeLog) -> None:
+    rows = _rows(log, 4, 11)
+    assert _kept(log, timedelta(days=3, hours=12), needed=1).overdue
+    assert log.first_window() == marker(1)
+    assert not _kept(log, timedelta(days=3, hours=12)).overdue
+    assert log.first_window() == marker(4)
+    assert [each.ordinal for each in log.markers()] == list(range(4, 12))
+    assert _rows(log, 0, 11) == rows
+    # however old it is, the last window is the log's own checkpoint
+    _kept(log, timedelta(0))
+    assert log.checkpoint() == marker(11)
+    assert log.land(IDENTITY, 12, window(12))
+    assert log.markers()[-1] == marker(12)
+
+
+def test_fingerprints_that_the_last_window_rests_on_outlive_their_window(log: ChangeLog) -> None:
+    fingerprint = Fingerprint.of("word", json.dumps([16384, "public", "t", [], True, [], [], []]))
+    looked = replace(marker(12), catalogue=CatalogueSeen(word="w", window=12, horizon=0))
+    log.land(IDENTITY, 12, [catalogue_rows(12, Lsn(1200), [fingerprint]), marker_row(looked)])
+    log.land(IDENTITY, 13, [marker_row(replace(marker(13), catalogue=looked.catalogue))])
+    for _ in range(2):
+        _kept(log, timedelta(0))
+        assert log.first_window() == log.checkpoint() == log.markers()[0]
+        assert log.fingerprints(12) == (fingerprint,)
+    log.land(IDENTITY, 14, window(14))
+    _kept(log, timedelta(0))
+    assert log.fingerprints(12) == (), "window 14 rests on none"
+    assert log.markers() == (marker(14),)
+
+
+def test_two_processes_at_once_and_a_window_that_is_landed_meanwhile(
+    log: ChangeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced, interrupted = upkeep._replace, [True]
+
+    def after_others(*arguments: object, **named: object) -> None:
+        if interrupted:
+            interrupted.clear()
+            with ThreadPoolExecutor(1) as other:
+                other.submit(_kept, log).result()
+                assert other.submit(log.land, IDENTITY, 12, window(12)).result()
+        replaced(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(upkeep, "_replace", after_others)
+    with pytest.raises(OvertakenError, match="run it again"):
+        _kept(log)
+    assert [each.ordinal for each in log.markers()] == list(range(13))
+    assert pa.table(DeltaTable(log.path).get_add_actions(flatten=True)).num_rows == 7
+    _kept(log)
+    assert [each.ordinal for each in log.markers()] == list(range(13))
+    assert len(_rows(log, 0, 12)) == 13 * 4

@@ -1,0 +1,135 @@
+"""``postgres-cdc follow``, for real: a process that goes on through what strikes it, until it is told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from spark_jobs.qualified_name import QualifiedName
+from tests.cli.command import Command, configured
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.followed_pipeline import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(1200)]
+
+_PATIENCE_SECONDS = 300
+Round = dict[str, Any]
+
+
+class Following:
+    """The process, and the rounds that it has printed."""
+
+    def __init__(self, command: Command, *options: str) -> None:
+        arguments = [sys.executable, "-m", "cdc_assets.cli", "follow", "--config", str(command.configuration), *options]
+        self.process = subprocess.Popen(
+            arguments,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **command.environment},
+        )
+        self.rounds: list[Round] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.rounds.append(json.loads(line))
+
+    def wait_for(self, what: Callable[[Round], object]) -> Round:
+        """The first round from now on of which it holds."""
+        seen, deadline = len(self.rounds), time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+            for done in self.rounds[seen:]:
+                if what(done):
+                    return done
+            time.sleep(0.2)
+        raise AssertionError(f"not within {_PATIENCE_SECONDS} s; the last round: {self.rounds[-1:]}")
+
+    def wait_until_shown(self) -> Round:
+        """Until the tables show what is committed now: asked of the server after this call."""
+        called = time.monotonic()
+        return self.wait_for(lambda done: done["lag_bytes"] == 0 and done["lag_seconds"] < time.monotonic() - called)
+
+    def kill_jvm(self) -> None:
+        java = [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.name() == "java"]
+        assert len(java) == 1
+        java[0].kill()
+
+
+@contextmanager
+def following(command: Command, *options: str) -> Iterator[Following]:
+    started = Following(command, *options)
+    try:
+        yield started
+    finally:
+        if started.process.poll() is None:
+            started.process.kill()
+        started.process.wait()
+
+
+def test_it_goes_on_until_it_is_told_to_stop(
+    database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path
+) -> None:
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, note text)",
+        "CREATE TABLE items (id int PRIMARY KEY, price numeric(10,2))",
+        "INSERT INTO orders SELECT g, 'n' || g FROM generate_series(1, 50) g",
+    )
+    names = (QualifiedName("public", "orders"), QualifiedName("public", "items"))
+    lake = Followed(spark, database, pipeline_of(database, tmp_path / "lake"), names)
+    options = {"master": "local[2]", "jars": str(jars_folder)}
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=options)
+    health = tmp_path / "health.json"
+    with following(command, "--json", "--every", "1s", "--health-file", str(health)) as process:
+        first = process.wait_for(lambda done: done["snapshots"])
+        assert sorted(first["snapshots"]) == ["public.items", "public.orders"]
+
+        database.execute("UPDATE orders SET note = 'changed' WHERE id <= 10", "INSERT INTO items VALUES (1, 2.5)")
+        assert process.wait_until_shown()["errors"] == []
+        lake.assert_equal()
+
+        process.kill_jvm()
+        database.execute("DELETE FROM orders WHERE id > 40")
+        process.wait_for(lambda done: done["applied"] == ["public.orders"])
+        process.wait_for(lambda done: not done["errors"])
+
+        database.execute("ALTER TABLE items RENAME TO articles", "INSERT INTO orders VALUES (60, 'beside it')")
+        process.wait_for(lambda done: done["applied"] == ["public.orders"])
+        (error,) = process.wait_for(lambda done: done["errors"])["errors"]
+        assert error.startswith("there is no table public.items in database")
+        database.execute("ALTER TABLE articles RENAME TO items", "UPDATE items SET price = 3")
+        process.wait_for(lambda done: "public.items" in (*done["applied"], *done["snapshots"]))
+        process.wait_until_shown()
+
+        assert json.loads(health.read_text()).keys() == first.keys()
+        process.process.send_signal(signal.SIGTERM)
+        assert process.process.wait(timeout=_PATIENCE_SECONDS) == 0
+    lake.assert_equal()
+
+
+def test_wrong_options_are_one_line(tmp_path: Path) -> None:
+    command = configured(tmp_path, "host=nowhere", "shop", ["public.orders"])
+    wrong = command("follow", "--every", "often")
+    assert (wrong.exit_code, wrong.problem[:44]) == (2, "Invalid value for '--every': 'often' is no t")
+    nowhere = command("follow", "--health-file", str(tmp_path / "none" / "health"))
+    assert nowhere.exit_code == 2
+    assert "is no folder that can be written" in nowhere.problem

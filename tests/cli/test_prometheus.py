@@ -1,0 +1,69 @@
+"""``status`` for eyes and for Prometheus: what is known is a number, what is worth a word a line, and nothing fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from psycopg import sql
+
+from tests.cli.command import Answer, configured
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+NAME = 'a"\\\nb\x1b[31m'
+
+
+def samples(answer: Answer) -> dict[tuple[str, str], float]:
+    """By name, and the label beside the pipeline's."""
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(answer.stdout):
+        for sample in family.samples:
+            assert sample.labels.pop("pipeline")
+            found[sample.name.removeprefix("postgres_cdc_"), "".join(sample.labels.values())] = sample.value
+    return found
+
+
+def test_metrics_and_findings(database: Database, tmp_path: Path) -> None:
+    with database.connect() as connection:
+        connection.execute(sql.SQL("CREATE TABLE {} (id int PRIMARY KEY)").format(sql.Identifier(NAME)))
+    table = 'public.U&"a""\\\\\\000Ab\\001B[31m"'
+    health = {"lag_bytes": {"error": "1KiB"}, "oldest_transaction": {"warn": "0s"}}
+    command = configured(tmp_path, database.dsn, database.name, [table], health=health)
+    before = samples(command("status", "--format", "prometheus"))
+    assert before["up", ""] == 1
+    assert ("lag_bytes", "") not in before, "what is not known is absent"
+
+    assert command("capture").exit_code == 0
+    with database.connect() as held:
+        pid = held.info.backend_pid
+        held.execute("BEGIN")
+        held.execute(sql.SQL("INSERT INTO {} SELECT generate_series(1, 1000)").format(sql.Identifier(NAME)))
+        database.execute("CREATE TABLE other AS SELECT generate_series(1, 1000)")
+        now = command("status", "--format", "prometheus")
+        shown = command("status")
+    found = samples(now)
+    assert (now.exit_code, now.stderr) == (0, "")
+    assert found["lag_bytes", ""] > 1024
+    assert found["lag_seconds", ""] > 0
+    assert found["restart_distance_bytes", ""] >= found["lag_bytes", ""]
+    assert found["oldest_transaction_seconds", ""] > 0
+    assert found["free_replication_slots", ""] > 0
+    assert found["slot_active", ""] == 0
+    assert ("landed_windows", "") in found
+    assert (found["findings", "error"], found["findings", "warn"]) == (1, 1)
+    assert found["table_stopped", table] == 0
+    assert shown.exit_code == 0
+    assert "error: " in shown.stdout
+    assert "bytes of WAL are not landed: run sync" in shown.stdout
+    assert f"warn: a transaction holds the slot back (of server process {pid}" in shown.stdout
+
+
+def test_a_source_that_is_away_is_a_metric_too(database: Database, tmp_path: Path) -> None:
+    command = configured(tmp_path, f"{database.dsn} port=1", database.name, ["public.t"])
+    answer = command("status", "--format", "prometheus")
+    assert samples(answer)["up", ""] == 0
+    assert answer.exit_code == 1
+    assert "cannot connect to PostgreSQL" in answer.problem

@@ -1,0 +1,47 @@
+"""The least privileges as the README lists them, granted to a role of a test's own."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from psycopg import sql
+
+from tests.fixtures.servers import Database
+
+README = Path(__file__).parent.parent / "README.md"
+# what the statements of the README speak of
+ROLE, TABLES, PUBLICATION = "cdc", ("orders", "items"), "shop"
+
+
+def documented_statements() -> list[str]:
+    """The SQL of "The source", comments left out."""
+    text = README.read_text().split("**2. The source.**")[1]
+    block = re.sub(r"--.*", "", text.split("```sql\n")[1].split("```")[0])
+    return [" ".join(statement.split()) for statement in block.split(";") if statement.strip()]
+
+
+@contextmanager
+def documented_role(database: Database, password: str) -> Iterator[str]:
+    """The dsn of a role that has what the README says, and not what every role has by default beside CONNECT and
+    USAGE of the schema pg_catalog. The publication is named like the database."""
+    role = f"cdc_{uuid.uuid4().hex[:12]}"
+    quoted = sql.Literal(password).as_string()
+    database.execute(
+        "REVOKE ALL ON SCHEMA public FROM PUBLIC",
+        f"REVOKE TEMPORARY, CREATE ON DATABASE {database.name} FROM PUBLIC",
+        *(_for_this_test(statement, role, quoted, database.name) for statement in documented_statements()),
+    )
+    try:
+        yield database.server.dsn(database.name, user=role, password=password)
+    finally:
+        database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def _for_this_test(statement: str, role: str, password: str, publication: str) -> str:
+    named = re.sub(rf"\b{ROLE}\b", role, statement)
+    named = re.sub(rf"\bPUBLICATION {PUBLICATION}\b", f"PUBLICATION {publication}", named)
+    return named.replace("'...'", password)

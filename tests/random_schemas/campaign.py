@@ -1,0 +1,156 @@
+"""Worlds of random tables, followed round by round: after each sync the lake must equal the source."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import Pipeline, WindowLimits
+from spark_jobs.errors import NeedsSnapshotError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import snapshot, sync
+from spark_jobs.verify.row_compare import compare
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database, fresh_database
+from tests.random_schemas.options import Options, random_options
+from tests.random_schemas.tables import TYPES, created
+from tests.random_schemas.transactions import History, end_prepared, transact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROUNDS_OF_A_WORLD = 6
+_CAPTURES_BETWEEN = 0.15
+
+
+@dataclass
+class Figures:
+    """What a campaign has seen. ``differences`` is empty if all is well."""
+
+    seed: int
+    rounds: int = 0
+    worlds: int = 0
+    statements: int = 0
+    ddl: int = 0
+    refused: int = 0
+    snapshots: int = 0
+    by_hand: int = 0
+    windows: int = 0
+    seconds: float = 0
+    differences: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"seed {self.seed}: {self.rounds} rounds in {self.worlds} worlds, {self.seconds:.0f} s",
+                f"statements {self.statements}, of them DDL {self.ddl}, refused by the server {self.refused}",
+                f"windows {self.windows}, tables read again {self.snapshots}, of them by hand {self.by_hand}",
+                f"differences: {len(self.differences)}",
+                *(f"  {difference}" for difference in self.differences),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class _World:
+    """One database with its tables, and the lake that follows it. ``chance`` decides all that happens in it."""
+
+    spark: SparkSession
+    database: Database
+    pipeline: Pipeline
+    names: tuple[QualifiedName, ...]
+    chance: random.Random
+    history: History
+
+    def round(self, figures: Figures) -> list[str]:
+        """Random transactions, a sync, and the comparison: the differences."""
+        tables = [str(name) for name in self.names]
+        with _connection(self.database) as connection:
+            for _ in range(self.chance.randint(1, 6)):
+                transact(connection, self.chance, tables, self.history)
+                if self.chance.random() < _CAPTURES_BETWEEN:
+                    figures.windows += len(capture(self.pipeline).landed)
+                    self.history.statements.append("-- captured")
+            end_prepared(connection, self.chance, self.history)
+        self.history.statements.append("-- synced")
+        errors = self._synced(figures)
+        compared = compare(self.spark, self.pipeline, self.names)
+        return errors + [f"{table}" for table in compared if not table.equal]
+
+    def _synced(self, figures: Figures) -> list[str]:
+        """What the sync complains of, less tables that wait for their next snapshot: those are read again by hand."""
+        report = sync(self.pipeline, lambda: self.spark)
+        figures.windows += len(report.windows)
+        figures.snapshots += len(report.snapshots)
+        waiting = [table.name for table in report.tables if isinstance(table.error, NeedsSnapshotError)]
+        errors = [str(error) for error in report.errors if not isinstance(error, NeedsSnapshotError)]
+        if waiting:
+            taken = snapshot(lambda: self.spark, self.pipeline, tuple(dict.fromkeys(waiting)))
+            figures.snapshots += len(taken)
+            figures.by_hand += len(taken)
+            errors += [str(error) for error in sync(self.pipeline, lambda: self.spark).errors]
+        return errors
+
+
+def run_campaign(
+    spark: SparkSession, servers: Sequence[PostgresServer], folder: Path, rounds: int, seed: int, first_world: int = 0
+) -> Figures:
+    """So many rounds, in worlds of a few rounds each; a world with a difference ends there, and its history is kept."""
+    started, figures = time.monotonic(), Figures(seed)
+    number = first_world
+    while figures.rounds < rounds:
+        chance = random.Random(f"{seed}-{number}")  # noqa: S311
+        server = chance.choice(servers)
+        with fresh_database(server) as database:
+            _live(_made(spark, database, folder / str(number), chance, random_options(chance, server)), figures, number)
+        figures.worlds += 1
+        number += 1
+        sys.stderr.write(f"\r{figures.rounds} of {rounds} rounds, {len(figures.differences)} differences")
+    sys.stderr.write("\n")
+    figures.seconds = time.monotonic() - started
+    return figures
+
+
+def _made(spark: SparkSession, database: Database, folder: Path, chance: random.Random, options: Options) -> _World:
+    names = [f"t{number}" for number in range(chance.randint(1, 3))]
+    statements = [*TYPES, *(statement for name in names for statement in created(chance, name))]
+    database.execute(*statements)
+    made = pipeline_of(database, folder / "lake", *(f"public.{name}" for name in names), dsn=options.dsn(database))
+    limits = WindowLimits(max_bytes=chance.choice((1 << 10, 16 << 10, 1 << 28)), max_per_run=10_000)
+    pipeline = replace(made, source=replace(made.source, **options.of_source), windows=limits)
+    qualified = tuple(QualifiedName("public", name) for name in names)
+    history = History([f"-- server {database.server.version}, {options}, {limits}", *statements])
+    assert sync(pipeline, lambda: spark).errors == ()
+    return _World(spark, database, pipeline, qualified, chance, history)
+
+
+def _live(world: _World, figures: Figures, number: int) -> None:
+    for _ in range(ROUNDS_OF_A_WORLD):
+        differences = world.round(figures)
+        figures.rounds += 1
+        if differences:
+            figures.differences += [f"world {number}: {difference}" for difference in differences]
+            kept = Path(world.pipeline.lake.path).with_name("history.sql")
+            kept.write_text("\n".join(world.history.statements))
+            figures.differences.append(f"world {number}: what was executed is in {kept}")
+            break
+    figures.statements += len(world.history.statements)
+    figures.ddl += world.history.ddl
+    figures.refused += world.history.refused
+
+
+def _connection(database: Database) -> psycopg.Connection[tuple[object, ...]]:
+    """A prepared transaction keeps its locks: who needs them is refused, and does not wait."""
+    connection = database.connect()
+    connection.execute(sql.SQL("SET lock_timeout = 200"))
+    return connection

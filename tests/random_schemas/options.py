@@ -1,0 +1,49 @@
+"""How a random world's slot is read: the plugin and its options, as far as the server has them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from tests.fixtures.servers import Database
+
+
+@dataclass(frozen=True)
+class Options:
+    """``work_mem``: of the decoder; a small one makes large transactions streamed or spilled."""
+
+    plugin: Literal["pgoutput", "test_decoding"]
+    streaming: Literal["off", "on", "parallel"]
+    two_phase: bool
+    binary: bool
+    work_mem: str
+
+    @property
+    def of_source(self) -> dict[str, Any]:
+        """The fields of ``Source``."""
+        return {
+            "plugin": self.plugin,
+            "streaming": self.streaming,
+            "two_phase": self.two_phase,
+            "binary": self.binary,
+        }
+
+    def dsn(self, database: Database) -> str:
+        return f"{database.dsn} options='-c logical_decoding_work_mem={self.work_mem}'"
+
+
+def random_options(chance: random.Random, server: PostgresServer) -> Options:
+    if chance.random() < 0.15:
+        return Options("test_decoding", "off", two_phase=False, binary=False, work_mem="64kB")
+    streaming: list[Literal["off", "on", "parallel"]] = ["off", "on"]
+    if server.version >= 16:
+        streaming.append("parallel")
+    return Options(
+        "pgoutput",
+        chance.choice(streaming),
+        two_phase=server.version >= 15 and chance.random() < 0.4,
+        binary=chance.random() < 0.4,
+        work_mem=chance.choice(("64kB", "64MB")),
+    )

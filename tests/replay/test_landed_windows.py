@@ -1,0 +1,90 @@
+"""Which windows a range of LSNs means, and the errors where the log does not hold it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.change_log.log import ChangeLog, marker_row
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Lake, Pipeline, Source
+from spark_jobs.errors import ConfigurationError, GapError
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.landed_windows import LandedWindows
+from tests.change_log.test_window_marker import IDENTITY
+
+
+def landed(first: int, last: int) -> LandedWindows:
+    """Window n is [100 n, 100 n + 100); number 0 is the log's beginning, empty."""
+    markers = [WindowMarker(n, Window(Lsn(100 * n), Lsn(100 * n + 100)), IDENTITY) for n in range(first, last + 1)]
+    if first == 0:
+        markers[0] = WindowMarker(0, Window(Lsn(100), Lsn(100)), IDENTITY)
+    return LandedWindows("/lake/change_log", tuple(markers))
+
+
+def ordinals(windows: tuple[WindowMarker, ...]) -> list[int]:
+    return [marker.ordinal for marker in windows]
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "expected"),
+    [(100, 600, [1, 2, 3, 4, 5]), (200, 300, [2]), (250, 301, [2, 3]), (299, 300, [2]), (100, 101, [1])],
+)
+def test_a_range_is_whole_windows(lo: int, hi: int, expected: list[int]) -> None:
+    assert ordinals(landed(0, 5).between(Lsn(lo), Lsn(hi))) == expected
+
+
+def test_a_range_that_the_log_does_not_hold_is_refused() -> None:
+    whole, pruned = landed(0, 5), landed(3, 5)
+    with pytest.raises(GapError, match="LSN 0/63 is not in the change log /lake/change_log: it begins at 0/64"):
+        whole.between(Lsn(99), Lsn(300))
+    with pytest.raises(GapError, match="it ends at 0/258: `postgres-cdc capture` lands"):
+        whole.between(Lsn(200), Lsn(601))
+    with pytest.raises(GapError, match="it no longer reaches further back, and begins at 0/12C"):
+        pruned.between(Lsn(200), Lsn(500))
+    for lo in (300, 301):
+        with pytest.raises(ConfigurationError, match="no range of LSNs"):
+            whole.between(Lsn(lo), Lsn(300))
+
+
+def test_the_windows_behind_a_table_are_all_there_or_an_error() -> None:
+    pruned = landed(3, 5)
+    assert ordinals(pruned.after(2, 4)) == [3, 4]
+    assert pruned.after(5, 5) == ()
+    with pytest.raises(GapError, match="no longer holds windows 2 to 5: it begins with window 3, at 0/12C"):
+        pruned.after(1, 5)
+
+
+def test_windows_of_an_earlier_chapter_are_not_in_it(tmp_path: Path) -> None:
+    log = ChangeLog(Lake(str(tmp_path)).change_log)
+    log.create()
+    begun = replace(IDENTITY, chapter=2, timeline=2)
+    for ordinal, lo, hi, identity in (
+        (0, 500, 500, IDENTITY),
+        (1, 500, 900, IDENTITY),
+        (2, 50, 50, begun),
+        (3, 50, 90, begun),
+    ):
+        assert log.land(identity, ordinal, [marker_row(WindowMarker(ordinal, Window(Lsn(lo), Lsn(hi)), identity))])
+    windows = LandedWindows.of(
+        Pipeline("shop", Source(SecretStr("dbname=shop"), "sl", "shop"), Lake(str(tmp_path)), tables=())
+    )
+    assert ordinals(windows.markers) == [2, 3]
+    with pytest.raises(GapError, match="it begins at 0/32"):
+        windows.between(Lsn(40), Lsn(90))
+
+
+def test_the_lsn_that_a_table_shows_is_its_snapshots_or_its_last_windows_end() -> None:
+    def state(snapshot_lsn: int, ordinal: int) -> TableState:
+        return TableState(QualifiedName("public", "t"), "G", Lsn(snapshot_lsn), ordinal, 1)
+
+    windows = landed(0, 5)
+    assert windows.shown_by(state(130, 1)) == 200
+    assert windows.shown_by(state(250, 1)) == 250
+    assert landed(3, 5).shown_by(state(130, 2)) == 300
+    assert [windows.last_until(Lsn(lsn)) for lsn in (99, 100, 199, 200, 600)] == [-1, 0, 0, 1, 5]

@@ -1,0 +1,36 @@
+"""Which tables without a key can be followed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_faults import table_faults
+from tests.schema.test_table_shape import FACTS
+
+SENT = ("id", "note")
+Leaves = tuple[tuple[str, ...] | None, ...]
+
+
+def keyless(relreplident: str, leaves: Leaves = ()) -> RelationFacts:
+    return replace(FACTS, relreplident=relreplident, primary_key=(), replica_identity=(), leaf_identities=leaves)
+
+
+@pytest.mark.parametrize(
+    ("identity", "leaves", "published", "fault"),
+    [
+        ("f", (), False, None),
+        ("d", (), True, None),
+        ("n", (), True, None),
+        ("d", (), False, "has no usable key (replica identity d)"),
+        ("f", (None, None), False, None),
+        ("d", ((), ()), True, None),
+        ("f", (None, ()), False, "has no key that each of its partitions sends with its changes"),
+        ("f", (None, ("id",)), True, "has no key that each of its partitions sends with its changes"),
+    ],
+)
+def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: str | None) -> None:
+    faults = table_faults(keyless(identity, leaves), binary=False, sent=SENT, published=published, mode="mirror")
+    assert [found.what for found in faults] == ([] if fault is None else [fault])

@@ -1,0 +1,304 @@
+"""Tables that keep what was: each mode against an audit log that triggers keep in the source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.sync import capture, sync
+from spark_jobs.table_mode import Mode
+from spark_jobs.verify.row_compare import compare
+from spark_jobs.verify.verify import verify
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.audit import AUDIT, Audited, Row, Versions, audit_of, audited
+from tests.spark.followed_pipeline import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+_COLUMNS = ("id", "v", "doc", "n")
+# keyed by mode; the fourth has no key, and sends whole old rows
+TABLES: dict[str, Mode] = {"softly": "soft_delete", "versions": "history", "changes": "append", "whole": "append"}
+
+
+def _made() -> tuple[str, ...]:
+    statements = [*AUDIT]
+    for name in TABLES:
+        key = "" if name == "whole" else " PRIMARY KEY"
+        statements += [
+            f"CREATE TABLE {name} (id int{key}, v text, doc text, n int)",
+            f"ALTER TABLE {name} ALTER doc SET STORAGE EXTERNAL",
+            f"INSERT INTO {name} SELECT g, 'v' || g, repeat('d', 3000 + g), g % 3 FROM generate_series(1, 20) g",
+            *audited(name),
+        ]
+    return (*statements, "ALTER TABLE whole REPLICA IDENTITY FULL")
+
+
+def _on_each(template: str) -> list[str]:
+    return [template.format(t=name) for name in TABLES]
+
+
+def _started(spark: SparkSession, database: Database, lake: Path) -> Followed:
+    """The tables made, each in its mode, with their first snapshots."""
+    database.execute(*_made())
+    followed = Followed.start(spark, database, lake, *TABLES)
+    tables = tuple(Table(QualifiedName("public", name), mode) for name, mode in TABLES.items())
+    followed = replace(followed, pipeline=replace(followed.pipeline, tables=tables))
+    assert [taken.error for taken in followed.snapshot()] == [None] * len(TABLES)
+    return followed
+
+
+def _snapshot_rows() -> list[Row]:
+    return [{"id": g, "v": f"v{g}", "doc": "d" * (3000 + g), "n": g % 3} for g in range(1, 21)]
+
+
+def _rows(followed: Followed, name: str) -> list[Row]:
+    path = followed.pipeline.lake.table(QualifiedName("public", name))
+    table = followed.spark.read.format("delta").load(path)
+    assert table.columns == [*_COLUMNS, *(column.name for column in mode_columns(TABLES[name]))]
+    return [row.asDict() for row in table.collect()]
+
+
+def _xids(pipeline: Pipeline) -> dict[int, int]:
+    """By commit LSN, from the log; what is not in it, is a snapshot."""
+    log = ChangeLog(pipeline.lake.change_log)
+    markers = log.markers()
+    relids = sorted({counts.relid for marker in markers for counts in marker.relations})
+    found = log.read(relids, markers[0].ordinal, markers[-1].ordinal)
+    pairs = zip(found.column("commit_lsn").to_pylist(), found.column("xid").to_pylist(), strict=True)
+    return {lsn: xid for lsn, xid in pairs if xid is not None}
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _COLUMNS)
+
+
+def assert_as_audited(followed: Followed, since: Sequence[Row]) -> None:
+    database, xids = followed.database, _xids(followed.pipeline)
+    versions = Versions.of("id", since, audit_of(database, "versions"))
+    held = _rows(followed, "versions")
+    assert Counter(
+        (_values(row), xids.get(row["_valid_from_lsn"]), row["_valid_to_lsn"] and xids[row["_valid_to_lsn"]])
+        for row in held
+    ) == Counter((_values(row), begun, ended) for row, begun, ended in versions.history)
+    assert all((row["_valid_to"] is None) == (row["_valid_to_lsn"] is None) for row in held)
+    assert all(row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"] for row in held)
+
+    softly = Versions.of("id", since, audit_of(database, "softly"))
+    assert Counter((_values(row), row["_deleted_at"] is not None) for row in _rows(followed, "softly")) == (
+        Counter((_values(row), deleted is not None) for row, deleted in softly.soft_deleted)
+    )
+    for name in ("changes", "whole"):
+        expected = [change for audited in audit_of(database, name) for change in _as_appended(audited, name == "whole")]
+        found = [
+            (row["_operation"], row["_xid"], *_shown(row))
+            for row in sorted(
+                _rows(followed, name),
+                key=lambda row: (row["_commit_lsn"], row["_ordinal"], row["_operation"] != "update_before"),
+            )
+            if row["_operation"] != "snapshot"
+        ]
+        assert [change[:2] for change in found] == [change[:2] for change in expected]
+        assert [_agree(*pair) for pair in zip(found, expected, strict=True)] == [True] * len(found)
+
+
+def _shown(row: Row) -> tuple[Any, ...]:
+    missing = row["_not_sent"] or []
+    return tuple(_NOT_SENT if name in missing else row[name] for name in _COLUMNS)
+
+
+_NOT_SENT = object()
+
+
+def _agree(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """What was sent is right; what was not, is not claimed to be anything."""
+    return all(mine is _NOT_SENT or mine == theirs for mine, theirs in zip(found, expected, strict=True))
+
+
+def _as_appended(change: Audited, whole: bool) -> list[tuple[Any, ...]]:
+    nothing = (None,) * len(_COLUMNS)
+    if change.op == "truncate":
+        return [("truncate", change.xid, *nothing)]
+    rows: list[tuple[Any, ...]] = []
+    if change.op == "update" and (whole or change.old["id"] != change.new["id"]):  # type: ignore[index]
+        rows.append(("update_before", change.xid, *_values(change.old or {})))
+    shown = change.old if change.op == "delete" else change.new
+    return [*rows, (change.op, change.xid, *_values(shown or {}))]
+
+
+# each is one range of windows
+STEPS: dict[str, list[list[str]]] = {
+    "each kind of change": [
+        ["INSERT INTO {t} VALUES (100, 'new', repeat('x', 4000), 1)"],
+        ["UPDATE {t} SET v = 'changed' WHERE id < 4"],
+        ["UPDATE {t} SET doc = repeat('y', 4000) WHERE id = 5", "UPDATE {t} SET n = 9 WHERE id = 5"],
+        ["DELETE FROM {t} WHERE id IN (6, 7)"],
+    ],
+    "keys that move keep their documents, keys come again": [
+        ["UPDATE {t} SET id = 200 WHERE id = 8"],
+        ["UPDATE {t} SET id = 201 WHERE id = 200", "UPDATE {t} SET v = 'moved twice' WHERE id = 201"],
+        ["DELETE FROM {t} WHERE id = 9", "INSERT INTO {t} VALUES (9, 'again', NULL, NULL)"],
+        ["INSERT INTO {t} VALUES (300, 'short', 'life', 1)", "DELETE FROM {t} WHERE id = 300"],
+        ["INSERT INTO {t} VALUES (6, 'back', 'from the dead', 2)"],
+    ],
+    "inserts alone": [["INSERT INTO {t} VALUES (400, 'a', 'b', 1), (401, NULL, NULL, NULL)"]],
+    "emptied in the middle": [
+        ["UPDATE {t} SET v = 'before it is emptied' WHERE id IN (11, 12)", "DELETE FROM {t} WHERE id = 13"],
+        ["TRUNCATE {t}", "INSERT INTO {t} VALUES (11, 'after', 'it', 1), (500, 'was', 'emptied', 2)"],
+        ["UPDATE {t} SET v = 'and on' WHERE id = 11"],
+    ],
+    "emptied twice": [
+        ["TRUNCATE {t}"],
+        ["INSERT INTO {t} VALUES (1, 'x', 'y', 1)"],
+        ["TRUNCATE {t}"],
+        ["INSERT INTO {t} SELECT g, 'z', repeat('z', 3000), 0 FROM generate_series(1, 9) g"],
+    ],
+}
+
+
+def _run(database: Database, transactions: Sequence[Sequence[str]]) -> None:
+    for statements in transactions:
+        with database.connect() as connection, connection.transaction():
+            for template in statements:
+                for statement in _on_each(template):
+                    connection.execute(statement)
+
+
+def test_each_step(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    followed = _started(spark, database, tmp_path / "lake")
+    assert_as_audited(followed, _snapshot_rows())
+    for step, transactions in STEPS.items():
+        _run(database, transactions)
+        assert [(step, applied.error) for applied in followed.sync()] == [(step, None)] * len(TABLES)
+        assert_as_audited(followed, _snapshot_rows())
+    report = verify(followed.pipeline, lambda: spark)
+    verdicts = {table.name.relname: table.verdict for table in report.tables}
+    assert verdicts == {"softly": "equal", "versions": "equal"}
+    start, end = followed.markers[1].window.lo, followed.markers[-1].window.hi
+    again = rebuild(lambda: spark, followed.pipeline, start, end, followed.names)
+    assert [table.outcome for table in again.tables] == ["rebuilt"] * len(TABLES)
+    assert_as_audited(followed, _snapshot_rows())
+
+
+def test_executors_do_the_same(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """In two ranges; the first one's key moves lean on rows of other keys."""
+    followed = replace(_started(spark, database, tmp_path / "lake"), on_driver_bytes=0)
+    steps = list(STEPS.values())
+    for part in (steps[:3], steps[3:]):
+        for transactions in part:
+            _run(database, transactions)
+        assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
+        assert_as_audited(followed, _snapshot_rows())
+
+
+def test_a_new_snapshot_keeps_what_was(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """What changed unseen counts as changed at the snapshot's LSN; what did not, is still the version it was."""
+    followed = _started(spark, database, tmp_path / "lake")
+    _run(database, [["DELETE FROM {t} WHERE id IN (1, 2)", "UPDATE {t} SET n = 7 WHERE id = 3"]])
+    assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
+    before = {name: _rows(followed, name) for name in TABLES}
+    unseen = [
+        "ALTER TABLE {t} DISABLE TRIGGER USER",
+        "DELETE FROM {t} WHERE id = 4",
+        "UPDATE {t} SET n = 8 WHERE id = 5",
+    ]
+    _run(database, [[*unseen, "INSERT INTO {t} VALUES (600, 'new', 'n', 1)", "ALTER TABLE {t} ALTER n TYPE bigint"]])
+    capture(followed.pipeline)  # those windows lie before the snapshots, so none of their changes is applied
+    taken = followed.snapshot()
+    assert [table.error for table in taken] == [None] * len(TABLES)
+    lsn = int(taken[0].lsn)
+
+    softly = {row["id"]: row for row in _rows(followed, "softly")}
+    assert {key for key, row in softly.items() if row["_deleted_at"]} == {1, 2, 4}
+    assert softly[1] == next(row for row in before["softly"] if row["id"] == 1)
+    assert (softly[5]["n"], softly[600]["v"], softly[4]["v"]) == (8, "new", "v4")
+
+    versions = _rows(followed, "versions")
+    assert [row for row in versions if row["id"] in (1, 2, 3, 6)] == [
+        row for row in versions if row in before["versions"] and row["id"] in (1, 2, 3, 6)
+    ]
+    assert len([row for row in versions if row["id"] == 3]) == 2
+    by_key = {key: sorted((r["n"], r["_valid_to_lsn"]) for r in versions if r["id"] == key) for key in (4, 5, 600)}
+    assert by_key == {4: [(1, lsn)], 5: [(2, lsn), (8, None)], 600: [(1, None)]}
+
+    changes = _rows(followed, "changes")
+    assert all(row in changes for row in before["changes"])
+    again = [row for row in changes if row["_operation"] == "snapshot" and row["_commit_lsn"] == lsn]
+    assert sorted(row["id"] for row in again) == [3, *range(5, 21), 600]
+    _run(database, [["UPDATE {t} SET v = 'on' WHERE id = 5", "DELETE FROM {t} WHERE id = 600"]])
+    assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
+    assert {row["id"] for row in _rows(followed, "softly") if row["_deleted_at"]} == {1, 2, 4, 600}
+    assert [row["v"] for row in _rows(followed, "versions") if row["id"] == 5 and row["_valid_to"] is None] == ["on"]
+
+
+def test_columns_are_added_to_rows_that_are_there(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """A default of the source's is no value of a row that the source had no more."""
+    followed = _started(spark, database, tmp_path / "lake")
+    _run(database, [["DELETE FROM {t} WHERE id = 1", "UPDATE {t} SET n = 7 WHERE id = 2"]])
+    assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
+    _run(database, [["ALTER TABLE {t} ADD w int DEFAULT 5", "ALTER TABLE {t} RENAME v TO words"]])
+    _run(database, [["INSERT INTO {t} VALUES (700, 'a', 'b', 1, 6)"]])
+    assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
+
+    def rows(name: str) -> list[Row]:
+        path = followed.pipeline.lake.table(QualifiedName("public", name))
+        return [row.asDict() for row in spark.read.format("delta").load(path).collect()]
+
+    assert Counter(row["w"] for row in rows("softly")) == {5: 19, 6: 1, None: 1}
+    assert {row["id"] for row in rows("softly") if row["w"] is None} == {1}
+    assert Counter((row["w"], row["_valid_to"] is None) for row in rows("versions")) == {
+        (5, True): 19,
+        (6, True): 1,
+        (None, False): 2,
+    }
+    assert {row["w"] for row in rows("changes") if row["_operation"] == "snapshot"} == {None}
+    assert all("words" in row for name in TABLES for row in rows(name))
+
+
+def test_another_mode_begins_anew(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE item (id int PRIMARY KEY, v text)", "INSERT INTO item VALUES (1, 'a'), (2, 'b')")
+    item = QualifiedName("public", "item")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.item")
+    modes: tuple[Mode, ...] = ("mirror", "history", "append", "mirror")
+    for mode in modes:
+        configured = replace(pipeline, tables=(Table(item, mode),))
+        database.execute("UPDATE item SET v = v || '!' WHERE id = 1")  # while the table is in the mode before
+        report = sync(configured, lambda: spark)
+        assert report.errors == ()
+        assert len(report.snapshots) == 1
+        columns = spark.read.format("delta").load(pipeline.lake.table(item)).columns
+        assert columns == ["id", "v", *(column.name for column in mode_columns(mode))]
+    (compared,) = compare(spark, pipeline, (item,))
+    assert compared.equal
+
+
+def test_what_a_mode_cannot_keep_is_refused(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE TABLE keyless (v text)",
+        "ALTER TABLE keyless REPLICA IDENTITY FULL",
+        "CREATE TABLE taken (id int PRIMARY KEY, _deleted_at timestamptz)",
+        "CREATE TABLE fine (id int PRIMARY KEY)",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake")
+    names = [QualifiedName("public", name) for name in ("fine", "keyless", "taken")]
+    assert sync(replace(pipeline, tables=(Table(names[0], "soft_delete"),)), lambda: spark).errors == ()
+    report = sync(replace(pipeline, tables=tuple(Table(name, "soft_delete") for name in names)), lambda: spark)
+    keyless, taken = sorted(map(str, report.errors))
+    assert keyless.startswith("table public.keyless has no key, and mode soft_delete keeps rows by their key: give it")
+    assert taken.startswith("table public.taken has columns that mode soft_delete adds itself: _deleted_at: ALTER")
+    database.execute("ALTER TABLE fine ADD _deleted_at int", "INSERT INTO fine VALUES (1, 2)")
+    (later,) = sync(replace(pipeline, tables=(Table(names[0], "soft_delete"),)), lambda: spark).errors
+    assert str(later).startswith("table public.fine has columns that mode soft_delete adds itself: _deleted_at: ALTER")
