@@ -158,7 +158,7 @@ def main() -> None:
         with running_pgbench(server, "postgres", rate=arguments.rate):
             beats = _beat(server, process, arguments.seconds)
         _wait(rounds, process, "applied", len(rounds))
-        while rounds[-1]["lag_bytes"] or rounds[-1]["applied"]:
+        while rounds[-1]["lag_bytes"] != 0 or rounds[-1]["applied"]:
             time.sleep(1)
         process.send_signal(signal.SIGTERM)
         code = process.wait(timeout=600)

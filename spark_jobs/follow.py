@@ -40,8 +40,9 @@ class FollowRound:
     """What one round did: ``windows`` were landed since the round before, ``applied`` tables got a commit.
 
     ``lag_bytes``: WAL that the tables do not show yet, as far as the server had flushed it when it was last asked.
-    ``lag_seconds``: what was committed so long ago, or earlier, is shown. ``errors``: a line for each table that is
-    stopped, and for what stops all of them; tables that wait for their next try are among them.
+    ``lag_seconds``: what was committed so long ago, or earlier, is shown. Both are None until the tables have first
+    reached what the server had when it was asked. ``errors``: a line for each table that is stopped, and for what stops
+    all of them; tables that wait for their next try are among them.
     """
 
     at: datetime
@@ -50,8 +51,8 @@ class FollowRound:
     changes: int
     applied: tuple[QualifiedName, ...]
     snapshots: tuple[QualifiedName, ...]
-    lag_bytes: int
-    lag_seconds: float
+    lag_bytes: int | None
+    lag_seconds: float | None
     errors: tuple[str, ...]
 
     @property
@@ -215,7 +216,7 @@ class Follower:
         with self._lock:
             windows, changes, capture_pause = self._landed.windows, self._landed.changes, self._landed.pause
             self._landed.windows = self._landed.changes = 0
-            flushed, since = self._since(started)
+            lag_bytes, reached_at = self._lag()
         errors = [pause.error for pause in (self._all, capture_pause) if pause is not None]
         errors += self._stopped.values()
         errors += [pause.error for name, pause in self._paused.items() if name not in self._stopped]
@@ -227,19 +228,19 @@ class Follower:
             changes,
             tuple(applied.name for applied in tables if applied.outcome == "applied"),
             tuple(table.name for table in taken if table.error is None),
-            max(0, flushed - self._shown) if flushed is not None and self._shown is not None else 0,
-            now - since,
+            lag_bytes,
+            None if reached_at is None else now - reached_at,
             tuple(map(str, errors)),
         )
 
-    def _since(self, started: float) -> tuple[Lsn | None, float]:
-        """What the server had flushed when it was last asked, and when it was asked for what the tables show by now."""
+    def _lag(self) -> tuple[int | None, float | None]:
+        """Bytes of WAL that the tables do not show, and when the server was asked for what they show by now."""
         asked, shown = self._landed.asked, self._shown
         reached = [when for lsn, when in asked if shown is not None and lsn <= shown]
-        flushed = asked[-1][0] if asked else None
-        # of those that are reached, the last one is enough
-        self._landed.asked = [(lsn, when) for lsn, when in asked if not reached or when >= reached[-1]]
-        return flushed, reached[-1] if reached else started
+        if shown is None or not reached:
+            return None, None
+        self._landed.asked = [(lsn, when) for lsn, when in asked if when >= reached[-1]]  # the last one is enough
+        return max(0, asked[-1][0] - shown), reached[-1]
 
 
 __all__ = ["FollowRound", "Follower"]

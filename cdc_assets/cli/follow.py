@@ -102,7 +102,8 @@ def _line(done: FollowRound) -> str | None:
     if done.snapshots:
         parts.append(f"snapshots of {', '.join(map(str, done.snapshots))}")
     parts.append(f"{counted(len(done.applied), 'table')} written in {done.seconds:.1f} s")
-    parts.append(f"{size(done.lag_bytes)}, {done.lag_seconds:.1f} s behind")
+    if done.lag_bytes is not None and done.lag_seconds is not None:
+        parts.append(f"{size(done.lag_bytes)}, {done.lag_seconds:.1f} s behind")
     return "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
 
 

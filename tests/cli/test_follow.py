@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,13 @@ class Following:
 
     def wait_until_shown(self) -> Round:
         """Until the tables show what is committed now: asked of the server after this call."""
-        called = time.monotonic()
-        return self.wait_for(lambda done: done["lag_bytes"] == 0 and done["lag_seconds"] < time.monotonic() - called)
+        called = datetime.now(timezone.utc)
+
+        def asked_since(done: Round) -> bool:
+            since = timedelta(seconds=done["lag_seconds"] or 0)
+            return done["lag_bytes"] == 0 and datetime.fromisoformat(done["at"]) - since > called
+
+        return self.wait_for(asked_since)
 
     def kill_jvm(self) -> None:
         java = [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.name() == "java"]
@@ -101,6 +107,7 @@ def test_it_goes_on_until_it_is_told_to_stop(
     health = tmp_path / "health.json"
     with following(command, "--json", "--every", "1s", "--health-file", str(health)) as process:
         first = process.wait_for(lambda done: done["snapshots"])
+        assert (first["lag_bytes"], first["lag_seconds"]) == (None, None)  # what came meanwhile is not known yet
         assert sorted(first["snapshots"]) == ["public.items", "public.orders"]
 
         database.execute("UPDATE orders SET note = 'changed' WHERE id <= 10", "INSERT INTO items VALUES (1, 2.5)")
