@@ -59,7 +59,9 @@ WITH RECURSIVE asked AS (
       coalesce((SELECT jsonb_agg(i.indexrelid::text || ':' || i.xmin::text || ':' || i.indisclustered
           ORDER BY i.indexrelid)
         FROM pg_catalog.pg_index i
-        WHERE t.parent <> 0 AND i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL), '[]')
+        WHERE t.parent <> 0 AND i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL), '[]'),
+      (SELECT k.oid::bigint FROM pg_catalog.pg_constraint k
+        WHERE k.conrelid = c.oid AND k.contype = 'p' AND (c.relreplident = 'f' OR c.relkind = 'p'))
     ) ORDER BY c.oid) AS parts
   FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   GROUP BY t.relid

@@ -19,6 +19,7 @@ from spark_jobs.schema.lake_types import NUMERIC_OID
 
 # as quote_ident writes it
 _QUOTED_NAME = re.compile(r'"(?:[^"]|"")+"|[^", ]+')
+_FIELDS_AT_FIRST = 11  # of a part, behind its name
 _TEXT_OIDS = (25, 1043)  # text, varchar: one turns into the other without a rewrite, and both print the same
 
 
@@ -41,6 +42,8 @@ class FingerprintPart:
     ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and ``pg_attrdef`` rows. ``placed`` changes when it
     moves to another schema, and, where its changes come by name, when it is renamed. ``identity``: the columns by which
     its changes name their row. ``indexes``: those that may have been its replica identity, with their ``xmin``.
+    ``primary_key``: the OID of that constraint, which a REINDEX leaves as it is; None: there is none, or rows come by
+    another identity, without which the source refuses to update and delete them.
     """
 
     relid: int
@@ -56,6 +59,7 @@ class FingerprintPart:
     placed: str
     identity: str
     indexes: tuple[str, ...]
+    primary_key: int | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,9 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart, renamed: Mapping[s
         reasons.append(f"{what} had another name or schema for a time")
     if [renamed.get(name, name) for name in _names(old.identity)] != _names(new.identity):
         reasons.append(f"the replica identity of {new.name} was changed")
+    if old.primary_key and new.primary_key and old.primary_key != new.primary_key:
+        # equal rows may have come and gone meanwhile, which a delete by key takes for one
+        reasons.append(f"the primary key of {new.name} was dropped for a time")
     if new.parent and _index_changed(old, new):
         reasons.append(f"the replica identity of {new.name} was another for a time")
     return reasons
@@ -271,8 +278,10 @@ def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> 
 
 
 def _part(values: list[Any]) -> FingerprintPart:
-    relid, nspname, relname, *rest, indexes = values
-    return FingerprintPart(relid, QualifiedName(nspname, relname), *[*rest, tuple(indexes)])
+    """Logs from before ``primary_key`` was landed lack it."""
+    relid, nspname, relname, *fields = values
+    *rest, indexes, primary_key = fields if len(fields) > _FIELDS_AT_FIRST else [*fields, None]
+    return FingerprintPart(relid, QualifiedName(nspname, relname), *[*rest, tuple(indexes), primary_key])
 
 
 def _type(values: list[Any]) -> FingerprintType:

@@ -21,6 +21,9 @@ SCHEMA = (
     "CREATE TYPE place AS (x int, y int)",
     "CREATE TABLE plain (id int PRIMARY KEY, a text, b text, n numeric(10,2), m mood[], at place)",
     "CREATE TABLE narrow (id int PRIMARY KEY, n int)",
+    "CREATE TABLE whole (id int PRIMARY KEY, n int)",
+    "ALTER TABLE whole REPLICA IDENTITY FULL",
+    "INSERT INTO whole SELECT g, g FROM generate_series(0, 19) g",
     "CREATE TABLE parted (id int PRIMARY KEY, t text) PARTITION BY RANGE (id)",
     "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
     "CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20)",
@@ -28,7 +31,7 @@ SCHEMA = (
     "INSERT INTO narrow SELECT g, g FROM generate_series(0, 19) g",
     "INSERT INTO parted SELECT g, 'x' FROM generate_series(0, 19) g",
 )
-TABLES = ("public.plain", "public.narrow", "public.parted")
+TABLES = ("public.plain", "public.narrow", "public.whole", "public.parted")
 ANOTHER = "CREATE TABLE other (id int PRIMARY KEY, t text); INSERT INTO other VALUES (25, 'before')"
 
 # name → what is done between two captures, the table that it changes, and the reason that is given
@@ -68,6 +71,29 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("ALTER TABLE parted ADD c text DEFAULT 'x'",),
         "parted",
         "column c was added",
+    ),
+    "a key dropped while rows come whole, and made again": (
+        (
+            "ALTER TABLE whole DROP CONSTRAINT whole_pkey",
+            "INSERT INTO whole VALUES (1, 1)",
+            "DELETE FROM whole WHERE ctid = (SELECT max(ctid) FROM whole WHERE id = 1)",
+            "ALTER TABLE whole ADD PRIMARY KEY (id)",
+        ),
+        "whole",
+        "the primary key of public.whole was dropped for a time",
+    ),
+    "a partitioned table's key dropped while rows come whole, and made again": (
+        (
+            "ALTER TABLE parted_1 REPLICA IDENTITY FULL",
+            "ALTER TABLE parted_2 REPLICA IDENTITY FULL",
+            "-- captured again",
+            "ALTER TABLE parted DROP CONSTRAINT parted_pkey",
+            "INSERT INTO parted VALUES (1, 'x')",
+            "DELETE FROM parted WHERE ctid = (SELECT max(ctid) FROM parted WHERE id = 1)",
+            "ALTER TABLE parted ADD PRIMARY KEY (id)",
+        ),
+        "parted",
+        "the primary key of public.parted was dropped for a time",
     ),
     "a label renamed": (
         ("ALTER TYPE mood RENAME VALUE 'good' TO 'fine'",),
@@ -201,6 +227,7 @@ HARMLESS = (
     "CREATE INDEX ON plain (a)",
     "CREATE UNIQUE INDEX ON parted (id)",
     "REINDEX TABLE plain",
+    "REINDEX TABLE CONCURRENTLY whole",
     "ALTER TABLE plain ADD CHECK (id >= 0)",
     "ALTER TABLE narrow ALTER n SET NOT NULL",
     "ALTER TABLE plain ALTER a SET DEFAULT 'later'",
@@ -222,7 +249,7 @@ HARMLESS = (
     "CREATE TABLE parted_51 PARTITION OF parted_5 FOR VALUES FROM (50) TO (55)",
     "CREATE SUBSCRIPTION nothing CONNECTION '' PUBLICATION none WITH (connect = false, slot_name = NONE)",
     "DROP SUBSCRIPTION nothing",
-    "ALTER PUBLICATION {p} SET TABLE parted, narrow, plain",
+    "ALTER PUBLICATION {p} SET TABLE parted, narrow, whole, plain",
 )
 
 
@@ -261,6 +288,8 @@ def test_each_change_without_an_event_is_seen_and_its_reason_given(every_databas
         for statement in statements:
             if statement == "-- captured":
                 assert _changed(pipeline) == {}
+            elif statement == "-- captured again":
+                _changed(pipeline)
             else:
                 every_database.execute(statement.format(p=publication))
         seen = _changed(pipeline)
