@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,15 +20,13 @@ from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
 
-if TYPE_CHECKING:
-    pass
-
 _log = logging.getLogger(__name__)
 
 
 # a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
 _STAGED_FROM_ROWS = 20_000
 _ROW_GROUP_ROWS = 65_536  # what one task reads
+_BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
 # of the commit that a staging folder is for
 _NUMBER = re.compile(r"(\d+)-")
 
@@ -52,8 +49,24 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
     key_range = None if work.state.mode == "append" else key_range_of(net.rows, landed.shape)
     ended = None if net.ended is None else RowsEnded(net.ended.position.commit_lsn, net.ended.at)
     with _frame(net, work) as read:
-        rows = net.rows.num_rows
-        yield NetSource(net.columns, net.truncated, net.insert_only, key_range, read, rows, net.changes, ended=ended)
+        rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
+        yield NetSource(
+            net.columns,
+            net.truncated,
+            net.insert_only,
+            key_range,
+            read,
+            rows,
+            net.changes,
+            ended=ended,
+            broadcast=broadcast,
+        )
+
+
+def _is_broadcast(rows: pa.Table) -> bool:
+    """Whether it is far below the 10 MB up to which Spark broadcasts: Spark counts some 20 bytes for each value, long
+    strings too."""
+    return bool(rows.num_rows * rows.num_columns <= _BROADCAST_VALUES and rows.nbytes <= _BROADCAST_BYTES)
 
 
 @contextmanager

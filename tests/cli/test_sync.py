@@ -1,4 +1,4 @@
-"""The command alone, on every server version: from nothing to equal, and again after more changes."""
+"""The command alone: from nothing to equal, and again after more changes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ def _spark_options(jars_folder: Path) -> dict[str, object]:
     return {"master": "local[2]", "jars": str(jars_folder)}
 
 
-@pytest.mark.parametrize("every_server", [15, 16, 18], indirect=True)
-def test_from_nothing_to_equal(
-    every_database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path
-) -> None:
-    database = every_database
+def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path) -> None:
     names = (QualifiedName("public", "orders"), QualifiedName("public", "items"))
     lake = Followed(spark, database, pipeline_of(database, tmp_path / "lake"), names)
     database.execute(
