@@ -7,6 +7,8 @@ JARS := .cache/jars
 INSTALLED := $(VENV)/.installed
 JARS_READY := $(JARS)/.complete
 SERVERS_READY := .cache/servers/.complete
+CLASSES := .cache/classes.jsa
+CLASSES_READY := .cache/.classes-complete
 ARGS ?=
 # tests that need a server, Spark or a browser, or take long
 LIVE := postgres or spark or browser or slow
@@ -30,8 +32,9 @@ demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minu
 REST := $(if $(filter check,$(MAKECMDGOALS)),-m "$(LIVE)")
 # JVMs of tests live for minutes and do little: compiling their code thoroughly costs a fifth more than it saves. The room
 # for code is a fifth of the usual with it: a third of the time went into looking for code to throw away
-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m
-test: $(JARS_READY) $(SERVERS_READY)  ## every test, on real servers; SERVERS=all: on versions 14 to 18 what is else tested on 14 and 18
+test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m \
+	-XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)"
+test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## every test, on real servers; SERVERS=all: on versions 14 to 18 what is else tested on 14 and 18
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
 matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
@@ -93,4 +96,8 @@ $(JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py
 
 $(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py
 	@$(BIN)/python -m tests.fixtures.server_binaries
+	@touch $@
+
+$(CLASSES_READY): $(JARS_READY) tests/fixtures/class_archive.py
+	@$(BIN)/python -m tests.fixtures.class_archive $(CLASSES)
 	@touch $@
