@@ -153,11 +153,13 @@ class ColumnSelection:
 
 @dataclass(frozen=True)
 class Table:
-    """One followed table; ``columns`` None: all that the publication sends."""
+    """One followed table; ``columns`` None: all that the publication sends. ``key``: the columns of a unique index by
+    which its rows are found, where the source has no key but sends whole rows."""
 
     name: QualifiedName
     mode: Mode = "mirror"
     columns: ColumnSelection | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,11 @@ class Pipeline:
     def column_selections(self) -> dict[QualifiedName, ColumnSelection]:
         """Of the tables that have one."""
         return {table.name: table.columns for table in self.tables or () if table.columns is not None}
+
+    @property
+    def declared_keys(self) -> dict[QualifiedName, tuple[str, ...]]:
+        """Of the tables that have one in the configuration."""
+        return {table.name: table.key for table in self.tables or () if table.key}
 
     def mode_of(self, name: QualifiedName) -> Mode:
         """``mirror``, where nothing else is configured."""

@@ -91,7 +91,8 @@ def source_keys_of(
 
     try:
         with connected(pipeline.source.dsn) as connection:
-            return {facts.name: facts.key for facts in relation_facts(connection, names=tuple(names))}
+            found = relation_facts(connection, names=tuple(names), keys=pipeline.declared_keys)
+            return {facts.name: facts.key for facts in found}
     except CdcError as error:
         warn(f"the tables' keys are not shown: {error}")
         return {}

@@ -178,6 +178,10 @@ class TableModel(StrictModel):
     name: TableName = Field(description='as SQL writes it: public.orders, public."Order Items"')
     mode: Mode = "mirror"
     columns: ColumnsModel | None = Field(default=None, description="include or exclude; absent: all that are published")
+    key: Sequence[str] = Field(
+        default=(),
+        description="the columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key",
+    )
     # Dagster's; the component's own model says what it holds
     translation: Any = None
 
@@ -185,6 +189,13 @@ class TableModel(StrictModel):
     @classmethod
     def _name_alone(cls, value: object) -> object:
         return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("key")
+    @classmethod
+    def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
+        if twice := sorted({name for name in key if key.count(name) > 1}):
+            raise ValueError(f"names {', '.join(twice)} twice")
+        return key
 
     @property
     def qualified_name(self) -> QualifiedName:
@@ -305,7 +316,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
 def _table_of(model: TableModel) -> Table:
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
-    return Table(model.qualified_name, model.mode, selection)
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key))
 
 
 def _absolute(path: str, folder: Path) -> str:

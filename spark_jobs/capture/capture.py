@@ -224,7 +224,8 @@ def _land_through(
                 on_batch(reader.messages)
             relids = sorted({seen.relid for seen in reader.relations})
             if relids:
-                yield facts_rows(ordinal, reader.relations, relation_facts(session.control, relids=relids))
+                facts = relation_facts(session.control, relids=relids, keys=session.pipeline.declared_keys)
+                yield facts_rows(ordinal, reader.relations, facts)
             yield marker_row(_marker(session, ordinal, window, reader, look))
 
         if not session.log.land(identity, ordinal, rows()):

@@ -17,6 +17,7 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import (
+    Watched,
     fingerprint_words,
     fingerprints,
     holds_rows_from_before,
@@ -114,7 +115,7 @@ def look_at_catalogue(
         return CatalogueLook(word, horizon, landed)
     before = log.fingerprints(landed.window) if landed is not None else ()
     # before the fingerprints: what changes in between makes them differ from what is known here
-    facts = _facts_of_changed(control, before, words)
+    facts = _facts_of_changed(control, watched, before, words)
     now = fingerprints(control, watched)
     behind = insert_lsn(control)
     word = _word_of(fingerprint.word for fingerprint in now.values())
@@ -128,12 +129,14 @@ def look_at_catalogue(
 
 
 def _facts_of_changed(
-    control: Connection, before: Iterable[Fingerprint], words: Mapping[QualifiedName, tuple[int, str]]
+    control: Connection, watched: Watched, before: Iterable[Fingerprint], words: Mapping[QualifiedName, tuple[int, str]]
 ) -> dict[int, RelationFacts]:
     """Of the tables that were known and have another word now, by relid."""
     known = {fingerprint.relid: fingerprint.word for fingerprint in before}
     changed = [relid for relid, word in words.values() if known.get(relid, word) != word]
-    return {facts.relid: facts for facts in relation_facts(control, relids=changed)} if changed else {}
+    return (
+        {facts.relid: facts for facts in relation_facts(control, relids=changed, keys=watched.keys)} if changed else {}
+    )
 
 
 def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:

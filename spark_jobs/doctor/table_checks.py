@@ -35,7 +35,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     sent = published_tables(connection, pipeline.source.publications, names) if publication is not None else {}
     if published:
         yield _publication_check(pipeline, publication, role, tuple(privileges.values()))
-    facts = {fact.name: fact for fact in relation_facts(connection, names=names)}
+    facts = {fact.name: fact for fact in relation_facts(connection, names=names, keys=pipeline.declared_keys)}
     for name in names:
         if name not in privileges or name not in facts:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
@@ -157,6 +157,7 @@ def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
         sent=table.columns,
         published=table.sent is not None,
         mode=pipeline.mode_of(table.facts.name),
+        key=pipeline.declared_keys.get(table.facts.name, ()),
     )
     return map(_check, faults)
 

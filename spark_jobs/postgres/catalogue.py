@@ -11,6 +11,7 @@ from typing import Any
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, declared_key_sql, declared_parameters
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
 
@@ -82,9 +83,10 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
         AND k.place <= i.indnkeyatts
         AND CASE leaf.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END), '[]')
     END) FROM pg_catalog.pg_partition_tree(w.oid) tree JOIN pg_catalog.pg_class leaf ON leaf.oid = tree.relid
-    WHERE tree.isleaf AND tree.relid <> w.oid), '[]')
+    WHERE tree.isleaf AND tree.relid <> w.oid), '[]'),
+  coalesce({declared}, '[]')
 FROM wanted w ORDER BY w.nspname, w.relname
-"""
+""".replace("{declared}", declared_key_sql(relid="w.oid", nspname="w.nspname", relname="w.relname"))
 
 
 _TABLES_THERE = """
@@ -114,14 +116,22 @@ def tables_there(connection: Connection, names: Sequence[QualifiedName]) -> dict
 
 
 def relation_facts(
-    connection: Connection, *, relids: Sequence[int] = (), names: Sequence[QualifiedName] = ()
+    connection: Connection,
+    *,
+    relids: Sequence[int] = (),
+    names: Sequence[QualifiedName] = (),
+    keys: DeclaredKeys = NO_DECLARED_KEYS,
 ) -> tuple[RelationFacts, ...]:
-    """The facts of these tables, by relid or by name, ordered by name; a table that is not there is left out."""
+    """The facts of these tables, by relid or by name, ordered by name; a table that is not there is left out.
+
+    ``keys``: those that the configuration declares; one that no unique index bears out is left out.
+    """
     parameters: dict[str, object] = {
         "relids": list(relids),
         "first_varying_oid": FIRST_VARYING_OID,
         "nspnames": [name.nspname for name in names],
         "relnames": [name.relname for name in names],
+        **declared_parameters(keys),
     }
     with source_errors("the catalogue could not be read"):
         rows = connection.execute(_FACTS, parameters).fetchall()
@@ -141,7 +151,7 @@ def facts_by_name(connection: Connection, names: Sequence[QualifiedName]) -> tup
 
 
 def _facts(row: tuple[Any, ...]) -> RelationFacts:
-    relid, nspname, relname, relreplident, primary_key, replica_identity, columns, types, leaves = row
+    relid, nspname, relname, relreplident, primary_key, replica_identity, columns, types, leaves, declared = row
     return RelationFacts(
         relid,
         nspname,
@@ -152,4 +162,5 @@ def _facts(row: tuple[Any, ...]) -> RelationFacts:
         tuple(ColumnFacts(**column) for column in columns),
         tuple(TypeFacts(**{**fields, "parts": tuple(fields["parts"])}) for fields in types),
         leaf_identities(leaves),
+        tuple(declared),
     )

@@ -6,13 +6,14 @@ One statement for all tables, whose answer is a word per table; what stands behi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
 from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
@@ -61,7 +62,8 @@ WITH RECURSIVE asked AS (
         FROM pg_catalog.pg_index i
         WHERE t.parent <> 0 AND i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL), '[]'),
       (SELECT k.oid::bigint FROM pg_catalog.pg_constraint k
-        WHERE k.conrelid = c.oid AND k.contype = 'p' AND (c.relreplident = 'f' OR c.relkind = 'p'))
+        WHERE k.conrelid = c.oid AND k.contype = 'p' AND (c.relreplident = 'f' OR c.relkind = 'p')),
+      {declared_index}
     ) ORDER BY c.oid) AS parts
   FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   GROUP BY t.relid
@@ -135,7 +137,8 @@ _XIDS = 1 << 32
 
 @dataclass(frozen=True)
 class Watched:
-    """Which tables are looked at: ``names``, each with a ``note`` that is part of its fingerprint.
+    """Which tables are looked at: ``names``, each with a ``note`` that is part of its fingerprint; ``keys``: those that
+    the configuration declares.
 
     ``publications`` bring their changes; with none of them changes come ``by_name``, as from test_decoding.
     """
@@ -143,6 +146,7 @@ class Watched:
     names: tuple[QualifiedName, ...]
     publications: tuple[str, ...]
     notes: Mapping[QualifiedName, str]
+    keys: DeclaredKeys = field(default_factory=dict)
 
     @property
     def by_name(self) -> bool:
@@ -195,11 +199,13 @@ def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple
         entries=sql.SQL(_ENTRIES + (_SCHEMA_ENTRIES if known else "")),
         listed=sql.SQL(_LISTED if known else ""),
         first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
+        declared_index=sql.SQL(declared_index_sql(relid="c.oid", nspname="n.nspname", relname="c.relname")),
     )
     parameters = {
         "nspnames": [name.nspname for name in watched.names],
         "relnames": [name.relname for name in watched.names],
         "notes": [watched.notes.get(name, "") for name in watched.names],
+        **declared_parameters(watched.keys),
         "publications": list(watched.publications),
         "by_name": watched.by_name,
         "whole": whole,

@@ -43,7 +43,8 @@ class FingerprintPart:
     moves to another schema, and, where its changes come by name, when it is renamed. ``identity``: the columns by which
     its changes name their row. ``indexes``: those that may have been its replica identity, with their ``xmin``.
     ``primary_key``: the OID of that constraint, which a REINDEX leaves as it is; None: there is none, or rows come by
-    another identity, without which the source refuses to update and delete them.
+    another identity, without which the source refuses to update and delete them. ``declared_key``: that of the unique
+    constraint or index behind the key that the configuration declares.
     """
 
     relid: int
@@ -60,6 +61,7 @@ class FingerprintPart:
     identity: str
     indexes: tuple[str, ...]
     primary_key: int | None = None
+    declared_key: int | None = None
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,8 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart, renamed: Mapping[s
     if old.primary_key and new.primary_key and old.primary_key != new.primary_key:
         # equal rows may have come and gone meanwhile, which a delete by key takes for one
         reasons.append(f"the primary key of {new.name} was dropped for a time")
+    if old.declared_key != new.declared_key:
+        reasons.append("its key was declared or given up, or the unique index behind it is another")
     if new.parent and _index_changed(old, new):
         reasons.append(f"the replica identity of {new.name} was another for a time")
     return reasons
@@ -278,10 +282,10 @@ def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> 
 
 
 def _part(values: list[Any]) -> FingerprintPart:
-    """Logs from before ``primary_key`` was landed lack it."""
+    """Logs from before the keys were landed lack them."""
     relid, nspname, relname, *fields = values
-    *rest, indexes, primary_key = fields if len(fields) > _FIELDS_AT_FIRST else [*fields, None]
-    return FingerprintPart(relid, QualifiedName(nspname, relname), *[*rest, tuple(indexes), primary_key])
+    rest, (indexes, *keys) = fields[: _FIELDS_AT_FIRST - 1], fields[_FIELDS_AT_FIRST - 1 :]
+    return FingerprintPart(relid, QualifiedName(nspname, relname), *[*rest, tuple(indexes), *keys])
 
 
 def _type(values: list[Any]) -> FingerprintType:

@@ -71,7 +71,8 @@ class RelationFacts:
     ``primary_key`` is empty when the table has none that is checked at once (a deferrable one identifies no row).
     ``replica_identity`` is empty for f and n, and for d without a primary key. ``leaf_identities`` are those of a
     partitioned table's leaves, each once, None for FULL: rows lie in leaves, so theirs say what comes with a change,
-    whatever the root's is. ``types`` has every type behind the
+    whatever the root's is. ``declared_key``: names as the configuration has them, where a unique index over columns
+    that are never null bears them out. ``types`` has every type behind the
     columns' base types that ``FIRST_VARYING_OID`` does not exclude; logs written before it was landed have none.
     """
 
@@ -84,6 +85,7 @@ class RelationFacts:
     columns: tuple[ColumnFacts, ...]
     types: tuple[TypeFacts, ...] = ()
     leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
+    declared_key: tuple[str, ...] = ()
 
     @property
     def name(self) -> QualifiedName:
@@ -91,13 +93,15 @@ class RelationFacts:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which changes find their row: replica identity, else primary key. Empty: no usable key.
+        """The columns by which changes find their row: replica identity, else primary key, else the declared key.
+        Empty: no usable key.
 
         Of a partitioned table: those that every leaf sends with a change of them.
         """
         if not self.leaf_identities:
-            return self.replica_identity or (self.primary_key if self.relreplident == "f" else ())
-        for columns in (self.replica_identity, self.primary_key):
+            whole = (self.primary_key or self.declared_key) if self.relreplident == "f" else ()
+            return self.replica_identity or whole
+        for columns in (self.replica_identity, self.primary_key, self.declared_key):
             if columns and all(leaf is None or set(columns) <= set(leaf) for leaf in self.leaf_identities):
                 return columns
         return ()
@@ -126,6 +130,7 @@ class RelationFacts:
             columns=tuple(ColumnFacts(**column) for column in fields["columns"]),
             types=tuple(_type_facts(type_fields) for type_fields in fields.get("types", ())),
             leaf_identities=leaf_identities(fields.get("leaf_identities", ())),
+            declared_key=tuple(fields.get("declared_key", ())),
         )
 
 

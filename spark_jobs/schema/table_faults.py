@@ -3,7 +3,7 @@ is found when its changes are applied."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.errors import PreconditionError
@@ -28,14 +28,23 @@ class TableFault:
 
 
 def table_faults(
-    facts: RelationFacts, *, binary: bool, sent: Collection[str], published: bool, mode: Mode
+    facts: RelationFacts,
+    *,
+    binary: bool,
+    sent: Collection[str],
+    published: bool,
+    mode: Mode,
+    key: Sequence[str] = (),
 ) -> Iterator[TableFault]:
     """All that keeps the table from being followed. ``binary``: its values come in binary; ``sent``: the columns that
-    come; ``published``: it is in a publication already; ``mode``: what is to be kept of it."""
+    come; ``published``: it is in a publication already; ``mode``: what is to be kept of it; ``key``: that which the
+    configuration declares."""
     generated = [
         c.attname for c in facts.columns if c.attname in facts.key and c.attname not in sent and c.attgenerated
     ]
     coming = replace(facts, columns=tuple(column for column in facts.columns if column.attname in sent))
+    if key and (fault := declared_key_fault(facts, key)):
+        yield fault
     if not facts.key and (fault := _keyless_fault(facts, published=published)):
         yield fault
     if fault := unsent_key_fault(facts, (*sent, *generated)):
@@ -61,6 +70,21 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> Table
         what = f"has columns that mode {mode} adds itself: {', '.join(taken)}"
         remedy = f"ALTER TABLE {facts.name} RENAME COLUMN, leave them out with columns:, or use mode mirror"
         return TableFault(str(facts.name), what, remedy)
+    return None
+
+
+def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault | None:
+    """A key in the configuration that the source contradicts, or does not bear out."""
+    table, named = str(facts.name), ", ".join(key)
+    if not facts.sends_whole_rows:
+        what = f"does not send whole rows, so that key: {named} could find them"
+        return TableFault(table, what, f"ALTER TABLE {table} REPLICA IDENTITY FULL, or take key: out")
+    if facts.key and set(facts.key) != set(key):
+        what = f"has a key of its own, {', '.join(facts.key)}, and key: says {named}"
+        return TableFault(table, what, "take key: out of the configuration")
+    if not facts.key:
+        what = f"has no unique index on exactly {named}, all of them NOT NULL, as key: says"
+        return TableFault(table, what, f"CREATE UNIQUE INDEX ON {table} ({named}) and SET NOT NULL, or take key: out")
     return None
 
 

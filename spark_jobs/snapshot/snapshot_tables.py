@@ -111,7 +111,7 @@ def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
     publications = work.watched.publications
     words = fingerprint_words(connection, work.watched)
     published = published_tables(connection, publications, work.names) if publications else {}
-    facts = {facts.name: facts for facts in relation_facts(connection, names=work.names)}
+    facts = {facts.name: facts for facts in relation_facts(connection, names=work.names, keys=work.watched.keys)}
     ranges = {name: ctid_ranges(connection, known.relid, _RANGE_BYTES) for name, known in facts.items()}
     return _Seen(clock_microseconds(connection), words, published, facts, ranges)
 

@@ -38,8 +38,10 @@ def stopped_tables(
     there, selections = tables_there(connection, names), pipeline.column_selections
     published = published_tables(connection, source.publications, names) if publication is not None else {}
     coming = published if source.has_publications else there
-    entering = [name for name in names if name not in known or name not in coming or name in selections]
-    facts = {fact.name: fact for fact in relation_facts(connection, names=entering)} if entering else {}
+    keys = pipeline.declared_keys
+    configured = {*selections, *keys}
+    entering = [name for name in names if name not in known or name not in coming or name in configured]
+    facts = {fact.name: fact for fact in relation_facts(connection, names=entering, keys=keys)} if entering else {}
     altered = pipeline.alters_publication and (publication is None or publication.ours)
 
     def why_not(name: QualifiedName) -> CdcError | None:
@@ -68,6 +70,7 @@ def stopped_tables(
             sent=columns,
             published=sent is not None,
             mode=pipeline.mode_of(name),
+            key=keys.get(name, ()),
         )
         return next((fault.error for fault in faults), None)
 

@@ -196,7 +196,7 @@ def _reads(
     """How each table is read in the snapshot, in which ``connection`` stands; or why it cannot be."""
     source = work.pipeline.source
     published = published_tables(connection, source.publications, names) if source.has_publications else {}
-    known = {facts.name: facts for facts in relation_facts(connection, names=names)}
+    known = {facts.name: facts for facts in relation_facts(connection, names=names, keys=work.pipeline.declared_keys)}
 
     def read(name: QualifiedName) -> TableRead | CdcError:
         try:

@@ -34,3 +34,31 @@ def keyless(relreplident: str, leaves: Leaves = ()) -> RelationFacts:
 def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: str | None) -> None:
     faults = table_faults(keyless(identity, leaves), binary=False, sent=SENT, published=published, mode="mirror")
     assert [found.what for found in faults] == ([] if fault is None else [fault])
+
+
+@pytest.mark.parametrize(
+    ("facts", "key", "fault"),
+    [
+        (replace(keyless("f"), declared_key=("id",)), ("id",), None),
+        (replace(FACTS, relreplident="f", primary_key=("id",), replica_identity=()), ("id",), None),
+        (keyless("f"), ("id", "note"), "has no unique index on exactly id, note, all of them NOT NULL, as key: says"),
+        (keyless("d"), ("id",), "does not send whole rows, so that key: id could find them"),
+        (
+            replace(FACTS, relreplident="f", primary_key=("id",), replica_identity=()),
+            ("note",),
+            "has a key of its own, id, and key: says note",
+        ),
+    ],
+)
+def test_a_declared_key(facts: RelationFacts, key: tuple[str, ...], fault: str | None) -> None:
+    faults = table_faults(facts, binary=False, sent=SENT, published=True, mode="mirror", key=key)
+    assert [found.what for found in faults] == ([] if fault is None else [fault])
+
+
+def test_a_declared_key_makes_a_mode_that_needs_one_possible() -> None:
+    without, declared = keyless("f"), replace(keyless("f"), declared_key=("id",))
+    faults = {
+        facts: [found.what for found in table_faults(facts, binary=False, sent=SENT, published=True, mode="history")]
+        for facts in (without, declared)
+    }
+    assert faults == {without: ["has no key, and mode history keeps rows by their key"], declared: []}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.configuration import Source
+from spark_jobs.configuration import Source, Table
 from spark_jobs.errors import LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.causes import MISSING_ROW
@@ -152,3 +152,52 @@ def test_rows_are_verified_and_a_lake_that_lacks_one_stops(
     (error,) = report.errors
     assert isinstance(error, LakeError)
     assert f"were not applied: {MISSING_ROW}: if somebody else has written this table" in str(error)
+
+
+@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
+def test_a_declared_key_while_its_index_bears_it_out(
+    spark: SparkSession, database: Database, tmp_path: Path, plugin: str
+) -> None:
+    database.execute(
+        "CREATE TABLE event (id int NOT NULL, note text, doc text)",
+        "CREATE UNIQUE INDEX numbered ON event (id)",
+        "ALTER TABLE event ALTER doc SET STORAGE EXTERNAL",
+        "ALTER TABLE event REPLICA IDENTITY FULL",
+        "INSERT INTO event SELECT g, 'n', repeat('x', 5000) FROM generate_series(1, 20) g",
+    )
+    made = pipeline_of(database, tmp_path / "lake", "public.event")
+    source = replace(made.source, plugin="test_decoding") if plugin == "test_decoding" else made.source
+    pipeline = replace(made, source=source, tables=(Table(EVENT, mode="soft_delete", key=("id",)),))
+    followed = Followed(spark, database, pipeline, (EVENT,))
+    assert sync(pipeline, lambda: spark).errors == ()
+
+    database.execute(
+        "UPDATE event SET note = 'changed' WHERE id < 5",
+        "UPDATE event SET id = id + 100 WHERE id = 7",
+        "DELETE FROM event WHERE id = 20",
+        "INSERT INTO event VALUES (21, 'new', NULL)",
+    )
+    report = sync(pipeline, lambda: spark)
+    assert (report.errors, report.snapshots) == ((), ())
+    assert _live(followed) == followed.source_rows(EVENT, ["id", "note", "doc"])
+    held = spark.read.format("delta").load(pipeline.lake.table(EVENT))
+    assert sorted(row["id"] for row in held.where("_deleted_at IS NOT NULL").collect()) == [7, 20]
+
+    # equal rows come and go while there is no index: by its key a delete would take both
+    database.execute(
+        "DROP INDEX numbered",
+        "INSERT INTO event SELECT * FROM event WHERE id = 3",
+        "DELETE FROM event WHERE ctid = (SELECT max(ctid) FROM event WHERE id = 3)",
+    )
+    (error,) = sync(pipeline, lambda: spark).errors
+    assert "has no unique index on exactly id, all of them NOT NULL, as key: says" in str(error)
+    database.execute("CREATE UNIQUE INDEX numbered ON event (id)", "DELETE FROM event WHERE id = 4")
+    report = sync(pipeline, lambda: spark)
+    assert report.errors == ()
+    assert [taken.name for taken in report.snapshots] == [EVENT]
+    assert _live(followed) == followed.source_rows(EVENT, ["id", "note", "doc"])
+
+
+def _live(followed: Followed) -> list[tuple[object, ...]]:
+    rows, names = followed.lake_rows(EVENT)
+    return [row[: names.index("_deleted_at")] for row in rows if row[names.index("_deleted_at")] is None]
