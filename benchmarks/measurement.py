@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -90,3 +93,13 @@ def peak_memory(pid: int | None = None) -> Iterator[PeakMemory]:
     finally:
         stop.set()
         thread.join()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Deleted at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
