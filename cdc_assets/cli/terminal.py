@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.filesize import decimal
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressDisplay
 from rich.segment import Segment
 from rich.table import Table
@@ -79,6 +80,7 @@ class Terminal:
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}"),
             TimeElapsedColumn(),
+            TimeLeft(),
             console=self.errors,
             transient=True,
         ) as display:
@@ -95,6 +97,17 @@ class _Harmless:
         for segment in console.render(self.result, options):
             lines = segment.text.split("\n")
             yield segment._replace(text="\n".join(CONTROLS.sub("", line) for line in lines))
+
+
+class TimeLeft(ProgressColumn):
+    """How long a backlog will take at the pace so far: windows span the same WAL, so they tell. Nothing while the first
+    is being read."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        if task.finished or left is None:
+            return Text("")
+        return Text(f"{timedelta(seconds=round(left))} left", style="progress.remaining")
 
 
 class _Steps:
