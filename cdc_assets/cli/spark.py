@@ -16,41 +16,25 @@ if TYPE_CHECKING:
 def renewable_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
     """Like ``lazy_session``, for a process that goes on: a session that has died is replaced when it is next asked
     for."""
-    started: list[SparkSession] = []
-
-    def session() -> SparkSession:
-        from spark_jobs.spark.own_jvm import forget_session, has_ended
-        from spark_jobs.spark.session import is_connect, spark_session
-
-        if started and (has_ended() or (is_connect(started[0]) and _is_closed(started[0]))):
-            started.clear()
-            forget_session()
-        if not started:
-            started.append(spark_session(options))
-        return started[0]
-
-    try:
+    with _session_of(options, _forgotten_if_dead) as session:
         yield session
-    finally:
-        for spark in started:
-            spark.stop()
-
-
-def _is_closed(spark: SparkSession) -> bool:
-    """Whether a Connect server has no such session any more: it was restarted, or the session was idle for too long."""
-    try:
-        spark.range(0).collect()
-    except Exception:  # noqa: BLE001 - whatever it says, a new session says it better
-        return True
-    return False
 
 
 @contextmanager
 def lazy_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
     """A command that finds nothing to write never waits for a JVM."""
+    with _session_of(options, lambda _: False) as session:
+        yield session
+
+
+@contextmanager
+def _session_of(options: SparkOptions, is_over: Callable[[SparkSession], bool]) -> Iterator[Callable[[], SparkSession]]:
+    """``is_over`` is asked of a session that was started before: one of which it holds is replaced."""
     started: list[SparkSession] = []
 
     def session() -> SparkSession:
+        if started and is_over(started[0]):
+            started.clear()
         if not started:
             from spark_jobs.spark.session import spark_session
 
@@ -62,3 +46,23 @@ def lazy_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
     finally:
         for spark in started:
             spark.stop()
+
+
+def _forgotten_if_dead(spark: SparkSession) -> bool:
+    """Whether it has died; pyspark then forgets it too, or would hand it out again."""
+    from spark_jobs.spark.own_jvm import forget_session, has_ended
+    from spark_jobs.spark.session import is_connect
+
+    dead = has_ended() or (is_connect(spark) and _is_closed(spark))
+    if dead:
+        forget_session()
+    return dead
+
+
+def _is_closed(spark: SparkSession) -> bool:
+    """Whether a Connect server has no such session any more: it was restarted, or the session was idle for too long."""
+    try:
+        spark.range(0).collect()
+    except Exception:  # noqa: BLE001 - whatever it says, a new session says it better
+        return True
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
@@ -26,6 +26,12 @@ Check = Callable[[Any], Any]
 
 def _unless_template(check: Check) -> Check:
     return lambda value: value if isinstance(value, str) and value.lstrip().startswith("{{") else check(value)
+
+
+def require_named_once(names: Sequence[str]) -> None:
+    """Raises ValueError that names those that stand there more than once."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"names {', '.join(twice)} twice")
 
 
 def _slot_name(text: str) -> str:

@@ -26,6 +26,7 @@ from cdc_assets.configuration.fields import (
     SparkValue,
     Streaming,
     TableName,
+    require_named_once,
     seconds_or_none,
     size_or_none,
 )
@@ -166,9 +167,7 @@ class ColumnsModel(StrictModel):
     def _one_way(self) -> ColumnsModel:
         if bool(self.include) == bool(self.exclude):
             raise ValueError("expected include or exclude, as in {exclude: [email]}")
-        names = [*self.include, *self.exclude]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice")
+        require_named_once([*self.include, *self.exclude])
         return self
 
 
@@ -193,8 +192,7 @@ class TableModel(StrictModel):
     @field_validator("key")
     @classmethod
     def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
-        if twice := sorted({name for name in key if key.count(name) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice")
+        require_named_once(key)
         return key
 
     @property
@@ -258,10 +256,7 @@ class PipelineModel(StrictModel):
             return None
         if not tables:
             raise ValueError("is empty; leave it out to follow every table of the publication")
-        names = [table.qualified_name for table in tables]
-        twice = sorted({str(name) for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"names {', '.join(twice)} twice")
+        require_named_once([str(table.qualified_name) for table in tables])
         return tables
 
     @model_validator(mode="after")

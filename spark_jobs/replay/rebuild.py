@@ -65,9 +65,8 @@ def rebuild(
             progress(Step("rebuild", f"{name}: {done[-1].outcome}", len(done), len(tables), "tables"))
         with guard.cuts():
             _show_in_latest_cut(pipeline, landed, [table.name for table in done if table.outcome == "rebuilt"])
-    first, last = windows[0], windows[-1]
     errors = tuple(table.error for table in done if table.error is not None)
-    return ReplayReport(first.ordinal, last.ordinal, first.window.lo, last.window.hi, tuple(done), errors)
+    return ReplayReport.of(windows, tuple(done), errors)
 
 
 @again_when_overtaken

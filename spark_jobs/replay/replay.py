@@ -47,8 +47,7 @@ def replay(
         for table in report.tables
         if table.name in tables
     )
-    first, last = windows[0], windows[-1]
-    return ReplayReport(first.ordinal, last.ordinal, first.window.lo, last.window.hi, done, report.errors)
+    return ReplayReport.of(windows, done, report.errors)
 
 
 def followed_tables(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -45,3 +47,11 @@ class ReplayReport:
     hi: Lsn
     tables: tuple[TableReplayed, ...]
     errors: tuple[CdcError, ...] = ()
+
+    @classmethod
+    def of(
+        cls, windows: Sequence[WindowMarker], tables: tuple[TableReplayed, ...], errors: tuple[CdcError, ...]
+    ) -> ReplayReport:
+        """``windows``: those that cover the range, one at least."""
+        first, last = windows[0], windows[-1]
+        return cls(first.ordinal, last.ordinal, first.window.lo, last.window.hi, tables, errors)

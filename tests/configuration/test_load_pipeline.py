@@ -222,6 +222,7 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected include or exclude, as in {exclude: [email]}"),
         ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected include or exclude"),
         ("mode: mirror", "columns: {exclude: [a, b, a]}", 22, "tables[1].columns: names a twice"),
+        ("mode: mirror", "key: [a, b, a]", 22, "tables[1].key: names a twice"),
         ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
         (
             "mode: mirror",

@@ -102,9 +102,8 @@ def final_net(
     """PARTIAL_SCHEMA batches that hold all rows of their keys → ``final_schema``."""
 
     def run(batches: Batches) -> Batches:
-        given = list(batches)
         # by name: Spark's batches say of every column that it may be null
-        rows = pa.Table.from_batches(given) if given else PARTIAL_SCHEMA.empty_table()
+        rows = whole(batches, PARTIAL_SCHEMA)
         if pc.any(rows.column(LEANS.name)).as_py():
             yield leaning(shape)
             return
@@ -125,8 +124,7 @@ def ordered_net(
     """All change-log rows of the range in one partition → ``final_schema``: what ``net_change`` does, as a task."""
 
     def run(batches: Batches) -> Batches:
-        given = list(batches)
-        rows = pa.Table.from_batches(given) if given else CHANGE_LOG_SCHEMA.empty_table()
+        rows = whole(batches, CHANGE_LOG_SCHEMA)
         ordered = OrderedChanges.of(_behind(rows, shape, after), relations, shape)
         yield from _final(Actions.of(ordered), after is not None, on_unrepresentable)
 
@@ -202,6 +200,12 @@ def final_rows(net: NetRows) -> Batches:
 def leaning(shape: TableShape, mode: Mode = "mirror") -> pa.RecordBatch:
     """Instead of an outcome: only the order of the log can give one."""
     return pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=final_schema(shape, mode))
+
+
+def whole(batches: Batches, schema: pa.Schema) -> pa.Table:
+    """All rows of the partition; one without any has the columns of ``schema``."""
+    given = list(batches)
+    return pa.Table.from_batches(given) if given else schema.empty_table()
 
 
 def pieces(batches: Batches, most_rows: int) -> Iterator[pa.Table]:

@@ -26,6 +26,7 @@ from spark_jobs.apply.net_change.on_executors import (
     partial_rows,
     pieces,
     unknown_to_themselves,
+    whole,
 )
 from spark_jobs.apply.net_change.rows import NetRows
 from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
@@ -93,8 +94,7 @@ def past_final(work: PastWork) -> Callable[[Batches], Batches]:
     """Such batches that hold all rows of their keys → ``final_schema``."""
 
     def run(batches: Batches) -> Batches:
-        given = list(batches)
-        rows = pa.Table.from_batches(given) if given else _PARTIAL.empty_table()
+        rows = whole(batches, _PARTIAL)
         if pc.any(rows.column(LEANS.name)).as_py():
             yield leaning(work.shape, work.mode)
             return
@@ -109,8 +109,7 @@ def past_ordered(work: PastWork) -> Callable[[Batches], Batches]:
     """All changes of the range in one partition → ``final_schema``."""
 
     def run(batches: Batches) -> Batches:
-        given = list(batches)
-        rows = pa.Table.from_batches(given) if given else CHANGE_LOG_SCHEMA.empty_table()
+        rows = whole(batches, CHANGE_LOG_SCHEMA)
         yield from final_rows(work.rows(Actions.of(OrderedChanges.of(rows, work.relations, work.shape)), rows))
 
     return run
