@@ -82,7 +82,7 @@ def _missing_values(
             column.lake_type,
             name=column.name,
             table=str(shape.name),
-            on_unrepresentable=policy,
+            on_unrepresentable=column.on_unrepresentable or policy,
         )
         for column in columns
     ]

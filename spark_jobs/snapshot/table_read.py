@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -56,7 +56,14 @@ class TableRead:
             raise sent.error
         shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
         by_name = {column.attname: column for column in facts.columns}
-        columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
+        # a key without a value would match nothing, so no policy reaches it
+        columns = tuple(
+            replace(
+                snapshot_column(by_name[column.name]),
+                on_unrepresentable="error" if column.key else column.on_unrepresentable,
+            )
+            for column in shape.columns
+        )
         names = [column.name for column in columns]
         row_filter = sent.row_filter if sent is not None else ""
         queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]

@@ -19,7 +19,8 @@ from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName,
     a time, twice, in memory."""
     source = pipeline.source
     with connected(source.dsn) as connection:
-        facts = facts_by_name(connection, names)
+        facts = tuple(
+            with_options(fact, pipeline.table(fact.name).options) for fact in facts_by_name(connection, names)
+        )
         published = published_tables(connection, source.publications, names) if source.has_publications else {}
     return tuple(
         _compare(_source_rows(pipeline, fact, published.get(fact.name)), _lake_rows(spark, pipeline, fact), fact)
@@ -66,8 +69,11 @@ def _compare(source: pa.Table, lake: pa.Table, facts: RelationFacts) -> Comparis
 
 
 def _same(source: pa.ChunkedArray, lake: pa.ChunkedArray) -> bool:
-    if pa.types.is_floating(lake.type):  # to Arrow NaN is no NaN, and 0 is -0
+    # to Arrow NaN is no NaN, and 0 is -0
+    if pa.types.is_floating(lake.type):
         source, lake = source.cast(pa.string()), lake.cast(pa.string())
+    elif pa.types.is_list(lake.type) and pa.types.is_floating(lake.type.value_type):
+        source, lake = source.cast(pa.list_(pa.string())), lake.cast(pa.list_(pa.string()))
     return bool(source.equals(lake))
 
 
@@ -108,8 +114,26 @@ def _column(column: ColumnFacts) -> sql.Composable:
     """concat() calls the type's output function: a cast to text would drop the padding of char(n). A row with a null in
     it is neither null nor IS NOT NULL."""
     name = sql.Identifier(column.attname)
+    if column.chosen_type is not None:
+        return _chosen(name, column.chosen_type)
     if column.lake_type.kind in (LakeKind.STRING, LakeKind.DECIMAL):
         return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END AS {0}").format(name)
     if column.lake_type.kind is LakeKind.BIGINT:  # oid too
         return sql.SQL("{0}::bigint AS {0}").format(name)
     return name
+
+
+def _chosen(name: sql.Identifier, lake_type: LakeType) -> sql.Composable:
+    """What the server makes of the value, where that is the value itself; null elsewhere."""
+    if lake_type.kind is LakeKind.BINARY:
+        return sql.SQL("uuid_send({0}) AS {0}").format(name)
+    if lake_type.kind is LakeKind.DECIMAL:
+        size = sql.SQL("numeric({}, {})").format(sql.Literal(lake_type.precision), sql.Literal(lake_type.scale))
+        fits = sql.SQL("abs({0}) < 10::numeric ^ {1} AND round({0}, {2}) = {0}").format(
+            name, sql.Literal(lake_type.precision - lake_type.scale), sql.Literal(lake_type.scale)
+        )
+        return sql.SQL("CASE WHEN {0} THEN concat({1}::{2}) END AS {1}").format(fits, name, size)
+    flat = sql.SQL("{0} = '{{}}' OR array_ndims({0}) = 1 AND array_lower({0}, 1) = 1").format(name)
+    assert lake_type.element is not None
+    texts = sql.SQL("::text[]") if lake_type.element.kind in (LakeKind.STRING, LakeKind.DECIMAL) else sql.SQL("")
+    return sql.SQL("CASE WHEN {0} THEN {1}{2} END AS {1}").format(flat, name, texts)
