@@ -17,9 +17,10 @@ _MAX_PRECISION = 38
 
 @dataclass(frozen=True)
 class ChosenType:
-    """``decimal`` with a ``precision`` and a ``scale``; ``array``: an array of the lake; ``binary``: a uuid's bytes."""
+    """``decimal`` of ``precision`` and ``scale``; ``array``: one of the lake's; ``binary``: a uuid's bytes;
+    ``variant``: a JSON document."""
 
-    name: Literal["decimal", "array", "binary"]
+    name: Literal["decimal", "array", "binary", "variant"]
     precision: int = 0
     scale: int = 0
 
@@ -27,11 +28,13 @@ class ChosenType:
     def parse(cls, text: str) -> ChosenType:
         """Raises ValueError: there is no such type to choose."""
         match text:
-            case "array" | "binary":
+            case "array" | "binary" | "variant":
                 return cls(text)
         found = _DECIMAL.fullmatch(text)
         if found is None:
-            raise ValueError("expected decimal(precision,scale), array or binary, as in {amount: decimal(38,10)}")
+            raise ValueError(
+                "expected decimal(precision,scale), array, binary or variant, as in {amount: decimal(38,10)}"
+            )
         precision, scale = int(found[1]), int(found[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             raise ValueError(
@@ -78,10 +81,11 @@ NO_CHOSEN_TYPES = ChosenTypes()
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """``types`` that are not those of the type map; ``policies`` of columns, where they are not the pipeline's."""
+    """``types`` that are not those of the type map; ``policies`` of columns; ``policy``: that of all others."""
 
     types: ChosenTypes = NO_CHOSEN_TYPES
     policies: tuple[tuple[str, OnUnrepresentable], ...] = ()
+    policy: OnUnrepresentable = "error"
 
 
 NO_OPTIONS = ColumnOptions()

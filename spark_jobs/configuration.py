@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -210,6 +210,10 @@ class Pipeline:
     def table(self, name: QualifiedName) -> Table:
         """What is configured of the table; the defaults, where nothing is."""
         return next((table for table in self.tables or () if table.name == name), Table(name))
+
+    def column_options(self, name: QualifiedName) -> ColumnOptions:
+        """What is said of the table's columns, the pipeline's policy included."""
+        return replace(self.table(name).options, policy=self.on_unrepresentable)
 
     def mode_of(self, name: QualifiedName) -> Mode:
         """``mirror``, where nothing else is configured."""

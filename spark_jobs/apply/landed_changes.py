@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,7 +101,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     of_latest = facts.filter(pc.equal(facts.column("data"), facts.column("data")[-1]))
     lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
     # with the types that the table has, whatever the configuration says by now
-    options = ColumnOptions(state.types, work.pipeline.table(state.name).options.policies)
+    options = replace(work.pipeline.column_options(state.name), types=state.types)
     described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options)
     shape = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
     names, types = [column.name for column in shape.columns], ColumnOptions(state.types)

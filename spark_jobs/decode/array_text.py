@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.gather import gather
+from spark_jobs.decode.quoted_text import escapes_and_quotes, marked
 from spark_jobs.decode.text_column import TextColumn, mask_where
 
-_OPEN, _CLOSE, _BETWEEN, _QUOTE, _ESCAPE, _BOUNDS = (ord(byte) for byte in '{},"\\[')
+_OPEN, _CLOSE, _BETWEEN = (ord(byte) for byte in "{},")
 # several dimensions, or bounds in front
 _OTHER_SHAPE = r"(?s)^(((\[-?[0-9]+:-?[0-9]+\])+=\{.*)|\{\{.*\})\}$"
 _QUOTED_BYTES = np.frombuffer(b" \t\n\v\f\r\\", dtype=np.uint8)  # never outside of quotes
@@ -61,10 +62,10 @@ def array_elements(text: TextColumn) -> ArrayElements:
 def _parted(data: np.ndarray, ends: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     """The elements' texts, and the places of the brace or comma before each. ``ends``: where rows begin and end."""
     rows = np.unique(ends)
-    escapes, quotes = _escapes_and_quotes(data)
+    escapes, quotes = escapes_and_quotes(data)
     inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool)  # opening quotes too
     outside = ~inside & ~quotes
-    first, last = _marked(rows[:-1], len(data)), _marked(rows[1:] - 1, len(data))
+    first, last = marked(rows[:-1], len(data)), marked(rows[1:] - 1, len(data))
     comma = outside & (data == _BETWEEN)
     _check(data, outside, first, last)
     _check_quotes(quotes, inside, before=first | comma, after=last | comma)
@@ -81,22 +82,6 @@ def _parted(data: np.ndarray, ends: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     else:
         starts, stops = lefts + 1, rights
     return gather(data, starts, stops - starts, ~is_null).combine_chunks(), lefts
-
-
-def _escapes_and_quotes(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The backslashes that make the next byte a plain one, and the quotes that none makes plain."""
-    at = np.flatnonzero(data == _ESCAPE)
-    begins = np.concatenate([[True], np.diff(at) > 1]) if len(at) else np.zeros(0, dtype=bool)
-    in_run = np.arange(len(at)) - np.maximum.accumulate(np.where(begins, np.arange(len(at)), 0))
-    escapes = _marked(at[in_run % 2 == 0], len(data))
-    escaped = np.concatenate([[False], escapes[:-1]]) if len(data) else escapes
-    return escapes, (data == _QUOTE) & ~escaped
-
-
-def _marked(places: np.ndarray, size: int) -> np.ndarray:
-    marks = np.zeros(size, dtype=bool)
-    marks[places] = True
-    return marks
 
 
 def _check(data: np.ndarray, outside: np.ndarray, first: np.ndarray, last: np.ndarray) -> None:

@@ -21,6 +21,7 @@ from spark_jobs.decode.bytea import hex_to_bytes
 from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
 from spark_jobs.decode.fitted_decimal import fitted_decimals
+from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.decode.uuid_bytes import uuid_to_bytes
 from spark_jobs.errors import DecodeError, UnrepresentableError
@@ -28,6 +29,7 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
+NOT_IN_VARIANT = "a number with an exponent, or of more than 38 digits"
 OTHER_SHAPE = "more dimensions than one, or a lower bound other than 1"
 
 _SPECIAL_FLOAT = r"^(NaN|-?Infinity)$"
@@ -76,6 +78,8 @@ def nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array
     ``beyond``: what PostgreSQL prints of these alone, in order. Of an array each element is taken for itself."""
     lost = parsed.unrepresentable
     assert lost is not None
+    if lake_type.kind is LakeKind.VARIANT:  # a document has no neighbour
+        return parsed.values
     if lake_type.element is None:
         return clamped(parsed.values, lost, beyond.string(), lake_type)
     split = array_elements(beyond)
@@ -191,6 +195,13 @@ def _binary(text: TextColumn, _: LakeType) -> Parsed:
     return Parsed(hex_to_bytes(text))
 
 
+def _variant(text: TextColumn, _: LakeType) -> Parsed:
+    lost = with_other_numbers(text)
+    if not lost.any():
+        return Parsed(text.valid_string())
+    return Parsed(text.without(lost).valid_string(), lost, NOT_IN_VARIANT)
+
+
 def _uuid(text: TextColumn, _: LakeType) -> Parsed:
     return Parsed(uuid_to_bytes(text))
 
@@ -218,4 +229,5 @@ _CHOSEN: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
     LakeKind.DECIMAL: _fitted_decimal,
     LakeKind.ARRAY: _array,
     LakeKind.BINARY: _uuid,
+    LakeKind.VARIANT: _variant,
 }

@@ -11,6 +11,7 @@ from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFac
 from spark_jobs.schema.wire_type import Family, wire_type
 
 _UUID_OID = 2950
+_JSON_OIDS = (114, 3802)  # json, jsonb
 
 
 def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
@@ -21,7 +22,7 @@ def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
     def column(found: ColumnFacts) -> ColumnFacts:
         wanted = chosen.get(found.attname)
         other = None if wanted is None else chosen_lake_type(wanted, found, facts.types)
-        return replace(found, chosen_type=other, on_unrepresentable=policies.get(found.attname))
+        return replace(found, chosen_type=other, on_unrepresentable=policies.get(found.attname, options.policy))
 
     return replace(facts, columns=tuple(map(column, facts.columns)))
 
@@ -33,6 +34,8 @@ def chosen_lake_type(chosen: ChosenType, column: ColumnFacts, types: Iterable[Ty
         return None if element is None else LakeType(LakeKind.ARRAY, element=element, chosen=True)
     if chosen.name == "decimal" and column.base_typid == NUMERIC_OID:
         return LakeType(LakeKind.DECIMAL, chosen.precision, chosen.scale, chosen=True)
+    if chosen.name == "variant" and column.base_typid in _JSON_OIDS:
+        return LakeType(LakeKind.VARIANT, chosen=True)
     if chosen.name == "binary" and column.base_typid == _UUID_OID:
         return LakeType(LakeKind.BINARY, chosen=True)
     return None
@@ -40,7 +43,7 @@ def chosen_lake_type(chosen: ChosenType, column: ColumnFacts, types: Iterable[Ty
 
 def possible_types(column: ColumnFacts, types: Iterable[TypeFacts]) -> str:
     """What may be chosen for the column, in words; empty: nothing."""
-    words = {NUMERIC_OID: "decimal(precision,scale)", _UUID_OID: "binary"}
+    words = {NUMERIC_OID: "decimal(precision,scale)", _UUID_OID: "binary", **dict.fromkeys(_JSON_OIDS, "variant")}
     is_array = element_type(column.base_typid, column.base_typmod, types) is not None
     return "array" if is_array else words.get(column.base_typid, "")
 

@@ -27,6 +27,7 @@ class LakeKind(Enum):
     BINARY = "binary"
     STRING = "string"
     ARRAY = "array"
+    VARIANT = "variant"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class LakeType:
         return str(self.kind.value)
 
     @property
+    def decoded_sql(self) -> str:
+        """The type of what the decoder yields: a variant is JSON text until Spark writes it."""
+        return "string" if self.kind is LakeKind.VARIANT else self.sql
+
+    @property
     def arrow(self) -> pa.DataType:
         """The type as the decoder yields it and Spark takes it."""
         if self.kind is LakeKind.DECIMAL:
@@ -74,6 +80,7 @@ _ARROW = {
     LakeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     LakeKind.BINARY: pa.binary(),
     LakeKind.STRING: pa.string(),
+    LakeKind.VARIANT: pa.string(),
 }
 
 # type OIDs of pg_type.dat: fixed for built-in types in every version

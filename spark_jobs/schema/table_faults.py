@@ -102,8 +102,8 @@ def _type_fault(facts: RelationFacts, column: ColumnFacts, chosen: ChosenType, m
     if name in facts.key and chosen.name != "binary":  # 1.0 and 1.00 are two keys of one transaction, and one decimal
         what = f"has {name} in its key, which keeps its own type, and types: says {chosen}"
         return TableFault(table, what, "take it out of types:")
-    if chosen.name == "array" and not facts.key and mode != "append":
-        what = f"has no key, so that its rows are found whole, and {name} cannot be an array then"
+    if chosen.name in ("array", "variant") and not facts.key and mode != "append":
+        what = f"has no key, so that its rows are found whole, and {name} cannot be {chosen} then"
         return TableFault(table, what, "give it a primary key, use mode append, or take it out of types:")
     return None
 

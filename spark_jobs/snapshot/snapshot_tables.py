@@ -135,7 +135,7 @@ class _Table:
     def read(self) -> TableRead:
         """Raises PreconditionError: the table is not there, or cannot be followed."""
         ranges = self.seen.ranges.get(self.name, ())
-        facts, options = self.seen.facts.get(self.name), self.work.pipeline.table(self.name).options
+        facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         read = TableRead.of(self.name, facts and with_options(facts, options), ranges, self.sent)
         sent = [column.name for column in read.shape.columns]
         if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):

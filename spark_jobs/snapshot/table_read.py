@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import PreconditionError
 from spark_jobs.lake.merge_sql import named_columns
+from spark_jobs.lake.variants import with_variants
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.net_columns import ddl, value, value_fields
@@ -80,7 +81,8 @@ class TableRead:
         """
         read = _range_reader(self, conninfo, snapshot_name, on_unrepresentable)
         tasks = spark.range(0, len(self.tasks), 1, len(self.tasks))
-        return tasks.mapInArrow(read, ddl(value_fields(self.shape))).selectExpr(*named_columns(self.shape.columns))
+        rows = with_variants(tasks.mapInArrow(read, ddl(value_fields(self.shape))), self.shape.columns)
+        return rows.selectExpr(*named_columns(self.shape.columns))
 
 
 def _range_reader(

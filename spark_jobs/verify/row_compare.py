@@ -6,7 +6,10 @@ both become Arrow tables, sorted by the key, and must be equal. A count or a che
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_jobs.configuration import Pipeline
+from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.postgres.bulk_read import bulk_connection, streamed
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected, conninfo
@@ -95,13 +99,35 @@ def _source_rows(pipeline: Pipeline, facts: RelationFacts, sent: PublishedTable 
         )
         .as_string(None)
     )
+    documents = [column.attname for column in facts.columns if column.lake_type.kind is LakeKind.VARIANT]
     with bulk_connection(conninfo(pipeline.source.dsn)) as bulk, streamed(bulk, query) as reader:
-        return reader.read_all()
+        return _as_documents(reader.read_all(), documents)
 
 
 def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) -> pa.Table:
-    table: pa.Table = spark.read.format("delta").load(pipeline.lake.table(facts.name)).toArrow()
+    from pyspark.sql import functions as fn
+
+    rows = spark.read.format("delta").load(pipeline.lake.table(facts.name))
+    documents = [name for name, kind in rows.dtypes if kind == LakeKind.VARIANT.value]
+    for name in documents:
+        rows = rows.withColumn(name, fn.to_json(fn.col(quoted(name))))
+    table: pa.Table = rows.toArrow()
+    return _as_documents(table, documents)
+
+
+def _as_documents(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """With JSON texts that are alike where documents are equal: by the standard library's parser."""
+    for name in names:
+        texts = pa.array([text and _document(text) for text in table.column(name).to_pylist()], pa.string())
+        table = table.set_column(table.column_names.index(name), name, texts)
     return table
+
+
+def _document(text: str) -> str:
+    def number(digits: str) -> str:
+        return f"number {Decimal(digits).normalize(Context(prec=100)):f}"
+
+    return json.dumps(json.loads(text, parse_int=number, parse_float=number), sort_keys=True)
 
 
 def _followed(facts: RelationFacts, sent: PublishedTable | None) -> tuple[ColumnFacts, ...]:
@@ -125,6 +151,8 @@ def _column(column: ColumnFacts) -> sql.Composable:
 
 def _chosen(name: sql.Identifier, lake_type: LakeType) -> sql.Composable:
     """What the server makes of the value, where that is the value itself; null elsewhere."""
+    if lake_type.kind is LakeKind.VARIANT:
+        return sql.SQL("{0}::text AS {0}").format(name)
     if lake_type.kind is LakeKind.BINARY:
         return sql.SQL("uuid_send({0}) AS {0}").format(name)
     if lake_type.kind is LakeKind.DECIMAL:

@@ -203,7 +203,7 @@ def _reads(
         try:
             facts = known.get(name)
             if facts:
-                facts = with_options(facts, work.pipeline.table(name).options)
+                facts = with_options(facts, work.pipeline.column_options(name))
             ranges = _ranges(work, connection, facts) if facts else ()
             return TableRead.of(name, facts, ranges, published.get(name), truncates_follow=False)
         except CdcError as error:

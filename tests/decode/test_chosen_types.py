@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 from uuid import UUID
@@ -202,3 +203,37 @@ def test_what_changed_in_words() -> None:
     since = ChosenTypes.of({"b": ChosenType.parse("decimal(38,9)"), "a": ChosenType.parse("array")})
     assert since.changed_since(before) == "the configured type of column b was changed"
     assert ChosenTypes().changed_since(before) == "the configured types of columns a, b were changed"
+
+
+DOCUMENTS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**45), 10**45)
+    | st.decimals(allow_nan=False, allow_infinity=False, places=40, min_value=-1, max_value=1)
+    | st.sampled_from([1e-7, 1e300, 0.5, -0.25])
+    | st.text(st.sampled_from('e1E5"\\\\{}[],:. é'), max_size=45),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.none() | DOCUMENTS, max_size=6), st.booleans())
+def test_numbers_that_a_variant_does_not_hold(documents: list[object], ascii_only: bool) -> None:
+    """The oracle is the standard library's parser, which hands over the text of each number."""
+    texts = [json.dumps(each, default=str, ensure_ascii=ascii_only) for each in documents]
+    texts = [re.sub(r'"(-?\d\.\d{40})"', r"\1", text) for text in texts]  # decimals, which dumps does not write
+    too_long: list[bool] = []
+
+    def number(text: str) -> str:
+        too_long[-1] |= "e" in text.lower() or sum(byte.isdigit() for byte in text) > 38
+        return text
+
+    for text in texts:
+        too_long.append(False)
+        json.loads(text, parse_int=number, parse_float=number)
+    variants = LakeType(LakeKind.VARIANT, chosen=True)
+    expected = [None if wrong else text for text, wrong in zip(texts, too_long, strict=True)]
+    assert cast([*texts, None], variants, "null") == cast([*texts, None], variants, "clamp") == [*expected, None]
+    if any(too_long):
+        with pytest.raises(UnrepresentableError, match=f"in {sum(too_long)} of {len(texts)} values"):
+            cast(list(texts), variants, "error")

@@ -3,7 +3,9 @@ oracle."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.errors import PreconditionError
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import sync
+from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import Thoroughness, verify
@@ -33,7 +35,9 @@ MADE = (
     "CREATE DOMAIN count AS int",
     """CREATE TABLE thing (id uuid PRIMARY KEY, amount numeric, price numeric(50,4), tag uuid, words text[],
       "a-b" int[], ratios float8[], days date[], stamps timestamptz[], sizes numeric(10,2)[], free numeric[],
-      moods mood[], counts count[], tags uuid[], flags bool[], until date, seen timestamptz)""",
+      moods mood[], counts count[], tags uuid[], flags bool[], until date, seen timestamptz,
+      doc jsonb, raw json)""",
+    "ALTER TABLE thing ALTER doc SET STORAGE EXTERNAL",
     "ALTER TABLE thing ALTER words SET STORAGE EXTERNAL",
 )
 VALUES = """
@@ -42,7 +46,9 @@ VALUES = """
    ARRAY[{0}, NULL, -3], ARRAY['NaN', 0, '-0', '1e300', NULL]::float8[], ARRAY['2024-02-29', NULL]::date[],
    ARRAY['2024-01-01 12:00+00', '2024-01-01 12:00:00.000001+00']::timestamptz[], ARRAY[{0}, 0.5]::numeric(10,2)[],
    ARRAY[1.50, 'NaN']::numeric[], ARRAY['sad', 'so so', 'NULL', NULL]::mood[], ARRAY[{0}]::count[],
-   ARRAY['{0:08x}-0000-4000-8000-0000000000ff']::uuid[], ARRAY[true, NULL, false], '2024-01-01', now())"""
+   ARRAY['{0:08x}-0000-4000-8000-0000000000ff']::uuid[], ARRAY[true, NULL, false], '2024-01-01', now(),
+   jsonb_build_object('n', {0} + 0.10, 'b', ARRAY[true, NULL], 'Grüße', repeat('d', {1})),
+   '{{"z": [1, 2.50],  "a": null}}')"""
 CHANGES = (
     f"INSERT INTO thing VALUES {VALUES.format(50, 9000)}, {VALUES.format(51, 1)}",
     "INSERT INTO thing (id) VALUES ('00000000-0000-0000-0000-0000000000aa')",
@@ -50,6 +56,8 @@ CHANGES = (
     """UPDATE thing SET amount = amount * 3, "a-b" = '{}', ratios = '{-0}'
       WHERE tag > '00000020-0000-0000-0000-000000000000'""",
     "UPDATE thing SET id = '00000000-0000-0000-0000-0000000000ff' WHERE id = '00000000-0000-0000-0000-000000000003'",
+    """UPDATE thing SET doc = '[{"a": 12345678901234567890123456789012345678, "b": "1e5"}, -0.5, "", {}]', raw = 'null'
+      WHERE id = '00000000-0000-0000-0000-000000000002'""",
     "UPDATE thing SET words = NULL, days = '{NULL}' WHERE id = '00000000-0000-0000-0000-000000000004'",
     "DELETE FROM thing WHERE id = '00000000-0000-0000-0000-000000000005'",
 )
@@ -59,13 +67,23 @@ BEYOND = (
     "UPDATE thing SET amount = 'NaN', until = '-infinity' WHERE id = '00000000-0000-0000-0000-000000000007'",
     "UPDATE thing SET amount = 1e30, price = 1.005 WHERE id = '00000000-0000-0000-0000-000000000008'",
     "UPDATE thing SET price = 1e40, days = '{infinity,2024-01-01}' WHERE id = '00000000-0000-0000-0000-000000000009'",
+    "UPDATE thing SET doc = '[1e100]', raw = '{\"a\": 1e2}' WHERE id = '00000000-0000-0000-0000-00000000000b'",
+    "UPDATE thing SET raw = '{\"a\": 1, \"a\": 2}' WHERE id = '00000000-0000-0000-0000-00000000000c'",
     """UPDATE thing SET words = '{{a,b},{c,d}}', "a-b" = '[0:1]={5,6}'
       WHERE id = '00000000-0000-0000-0000-00000000000a'""",
 )
 ARRAYS = ("words", "a-b", "ratios", "days", "stamps", "sizes", "free", "moods", "counts", "tags", "flags")
-TYPES = {"id": "binary", "amount": "decimal(38,10)", "price": "decimal(20,2)", "tag": "binary"}
+TYPES = {
+    "id": "binary",
+    "amount": "decimal(38,10)",
+    "price": "decimal(20,2)",
+    "tag": "binary",
+    "doc": "variant",
+    "raw": "variant",
+}
 POLICIES: tuple[tuple[str, OnUnrepresentable], ...] = (
     ("amount", "null"), ("until", "clamp"), ("price", "clamp"), ("days", "clamp"), ("words", "null"), ("a-b", "clamp"),
+    ("doc", "null"), ("raw", "clamp"),
 )  # fmt: skip
 # as the server casts them: what fits is itself, and the rest is what its column's policy says
 EXPECTED = """
@@ -75,7 +93,9 @@ SELECT uuid_send(id), CASE WHEN abs(amount) < 1e28 AND round(amount, 10) = amoun
   CASE WHEN array_lower("a-b", 1) = 1 OR "a-b" = '{}' THEN "a-b" END, ratios::text[],
   CASE WHEN 'infinity' = ANY (days) THEN array_replace(days, 'infinity', '9999-12-31') ELSE days END, stamps, sizes,
   free::text[], moods::text[], counts::int[], tags::text[], flags,
-  CASE WHEN until IS NOT NULL THEN greatest(least(until, '9999-12-31'), '0001-01-01') END, seen
+  CASE WHEN until IS NOT NULL THEN greatest(least(until, '9999-12-31'), '0001-01-01') END, seen,
+  CASE WHEN doc <> '[1e100]' THEN doc::text END,
+  CASE WHEN raw::text NOT IN ('{"a": 1e2}', '{"a": 1, "a": 2}') THEN raw::text END
 FROM thing"""
 
 
@@ -99,9 +119,17 @@ def start(spark: SparkSession, database: Database, lake: Path, options: ColumnOp
     return Followed(spark, database, pipeline, (THING,))
 
 
+def number(digits: str) -> str:
+    return f"decimal {Decimal(digits).normalize():f}"
+
+
 def assert_equal(followed: Followed) -> None:
-    lake, names = followed.lake_rows(THING)
-    ratios = names.index("ratios")
+    from pyspark.sql import functions as fn
+
+    rows = followed.spark.read.format("delta").load(followed.pipeline.lake.table(THING))
+    table = rows.withColumns({name: fn.to_json(name) for name, kind in rows.dtypes if kind == "variant"}).toArrow()
+    lake, names = zip(*(column.to_pylist() for column in table.columns), strict=True), table.column_names
+    ratios, documents = names.index("ratios"), [names.index("doc"), names.index("raw")]
     with followed.database.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET extra_float_digits = 3")
         source: list[list[Any]] = [list(row) for row in connection.execute(EXPECTED).fetchall()]
@@ -109,6 +137,9 @@ def assert_equal(followed: Followed) -> None:
     for row in (*source, *found):  # NaN is no NaN to Python
         if row[ratios] is not None:
             row[ratios] = [None if each is None else str(float(each)) for each in row[ratios]]
+        for place in documents:
+            if row[place] is not None:
+                row[place] = json.dumps(json.loads(row[place], parse_float=number), sort_keys=True)
     assert sorted(found, key=repr) == sorted(source, key=repr)
 
 
@@ -206,6 +237,54 @@ def test_another_choice_reads_the_table_again(
         _assert_current(spark, database, pipeline, chosen)
 
 
+@pytest.mark.parametrize("mode", ["history", "soft_delete", "append"])
+def test_modes_that_keep_what_was(spark: SparkSession, database: Database, tmp_path: Path, mode: Mode) -> None:
+    database.execute(
+        "CREATE TABLE thing (id int PRIMARY KEY, words text[], ratios float8[], doc jsonb)",
+        "ALTER TABLE thing ALTER doc SET STORAGE EXTERNAL",
+        "INSERT INTO thing SELECT g, ARRAY['a', NULL, g::text], '{NaN,-0,NULL}',"
+        " jsonb_build_object('n', 1.10, 'd', repeat('d', g * 1000)) FROM generate_series(1, 6) g",
+    )
+    options = ColumnOptions(types_of({"words": "array", "ratios": "array", "doc": "variant"}))
+    pipeline = configured(pipeline_of(database, tmp_path / "lake", "public.thing"), options, mode=mode)
+    assert sync(pipeline, lambda: spark).errors == ()
+    database.execute(
+        "UPDATE thing SET words = '{b}' WHERE id IN (1, 6)",  # the document of 6 is not sent
+        "UPDATE thing SET id = 50 WHERE id = 5",
+        "DELETE FROM thing WHERE id = 2",
+        "INSERT INTO thing VALUES (7, '{}', NULL, 'null')",
+    )
+    report = sync(pipeline, lambda: spark)
+    assert (report.errors, report.snapshots) == ((), ())
+    before = _shown(spark, pipeline)
+    if mode != "append":
+        assert _live(before) == sorted(database.execute(_LIVE))
+    (taken,) = snapshot(lambda: spark, pipeline, (THING,))
+    assert taken.error is None
+    since = _shown(spark, pipeline)
+    if mode == "append":
+        assert len(since) == len(before) + 6
+    else:  # equal versions stay as they are
+        assert (since, _live(since)) == (before, sorted(database.execute(_LIVE)))
+
+
+_LIVE = "SELECT id, to_json(words)::text, ratios::text, doc->>'d' FROM thing"
+
+
+def _shown(spark: SparkSession, pipeline: Pipeline) -> list[tuple[Any, ...]]:
+    rows = spark.read.format("delta").load(pipeline.lake.table(THING))
+    kept = [name for name in rows.columns if name.startswith("_") and name != "_not_sent"]
+    floats = "if(ratios IS NULL, NULL, '{NaN,-0,NULL}') ratios"
+    assert rows.where("ratios IS NOT NULL AND CAST(ratios AS string) <> '[NaN, -0.0, null]'").count() == 0
+    shown = rows.selectExpr("id", "to_json(words) words", floats, "doc:d::string d", *kept)
+    return sorted((tuple(row) for row in shown.collect()), key=repr)
+
+
+def _live(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Of history and soft_delete: the last column, or the one before it, is null."""
+    return sorted(row[:4] for row in rows if row[-1] is None)
+
+
 def _assert_current(spark: SparkSession, database: Database, pipeline: Pipeline, options: ColumnOptions) -> None:
     rows = spark.read.format("delta").load(pipeline.lake.table(THING))
     current = rows.where("_valid_to_lsn IS NULL") if "_valid_to_lsn" in rows.columns else rows
@@ -247,6 +326,7 @@ def test_ddl_on_a_table_with_chosen_types(spark: SparkSession, database: Databas
 
 
 REFUSED = {
+    "amount: variant": "which cannot be variant as types: says: possible is decimal(precision,scale)",
     "qty: array": "has column qty of type integer, which cannot be array as types: says: take it out of types:",
     "qty: decimal(10,2)": "has column qty of type integer, which cannot be decimal(10,2) as types: says",
     "amount: array": "which cannot be array as types: says: possible is decimal(precision,scale)",
@@ -277,7 +357,7 @@ def test_a_table_without_a_key(spark: SparkSession, database: Database, tmp_path
     )
     made = pipeline_of(database, tmp_path / "lake", "public.thing")
     refused = sync_error(spark, configured(made, ColumnOptions(types_of({"words": "array"}))))
-    assert "has no key, so that its rows are found whole, and words cannot be an array then" in refused
+    assert "has no key, so that its rows are found whole, and words cannot be array then" in refused
     pipeline = configured(made, ColumnOptions(types_of({"amount": "decimal(10,2)"})))
     assert sync(pipeline, lambda: spark).errors == ()
     database.execute(
@@ -296,3 +376,25 @@ def sync_error(spark: SparkSession, pipeline: Pipeline) -> str:
     with pytest.raises(PreconditionError) as refused:
         sync(pipeline, lambda: spark)
     return str(refused.value)
+
+
+def test_json_that_is_no_variant_stops_the_table_without_its_text(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE thing (id int PRIMARY KEY, doc json)", "INSERT INTO thing VALUES (1, '{}')")
+    made = pipeline_of(database, tmp_path / "lake", "public.thing")
+    pipeline = configured(made, ColumnOptions(types_of({"doc": "variant"})))
+    assert sync(pipeline, lambda: spark).errors == ()
+    for text in ('{"secret": 1, "secret": 2}', '"secret \\ud800"', "[" * 1200 + '"secret"' + "]" * 1200):
+        database.execute(f"UPDATE thing SET doc = '{text}'")
+        (error,) = sync(pipeline, lambda: spark).errors
+        assert "public.thing" in str(error)
+        assert "column doc: a JSON text that a variant cannot hold" in str(error)
+        assert "secret" not in str(error)
+    database.execute("UPDATE thing SET doc = '[12345678901234567890123456789012345678.9]'")
+    (error,) = sync(pipeline, lambda: spark).errors
+    assert "column doc: a number with an exponent, or of more than 38 digits, in 1 of 1 values" in str(error)
+    database.execute("UPDATE thing SET doc = '{\"good\": 1}'")
+    assert sync(pipeline, lambda: spark).errors == ()
+    held = spark.read.format("delta").load(pipeline.lake.table(THING)).selectExpr("to_json(doc)").collect()
+    assert [row[0] for row in held] == ['{"good":1}']
