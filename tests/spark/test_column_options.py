@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions, OnUnrepresentable
-from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.configuration import Pipeline, SparkOptions, Table
 from spark_jobs.errors import PreconditionError
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.as_of import table_as_of
+from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import Thoroughness, verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.spark.follow_elsewhere import follow_elsewhere
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
@@ -175,10 +179,22 @@ def test_chosen_types_are_followed(
             assert (table.error, table.verdict) == (None, "equal")
 
 
-def test_on_executors_too(
-    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+ELSEWHERE = "tests.spark.chosen_types_elsewhere"
+
+
+def test_executors_in_processes_of_their_own(
+    database: Database, jars_folder: Path, without_our_package: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_jobs.apply.table_range.ON_DRIVER_BYTES", 0)
+    config = (("spark.executorEnv.PYTHONPATH", str(without_our_package)),)
+    options = SparkOptions(master="local-cluster[1,1,1024]", jars=str(jars_folder), config=config)
+    follow_elsewhere(options, database, tmp_path, ELSEWHERE)
+
+
+def test_through_spark_connect(database: Database, connect_server: str, tmp_path: Path) -> None:
+    follow_elsewhere(SparkOptions(remote=connect_server), database, tmp_path, ELSEWHERE)
+
+
+def test_on_executors_too(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     followed = replace(start(spark, database, tmp_path / "lake"), on_driver_bytes=0)
     assert sync(followed.pipeline, lambda: spark).errors == ()
     database.execute(*CHANGES, *BEYOND)
@@ -293,6 +309,33 @@ def _assert_current(spark: SparkSession, database: Database, pipeline: Pipeline,
     amount = "amount::numeric(12,2)" if "amount" in types else "amount::text"
     words = "words" if "words" in types else "words::text"
     assert lake == sorted(database.execute(f"SELECT id, {amount}, {words} FROM thing"))
+
+
+def test_as_of_and_rebuilt_with_the_types_of_then(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    followed = start(spark, database, tmp_path / "lake")
+    pipeline = followed.pipeline
+    assert sync(pipeline, lambda: spark).errors == ()
+    database.execute(*CHANGES)
+    lsn = Lsn.parse(str(database.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0]))
+    expected = _rows(spark, pipeline.lake.table(THING))
+    database.execute("UPDATE thing SET amount = 1, words = '{z}', doc = '{}'")
+    assert sync(pipeline, lambda: spark).errors == ()
+    first, last = followed.markers[0].window, followed.markers[-1].window
+    report = rebuild(lambda: spark, pipeline, first.hi, last.hi, [THING])
+    assert (report.errors, [table.outcome for table in report.tables]) == ((), ["rebuilt"])
+    assert_equal(followed)
+    # the configuration says nothing of types by now: what was then had them
+    plain = configured(pipeline, ColumnOptions())
+    assert sync(plain, lambda: spark).errors == ()
+    table_as_of(lambda: spark, plain, THING, lsn, str(tmp_path / "then"))
+    then = _rows(spark, str(tmp_path / "then"))
+    assert then.dtypes == expected.dtypes
+    assert then.count() == 42
+    assert then.where("doc:n IS NOT NULL AND amount IS NOT NULL AND size(words) = 9").count() > 35
+
+
+def _rows(spark: SparkSession, path: str) -> DataFrame:
+    return spark.read.format("delta").load(path)
 
 
 def test_ddl_on_a_table_with_chosen_types(spark: SparkSession, database: Database, tmp_path: Path) -> None:
