@@ -359,6 +359,12 @@ def test_ddl_on_a_table_with_chosen_types(spark: SparkSession, database: Databas
     database.execute("ALTER TABLE thing RENAME amount TO total", "UPDATE thing SET total = 7 WHERE id = 4")
     (error,) = sync(pipeline, lambda: spark).errors
     assert "table public.thing has no column amount that is followed, and types: names it" in str(error)
+    followed = configured(pipeline, ColumnOptions(types_of({"total": "decimal(12,2)", "words": "array"})))
+    report = sync(followed, lambda: spark)
+    reason = "the configured types of columns amount, total were changed"
+    assert (report.errors, [taken.reason for taken in report.snapshots]) == ((), [reason])
+    (table,) = verify(followed, lambda: spark).tables
+    assert (table.error, table.verdict) == (None, "equal")
     database.execute("ALTER TABLE thing RENAME total TO amount")
     assert sync(pipeline, lambda: spark).errors == ()
     _assert_current(spark, database, pipeline, options)
