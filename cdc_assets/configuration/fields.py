@@ -123,6 +123,8 @@ def _null(value: object) -> object:
 
 
 def _chosen_type(text: str) -> str:
+    if "(" in text and ")" not in text:  # {amount: decimal(38,10)}: the comma ends the entry
+        raise ValueError('between braces YAML takes the comma for its own: quote it, as in {amount: "decimal(38,10)"}')
     return str(ChosenType.parse(text))
 
 

@@ -21,7 +21,9 @@ from spark_jobs.decode.text_column import TextColumn, mask_where
 _OPEN, _CLOSE, _BETWEEN = (ord(byte) for byte in "{},")
 # several dimensions, or bounds in front
 _OTHER_SHAPE = r"(?s)^(((\[-?[0-9]+:-?[0-9]+\])+=\{.*)|\{\{.*\})\}$"
-_QUOTED_BYTES = np.frombuffer(b" \t\n\v\f\r\\", dtype=np.uint8)  # never outside of quotes
+# of each byte: whether it stands between quotes alone
+_ASKS_FOR_QUOTES = np.zeros(256, dtype=bool)
+_ASKS_FOR_QUOTES[np.frombuffer(b" \t\n\v\f\r\\", dtype=np.uint8)] = True
 _NULL = b"NULL"
 
 
@@ -87,7 +89,7 @@ def _parted(data: np.ndarray, ends: np.ndarray) -> tuple[pa.Array, np.ndarray]:
 def _check(data: np.ndarray, outside: np.ndarray, first: np.ndarray, last: np.ndarray) -> None:
     """Outside of quotes braces stand at the ends alone, and bytes that ask for quotes nowhere."""
     braces = ((data == _OPEN) != first) | ((data == _CLOSE) != last)
-    wrong = outside & (braces | np.isin(data, _QUOTED_BYTES))
+    wrong = outside & (braces | _ASKS_FOR_QUOTES[data])
     if wrong.any() or not outside[first | last].all():
         raise ValueError("array")
 

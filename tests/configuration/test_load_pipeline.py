@@ -255,6 +255,12 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
             22,
             "tables[1].types.a: decimal(2,3): expected a precision of 1",
         ),
+        (
+            "mode: mirror",
+            "types: {a: decimal(38,10), b: array}",
+            22,
+            "tables[1].types.a: between braces YAML takes the comma for its own: quote it, as in",
+        ),
         ("mode: mirror", "types: [a]", 22, "tables[1].types: expected a mapping"),
         ("mode: mirror", "types: {a: 5}", 22, "tables[1].types.a: expected"),
         ("mode: mirror", "on_unrepresentable: clamp", 22, "tables[1].on_unrepresentable: expected a mapping"),
