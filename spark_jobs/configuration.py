@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Literal
 
 from pydantic import SecretStr
 
+from spark_jobs.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
 
@@ -154,12 +155,14 @@ class ColumnSelection:
 @dataclass(frozen=True)
 class Table:
     """One followed table; ``columns`` None: all that the publication sends. ``key``: the columns of a unique index by
-    which its rows are found, where the source has no key but sends whole rows."""
+    which its rows are found, where the source has no key but sends whole rows. ``options``: of single
+    columns."""
 
     name: QualifiedName
     mode: Mode = "mirror"
     columns: ColumnSelection | None = None
     key: tuple[str, ...] = ()
+    options: ColumnOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ class Pipeline:
     lake: Lake
     windows: WindowLimits = field(default_factory=WindowLimits)
     tables: tuple[Table, ...] | None = None
-    on_unrepresentable: Literal["error", "null", "clamp"] = "error"
+    on_unrepresentable: OnUnrepresentable = "error"
     on_rewrite: Literal["resnapshot", "error"] = "resnapshot"
     spark: SparkOptions = field(default_factory=SparkOptions)
     tables_of_publication: bool = False
@@ -204,9 +207,17 @@ class Pipeline:
         """Of the tables that have one in the configuration."""
         return {table.name: table.key for table in self.tables or () if table.key}
 
+    def table(self, name: QualifiedName) -> Table:
+        """What is configured of the table; the defaults, where nothing is."""
+        return next((table for table in self.tables or () if table.name == name), Table(name))
+
+    def column_options(self, name: QualifiedName) -> ColumnOptions:
+        """What is said of the table's columns, the pipeline's policy included."""
+        return replace(self.table(name).options, policy=self.on_unrepresentable)
+
     def mode_of(self, name: QualifiedName) -> Mode:
         """``mirror``, where nothing else is configured."""
-        return next((table.mode for table in self.tables or () if table.name == name), "mirror")
+        return self.table(name).mode
 
     @property
     def alters_publication(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
@@ -23,14 +24,16 @@ from spark_jobs.tables.stopped_tables import TableStopped, require_readable, sto
 class Prepared:
     """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
 
-    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, or in this mode. Those
-    ``stopped`` cannot be followed as things are, and are not among ``tables``.
+    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, in this mode or of these
+    types; ``reasons`` of some, in words. Those ``stopped`` cannot be followed as things are, and are not among
+    ``tables``.
     """
 
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
     stopped: tuple[TableStopped, ...] = ()
+    reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
 
 
 @again_when_lost
@@ -58,7 +61,21 @@ def prepare(pipeline: Pipeline) -> Prepared:
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
     missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    return Prepared(checkpoint, tables, missing, stopped)
+    retyped = _retyped(pipeline, {name: states.get(name) for name in tables if name not in missing})
+    missing = tuple(name for name in tables if name in missing or name in retyped)
+    return Prepared(checkpoint, tables, missing, stopped, retyped)
+
+
+def _retyped(
+    pipeline: Pipeline, states: Mapping[QualifiedName, TableState | LakeError | None]
+) -> dict[QualifiedName, str]:
+    """The tables whose columns have other types by choice than the configuration has by now, and how it changed."""
+    changed = {
+        name: pipeline.table(name).options.types.changed_since(state.types)
+        for name, state in states.items()
+        if isinstance(state, TableState) and not state.is_lost
+    }
+    return {name: what for name, what in changed.items() if what}
 
 
 def _has_no_snapshot(state: TableState | LakeError | None, checkpoint: WindowMarker, mode: Mode) -> bool:

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from psycopg import sql
 from pydantic import SecretStr
 
+from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import UnrepresentableError
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.lake_types import LakeType
 from tests.fixtures.servers import Database
 
@@ -35,13 +38,16 @@ class Documented:
     lost: tuple[str, ...]
 
 
-def documented() -> list[Documented]:
-    rows = [line.strip("|\n ").split(" | ") for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
-    codes = [[re.findall(r"`([^`]*)`", cell) for cell in [*row, ""][:4]] for row in rows]
-    return [Documented(type_[0], lake[0], tuple(held), tuple(lost)) for type_, lake, held, lost in codes]
+MAP, CHOICES = DOCUMENT.read_text().split("## Another type for a column")
 
 
-ROWS = documented()
+def cells(text: str, number: int) -> list[list[list[str]]]:
+    """What stands between backticks in the first cells of each row."""
+    rows = [line.strip("|\n ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [[re.findall(r"`([^`]*)`", cell) for cell in [*row, ""][:number]] for row in rows]
+
+
+ROWS = [Documented(type_[0], lake[0], tuple(held), tuple(lost)) for type_, lake, held, lost in cells(MAP, 4)]
 
 
 def test_the_table_is_read() -> None:
@@ -96,3 +102,29 @@ def _text(value: object, like: str) -> str:
         case date() | int() | Decimal() | str():
             return str(value)
     raise AssertionError(type(value))
+
+
+@pytest.mark.postgres
+def test_each_value_of_the_types_that_may_be_chosen(database: Database) -> None:
+    rows = [(type_[0], chosen[0], lake[0], held, lost) for type_, chosen, lake, held, lost in cells(CHOICES, 5)]
+    assert len(rows) > 8
+    columns = ", ".join(f"c{i} {row[0]}" for i, row in enumerate(rows))
+    database.execute(f"CREATE TABLE {TABLE} ({columns})")
+    types = ChosenTypes.of({f"c{i}": ChosenType.parse(row[1]) for i, row in enumerate(rows)})
+    with connected(SecretStr(database.dsn)) as connection:
+        (facts,) = facts_by_name(connection, (TABLE,))
+        for column, (name, _, lake, held, lost) in zip(
+            with_options(facts, ColumnOptions(types)).columns, rows, strict=True
+        ):
+            assert column.lake_type.sql == lake
+            printed, itself = (sql.SQL(query) for query in ("SELECT format('%s', {0}::{1})", "SELECT {0}::{1}"))
+            for value in (*held, *lost):
+                typed = sql.Literal(value), sql.SQL(name)
+                text = str(connection.execute(printed.format(*typed)).fetchall()[0][0])
+                if value in lost:
+                    with pytest.raises(UnrepresentableError):
+                        _cast(text, column.lake_type)
+                    continue
+                read = connection.execute(itself.format(*typed)).fetchall()[0][0]
+                expected = text if lake == "variant" else read.bytes if isinstance(read, UUID) else read
+                assert _cast(text, column.lake_type) == expected, (name, value)

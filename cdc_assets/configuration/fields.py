@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
+from spark_jobs.column_options import ChosenType
 from spark_jobs.qualified_name import QualifiedName
 
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
@@ -121,6 +122,12 @@ def _null(value: object) -> object:
     return "null" if value is None else value
 
 
+def _chosen_type(text: str) -> str:
+    if "(" in text and ")" not in text:  # {amount: decimal(38,10)}: the comma ends the entry
+        raise ValueError('between braces YAML takes the comma for its own: quote it, as in {amount: "decimal(38,10)"}')
+    return str(ChosenType.parse(text))
+
+
 def _table_name(text: str) -> str:
     QualifiedName.parse(text)
     return text
@@ -158,6 +165,7 @@ OrNull = Annotated[
     Literal["error", "null", "clamp"],
     BeforeValidator(_null, json_schema_input_type=Literal["error", "null", "clamp"] | None),
 ]
+ChosenTypeText = Annotated[str, AfterValidator(_unless_template(_chosen_type))]
 TableName = Annotated[str, AfterValidator(_unless_template(_table_name))]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from cdc_assets.configuration.fields import (
     MESSAGES,
+    ChosenTypeText,
     Count,
     Hours,
     LakePath,
@@ -30,6 +31,7 @@ from cdc_assets.configuration.fields import (
     seconds_or_none,
     size_or_none,
 )
+from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     PLUGIN_SETTINGS,
     ColumnSelection,
@@ -181,6 +183,13 @@ class TableModel(StrictModel):
         default=(),
         description="the columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key",
     )
+    types: dict[str, ChosenTypeText] = Field(
+        default_factory=dict,
+        description="other types for single columns: decimal(p,s) of a numeric, array of an array, binary of a uuid",
+    )
+    on_unrepresentable: dict[str, OrNull] = Field(
+        default_factory=dict, description="of single columns, where it is not the pipeline's"
+    )
     # Dagster's; the component's own model says what it holds
     translation: Any = None
 
@@ -311,7 +320,9 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
 def _table_of(model: TableModel) -> Table:
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key))
+    types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
+    options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options)
 
 
 def _absolute(path: str, folder: Path) -> str:

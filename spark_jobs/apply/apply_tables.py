@@ -86,6 +86,11 @@ def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
         what = f"{state.name} is kept in mode {state.mode}, and the configuration says {mode}"
         other = NeedsSnapshotError(what, hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}")
         return TableApplied.without_commit(work.name, work.last, state=state, error=other)
+    if what := work.pipeline.table(state.name).options.types.changed_since(state.types):
+        other = NeedsSnapshotError(
+            f"{state.name}: {what}", hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}"
+        )
+        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
     ahead = work.after(state)
     if ahead is None:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,13 +12,15 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
+from spark_jobs.column_options import ColumnOptions
 from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
-from spark_jobs.schema.table_faults import mode_fault
+from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.tables.catalogue_changes import column_changes_of
 
@@ -98,9 +100,13 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     messages = dict(zip(relations.column("version").to_pylist(), relations.column("data").to_pylist(), strict=True))
     of_latest = facts.filter(pc.equal(facts.column("data"), facts.column("data")[-1]))
     lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
-    described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state))
+    # with the types that the table has, whatever the configuration says by now
+    options = replace(work.pipeline.column_options(state.name), types=state.types)
+    described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options)
     shape = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
-    if fault := mode_fault(described.latest, [column.name for column in shape.columns], state.mode):
+    names, types = [column.name for column in shape.columns], ColumnOptions(state.types)
+    latest, mode = described.latest, state.mode
+    if fault := mode_fault(latest, names, mode) or option_fault(latest, names, types, mode):
         raise fault.error
     versions = {version: described.version(message, shape) for version, message in messages.items()}
     return LandedChanges(changes, versions, shape, column_changes(held, shape, described.latest, described.added, lsn))
@@ -108,11 +114,13 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
 
 @dataclass(frozen=True)
 class _Description:
-    """What is known of the table's columns in a range: by the catalogue, window by window, and by the lake."""
+    """What is known of the table's columns in a range: by the catalogue, window by window, and by the lake; and what
+    the lake's table was made with."""
 
     facts: tuple[RelationFacts, ...]
     held: Sequence[DeltaColumn]
     looks: tuple[TableChanged, ...]
+    options: ColumnOptions
 
     @property
     def latest(self) -> RelationFacts:
@@ -130,7 +138,8 @@ class _Description:
         names = {column.name for column in self.held if column.attnum is None}
         held = {column.attnum for column in self.held if column.attnum is not None}
         held |= {column.attnum for column in self.latest.columns if column.attname in names}
-        return TableShape.of(self.latest, sent=held | set(numbers or ()) | self.added)
+        facts = with_options(self.latest, self.options)
+        return TableShape.of(facts, sent=held | set(numbers or ()) | self.added)
 
     def version(self, message: bytes, shape: TableShape) -> RelationVersion:
         return RelationVersion.of(message, shape, self._descriptions, self.added)

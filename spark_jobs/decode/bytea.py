@@ -24,12 +24,17 @@ def hex_to_bytes(text: TextColumn) -> pa.Array:
         raise ValueError("bytea")
     body = np.ones(len(pairs), dtype=bool)
     body[prefix] = False
-    digits = _DIGITS[pairs[body]]
-    if (digits == _NO_DIGIT).any():
-        raise ValueError("bytea")
-    data = digits[:, 0] << 4 | digits[:, 1]
+    data = bytes_of_digits(pairs[body])
     offsets = np.zeros(len(text) + 1, dtype=np.int32)
     np.cumsum(np.where(valid, (lengths - 2) >> 1, 0), out=offsets[1:])
     return pa.Array.from_buffers(
         pa.binary(), len(text), [text.array.buffers()[0], pa.py_buffer(offsets), pa.py_buffer(data.tobytes())]
     )
+
+
+def bytes_of_digits(pairs: np.ndarray) -> np.ndarray:
+    """The bytes that pairs of lower-case hexadecimal digits (n × 2) write. Raises ValueError."""
+    digits = _DIGITS[pairs]
+    if (digits == _NO_DIGIT).any():
+        raise ValueError("hexadecimal digits")
+    return np.asarray(digits[:, 0] << 4 | digits[:, 1])

@@ -10,23 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.column_options import OnUnrepresentable as OnUnrepresentable
+from spark_jobs.decode.array_text import array_elements
 from spark_jobs.decode.bytea import hex_to_bytes
 from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
+from spark_jobs.decode.fitted_decimal import fitted_decimals
+from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
+from spark_jobs.decode.uuid_bytes import uuid_to_bytes
 from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 
-OnUnrepresentable = Literal["error", "null", "clamp"]
-
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
+NOT_IN_VARIANT = "a number with an exponent, or of more than 38 digits"
+OTHER_SHAPE = "more dimensions than one, or a lower bound other than 1"
 
 _SPECIAL_FLOAT = r"^(NaN|-?Infinity)$"
 
@@ -59,14 +63,33 @@ def cast_text(
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",
         ) from None
     if parsed.unrepresentable is not None and on_unrepresentable == "clamp":
-        beyond = text.string().filter(pa.array(parsed.unrepresentable))
-        return clamped(parsed.values, parsed.unrepresentable, beyond, lake_type)
+        return nearest(parsed, TextColumn.of(text.array.filter(pa.array(parsed.unrepresentable))), lake_type)
     return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
 
 
 def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:
     """Raises ArrowInvalid or ValueError for text PostgreSQL does not write; their messages may quote the value."""
-    return _PARSERS[lake_type.kind](text, lake_type)
+    parsers = _CHOSEN if lake_type.chosen else _PARSERS
+    return parsers[lake_type.kind](text, lake_type)
+
+
+def nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array:
+    """The values, and in place of those that the type cannot hold the nearest ones that it can, see ``clamped``.
+    ``beyond``: what PostgreSQL prints of these alone, in order. Of an array each element is taken for itself."""
+    lost = parsed.unrepresentable
+    assert lost is not None
+    if lake_type.kind is LakeKind.VARIANT:  # a document has no neighbour
+        return parsed.values
+    if lake_type.element is None:
+        return clamped(parsed.values, lost, beyond.string(), lake_type)
+    split = array_elements(beyond)
+    elements = parse_text(split.texts, lake_type.element)
+    values = elements.values
+    if elements.unrepresentable is not None:
+        texts = split.texts.string().filter(pa.array(elements.unrepresentable))
+        values = clamped(values, elements.unrepresentable, texts, lake_type.element)
+    places = np.where(lost, len(parsed.values) + np.cumsum(lost) - 1, np.arange(len(lost)))
+    return pa.concat_arrays([parsed.values, split.lists(values)]).take(pa.array(places))
 
 
 def settled(parsed: Parsed, *, name: str, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
@@ -136,6 +159,26 @@ def _exact_decimal(text: TextColumn, lake_type: LakeType) -> pa.Array:
     return text.string().cast(lake_type.arrow)
 
 
+def _fitted_decimal(text: TextColumn, lake_type: LakeType) -> Parsed:
+    values, lost = fitted_decimals(text, lake_type)
+    return (
+        Parsed(values, lost, f"NaN, infinity, or more digits than {lake_type.sql} has")
+        if lost.any()
+        else Parsed(values)
+    )
+
+
+def _array(text: TextColumn, lake_type: LakeType) -> Parsed:
+    assert lake_type.element is not None
+    split = array_elements(text)
+    elements = parse_text(split.texts, lake_type.element)
+    lost, reasons = split.other_shape, [OTHER_SHAPE] if split.other_shape.any() else []
+    if elements.unrepresentable is not None and elements.unrepresentable.any():
+        lost, reasons = lost | split.rows_of(elements.unrepresentable), [*reasons, elements.reason]
+    values = split.lists(elements.values)
+    return Parsed(values, lost, "; ".join(reasons)) if reasons else Parsed(values)
+
+
 def _date(text: TextColumn, _: LakeType) -> Parsed:
     return _outside(*parse_dates(text))
 
@@ -150,6 +193,17 @@ def _outside(values: pa.Array, unrepresentable: np.ndarray | None) -> Parsed:
 
 def _binary(text: TextColumn, _: LakeType) -> Parsed:
     return Parsed(hex_to_bytes(text))
+
+
+def _variant(text: TextColumn, _: LakeType) -> Parsed:
+    lost = with_other_numbers(text)
+    if not lost.any():
+        return Parsed(text.valid_string())
+    return Parsed(text.without(lost).valid_string(), lost, NOT_IN_VARIANT)
+
+
+def _uuid(text: TextColumn, _: LakeType) -> Parsed:
+    return Parsed(uuid_to_bytes(text))
 
 
 def _string(text: TextColumn, _: LakeType) -> Parsed:
@@ -169,4 +223,11 @@ _PARSERS: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
     LakeKind.TIMESTAMP: _timestamp,
     LakeKind.BINARY: _binary,
     LakeKind.STRING: _string,
+}
+# in place of the map's, where the configuration chose the type
+_CHOSEN: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
+    LakeKind.DECIMAL: _fitted_decimal,
+    LakeKind.ARRAY: _array,
+    LakeKind.BINARY: _uuid,
+    LakeKind.VARIANT: _variant,
 }

@@ -158,6 +158,7 @@ def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
         published=table.sent is not None,
         mode=pipeline.mode_of(table.facts.name),
         key=pipeline.declared_keys.get(table.facts.name, ()),
+        options=pipeline.table(table.facts.name).options,
     )
     return map(_check, faults)
 

@@ -16,6 +16,7 @@ from spark_jobs.lake.delta_table import replace_table, table_columns, with_attri
 from spark_jobs.lake.merge_sql import delta_identifier, quoted
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import mode_of
+from spark_jobs.lake.variants import stored_sql
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -82,12 +83,13 @@ def _missing_values(
             column.lake_type,
             name=column.name,
             table=str(shape.name),
-            on_unrepresentable=policy,
+            on_unrepresentable=column.on_unrepresentable or policy,
         )
         for column in columns
     ]
-    ddl = ", ".join(f"{_between_sql(column)} {column.lake_type.sql}" for column in columns)
-    return spark.createDataFrame(pa.table(values, names=[_between(column) for column in columns]), ddl)
+    ddl = ", ".join(f"{_between_sql(column)} {column.lake_type.decoded_sql}" for column in columns)
+    row = spark.createDataFrame(pa.table(values, names=[_between(column) for column in columns]), ddl)
+    return row.selectExpr(*(f"{stored_sql(_between_sql(c), c)} AS {_between_sql(c)}" for c in columns))
 
 
 def _between(column: LakeColumn) -> str:

@@ -165,9 +165,12 @@ def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
 
 def missing_row(shape: TableShape) -> str:
     """The expression that fails where a change needs a row that the table lacks."""
-    message = f"{shape.name}: {MISSING_ROW}".replace("\\", "\\\\")
-    message = message.replace("'", "\\'")
-    return f"raise_error('{message}')"
+    return f"raise_error({sql_text(f'{shape.name}: {MISSING_ROW}')})"
+
+
+def sql_text(text: str) -> str:
+    """A literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _literal(value: int | date) -> str:

@@ -27,6 +27,7 @@ from spark_jobs.lake.past_sql import (
     soft_delete_statement,
 )
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.lake.variants import with_variants
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns, value
@@ -89,7 +90,7 @@ def write_net(spark: SparkSession, path: str, net: NetSource, provenance: Proven
     """
     shape = net.columns.shape
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
-        rows = net.read(own)
+        rows = with_variants(net.read(own), shape.columns)
         if net.truncated or net.insert_only:
             _write_all(rows, path, net)
         elif net.columns.mode == "history":

@@ -21,6 +21,7 @@ from typing import Any, get_args
 from pyarrow import fs
 
 from spark_jobs.change_log.window_marker import SlotIdentity
+from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables, lake_filesystem
 from spark_jobs.delta.transaction_log import Transaction, TransactionLog
@@ -48,10 +49,10 @@ class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
     ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind
-    hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, and the mode,
-    where that is not ``mirror``. ``relid``
-    is the source table's OID. ``commits`` counts ours: the version of the table's transaction identifier. ``cause``:
-    why that snapshot was taken, None where it was asked for.
+    hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, the mode,
+    where that is not ``mirror``, and the types that were chosen for its columns. ``relid`` is the source table's OID.
+    ``commits`` counts ours: the version of the table's transaction identifier. ``cause``: why that snapshot was taken,
+    None where it was asked for.
     """
 
     name: QualifiedName
@@ -79,6 +80,11 @@ class TableState:
         return mode_of(self.generation)
 
     @property
+    def types(self) -> ChosenTypes:
+        """The types that its columns have by choice: the configuration may have others by now."""
+        return ChosenTypes.from_word(_parts_of(self.generation)[4])
+
+    @property
     def missing_operations(self) -> tuple[str, ...]:
         """The operations that the table does not see: it may hold a key that an insert brings again."""
         missing = _parts_of(self.generation)[2]
@@ -91,10 +97,14 @@ def stream_id(system_identifier: int, slot: str) -> str:
 
 
 def generation_of(
-    snapshot_lsn: Lsn, word: str = "", missing_operations: Sequence[str] = (), mode: Mode = "mirror"
+    snapshot_lsn: Lsn,
+    word: str = "",
+    missing_operations: Sequence[str] = (),
+    mode: Mode = "mirror",
+    types: ChosenTypes = NO_CHOSEN_TYPES,
 ) -> str:
     kept = "" if mode == "mirror" else mode
-    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept)).rstrip("-")
+    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept, types.word)).rstrip("-")
 
 
 def mode_of(generation: str) -> Mode:
@@ -103,9 +113,9 @@ def mode_of(generation: str) -> Mode:
     return next((mode for mode in get_args(Mode) if mode == kept), "mirror")
 
 
-def _parts_of(generation: str) -> tuple[str, str, str, str]:
-    lsn, word, missing, mode = [*generation.split("-"), "", "", ""][:4]
-    return lsn, word, missing, mode
+def _parts_of(generation: str) -> tuple[str, str, str, str, str]:
+    lsn, word, missing, mode, types = [*generation.split("-"), "", "", "", ""][:5]
+    return lsn, word, missing, mode, types
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:

@@ -69,8 +69,10 @@ class Build:
     def in_folder(self, spark: SparkSession, folder: str) -> BuiltAside:
         """Build it there. Raises CdcError."""
         lake = _Aside(folder, self.pipeline.lake.change_log)
-        # in the mode that it had then, whatever the configuration says by now
-        aside = replace(self.pipeline, lake=lake, tables=(Table(self.base.name, self.base.mode),))
+        # in the mode and with the types that it had then, whatever the configuration says by now
+        options = replace(self.pipeline.table(self.base.name).options, types=self.base.types)
+        table = Table(self.base.name, self.base.mode, options=options)
+        aside = replace(self.pipeline, lake=lake, tables=(table,))
         path = aside.lake.table(self.base.name)
         with spark_errors(
             f"{self.base.name} was not built from its Delta version {self.base.version}",

@@ -26,28 +26,45 @@ class LakeKind(Enum):
     TIMESTAMP = "timestamp"
     BINARY = "binary"
     STRING = "string"
+    ARRAY = "array"
+    VARIANT = "variant"
 
 
 @dataclass(frozen=True)
 class LakeType:
-    """A column's type in the lake; precision and scale are those of a decimal, else 0."""
+    """A column's type in the lake; precision and scale are those of a decimal, else 0; ``element`` is an array's.
+
+    ``chosen`` by the configuration, in place of the one that the map has: a decimal may not hold every value then, and
+    binary holds the bytes of a uuid.
+    """
 
     kind: LakeKind
     precision: int = 0
     scale: int = 0
+    element: LakeType | None = None
+    chosen: bool = False
 
     @property
     def sql(self) -> str:
         """The type as Spark SQL writes it in DDL."""
         if self.kind is LakeKind.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
+        if self.element is not None:
+            return f"array<{self.element.sql}>"
         return str(self.kind.value)
+
+    @property
+    def decoded_sql(self) -> str:
+        """The type of what the decoder yields: a variant is JSON text until Spark writes it."""
+        return "string" if self.kind is LakeKind.VARIANT else self.sql
 
     @property
     def arrow(self) -> pa.DataType:
         """The type as the decoder yields it and Spark takes it."""
         if self.kind is LakeKind.DECIMAL:
             return pa.decimal128(self.precision, self.scale)
+        if self.element is not None:
+            return pa.list_(self.element.arrow)
         return _ARROW[self.kind]
 
 
@@ -63,6 +80,7 @@ _ARROW = {
     LakeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     LakeKind.BINARY: pa.binary(),
     LakeKind.STRING: pa.string(),
+    LakeKind.VARIANT: pa.string(),
 }
 
 # type OIDs of pg_type.dat: fixed for built-in types in every version

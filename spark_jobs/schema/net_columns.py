@@ -101,4 +101,4 @@ def ddl(fields: Iterable[NetField]) -> str:
 
 def _types(shape: TableShape, index: int) -> tuple[pa.DataType, str]:
     lake_type = shape.columns[index].lake_type
-    return lake_type.arrow, lake_type.sql
+    return lake_type.arrow, lake_type.decoded_sql

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
 
@@ -44,7 +45,9 @@ class ColumnFacts:
     """One row of ``pg_attribute`` with its type resolved: ``base_typid``, ``base_typmod`` are those under a domain.
 
     ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
-    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+).
+    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``chosen_type``, ``on_unrepresentable``: what the
+    configuration says of the column, None where it says nothing. They are never landed: the log is the same, whatever
+    the lake is to hold.
     """
 
     attnum: int
@@ -58,10 +61,12 @@ class ColumnFacts:
     attnotnull: bool
     attgenerated: str = ""
     attmissingval: str | None = None
+    chosen_type: LakeType | None = None
+    on_unrepresentable: OnUnrepresentable | None = None
 
     @property
     def lake_type(self) -> LakeType:
-        return lake_type(self.base_typid, self.base_typmod)
+        return self.chosen_type or lake_type(self.base_typid, self.base_typmod)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,10 @@ class RelationFacts:
         return self.relreplident == "f"
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        fields = asdict(self)
+        for column in fields["columns"]:
+            del column["chosen_type"], column["on_unrepresentable"]
+        return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RelationFacts:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.schema.chosen_types import element_type
 from spark_jobs.schema.lake_types import LakeType, lake_type
 from spark_jobs.schema.relation_facts import ColumnFacts, means_the_same_everywhere
 from spark_jobs.schema.table_shape import TableShape
@@ -110,6 +111,12 @@ def _numbers(relation: Relation, columns: Sequence[KnownColumn]) -> tuple[int, .
 
 def _means(wire: RelationColumn, known: KnownType) -> bool:
     """Whether the values mean the same in the lake: a type's name and a modifier that changes nothing may differ."""
+    if known.lake_type.chosen and wire.atttypid != known.atttypid:
+        return False
+    if known.lake_type.element is not None and means_the_same_everywhere(known.atttypid):
+        return element_type(wire.atttypid, wire.atttypmod) == known.lake_type.element
+    if known.lake_type.chosen:  # what it was chosen for does not change with a modifier
+        return True
     if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(known.atttypid):
         return lake_type(wire.atttypid, wire.atttypmod) == known.lake_type
     # the facts say what a domain is in the lake; its own OID does not

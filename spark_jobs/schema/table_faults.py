@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from spark_jobs.column_options import NO_OPTIONS, ChosenType, ColumnOptions
 from spark_jobs.errors import PreconditionError
+from spark_jobs.schema.chosen_types import chosen_lake_type, possible_types
 from spark_jobs.schema.mode_columns import mode_columns
-from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.schema.wire_type import unreadable_in_binary
 from spark_jobs.table_mode import Mode
@@ -35,10 +37,11 @@ def table_faults(
     published: bool,
     mode: Mode,
     key: Sequence[str] = (),
+    options: ColumnOptions = NO_OPTIONS,
 ) -> Iterator[TableFault]:
     """All that keeps the table from being followed. ``binary``: its values come in binary; ``sent``: the columns that
     come; ``published``: it is in a publication already; ``mode``: what is to be kept of it; ``key``: that which the
-    configuration declares."""
+    configuration declares; ``options``: what it says of single columns."""
     generated = [
         c.attname for c in facts.columns if c.attname in facts.key and c.attname not in sent and c.attgenerated
     ]
@@ -58,6 +61,8 @@ def table_faults(
         yield fault
     if fault := mode_fault(facts, sent, mode):
         yield fault
+    if fault := option_fault(facts, sent, options, mode):
+        yield fault
 
 
 def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> TableFault | None:
@@ -70,6 +75,36 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> Table
         what = f"has columns that mode {mode} adds itself: {', '.join(taken)}"
         remedy = f"ALTER TABLE {facts.name} RENAME COLUMN, leave them out with columns:, or use mode mirror"
         return TableFault(str(facts.name), what, remedy)
+    return None
+
+
+def option_fault(facts: RelationFacts, sent: Collection[str], options: ColumnOptions, mode: Mode) -> TableFault | None:
+    """What is said of a column that is not ``sent``, or that cannot have it."""
+    table, columns = str(facts.name), {column.attname: column for column in facts.columns if column.attname in sent}
+    fields = {"types": options.types.columns, "on_unrepresentable": options.policies}
+    for field, pairs in fields.items():
+        if unknown := [name for name, _ in pairs if name not in columns]:
+            what = f"has no column {', '.join(unknown)} that is followed, and {field}: names it"
+            return TableFault(table, what, f"expected some of {', '.join(columns)}")
+    if keys := [name for name, _ in options.policies if name in facts.key]:
+        what = f"has {', '.join(keys)} in its key, and a key column is never without its value"
+        return TableFault(table, what, "take it out of on_unrepresentable:")
+    faults = (_type_fault(facts, columns[name], chosen, mode) for name, chosen in options.types.columns)
+    return next((fault for fault in faults if fault), None)
+
+
+def _type_fault(facts: RelationFacts, column: ColumnFacts, chosen: ChosenType, mode: Mode) -> TableFault | None:
+    table, name = str(facts.name), column.attname
+    if chosen_lake_type(chosen, column, facts.types) is None:
+        what = f"has column {name} of type {column.typname}, which cannot be {chosen} as types: says"
+        possible = possible_types(column, facts.types)
+        return TableFault(table, what, f"possible is {possible}" if possible else "take it out of types:")
+    if name in facts.key and chosen.name != "binary":  # 1.0 and 1.00 are two keys of one transaction, and one decimal
+        what = f"has {name} in its key, which keeps its own type, and types: says {chosen}"
+        return TableFault(table, what, "take it out of types:")
+    if chosen.name in ("array", "variant") and not facts.key and mode != "append":
+        what = f"has no key, so that its rows are found whole, and {name} cannot be {chosen} then"
+        return TableFault(table, what, "give it a primary key, use mode append, or take it out of types:")
     return None
 
 

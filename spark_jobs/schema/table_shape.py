@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
@@ -17,7 +18,8 @@ class LakeColumn:
     """One column. ``atttypid``, ``atttypmod`` are those of the column itself (a domain's OID, not its base type's).
 
     ``wire_type``: what its values look like in binary; it may be left out for a built-in type. ``missing``: the value,
-    as PostgreSQL prints it, of rows from before the column was added (``attmissingval``).
+    as PostgreSQL prints it, of rows from before the column was added (``attmissingval``). ``on_unrepresentable``: what
+    the configuration says of this column alone; None: what it says of all.
     """
 
     name: str
@@ -28,6 +30,7 @@ class LakeColumn:
     atttypmod: int = -1
     wire_type: WireType | None = None
     missing: str | None = None
+    on_unrepresentable: OnUnrepresentable | None = None
 
     @property
     def binary_type(self) -> WireType:
@@ -76,13 +79,15 @@ class TableShape:
 
 
 def _lake_column(column: ColumnFacts, facts: RelationFacts) -> LakeColumn:
+    is_key = column.attname in facts.key
     return LakeColumn(
         column.attname,
         column.attnum,
         column.lake_type,
-        column.attname in facts.key,
+        is_key,
         column.atttypid,
         column.atttypmod,
         replace(wire_type(column.base_typid, facts.types), name=column.typname),
         column.attmissingval,
+        None if is_key else column.on_unrepresentable,
     )

@@ -169,7 +169,7 @@ def _as_then(then: _Then) -> sql.Composed:
 
 def snapshot_column(column: ColumnFacts) -> SnapshotColumn:
     """How this column is read."""
-    return SnapshotColumn(column.attname, column.base_typid, column.base_typmod)
+    return SnapshotColumn(column.attname, column.base_typid, column.lake_type, column.on_unrepresentable)
 
 
 def _expression(column: ColumnFacts) -> sql.Composable:

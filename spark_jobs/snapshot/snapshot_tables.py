@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_jobs.column_options import ChosenTypes
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
@@ -21,8 +22,9 @@ from spark_jobs.postgres.published_tables import PublishedTable, published_table
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
+from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.table_faults import mode_fault
+from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.table_read import TableRead
@@ -133,15 +135,24 @@ class _Table:
     def read(self) -> TableRead:
         """Raises PreconditionError: the table is not there, or cannot be followed."""
         ranges = self.seen.ranges.get(self.name, ())
-        facts = self.seen.facts.get(self.name)
-        read = TableRead.of(self.name, facts, ranges, self.sent)
-        if facts and (fault := mode_fault(facts, [column.name for column in read.shape.columns], self.mode)):
+        facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
+        read = TableRead.of(self.name, facts and with_options(facts, options), ranges, self.sent)
+        sent = [column.name for column in read.shape.columns]
+        if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
         return read
 
     @property
     def mode(self) -> Mode:
         return self.work.pipeline.mode_of(self.name)
+
+    def goes_on_from(self, before: TableState) -> bool:
+        """Whether what the table holds of before stays: it is kept, and in columns of the same types."""
+        return self.mode == before.mode != "mirror" and before.types == self.types
+
+    @property
+    def types(self) -> ChosenTypes:
+        return self.work.pipeline.table(self.name).options.types
 
     @property
     def moment(self) -> Moment:
@@ -157,7 +168,7 @@ class _Table:
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
             *self.work.stream,
-            generation_of(self.exported.lsn, word, missing, self.mode),
+            generation_of(self.exported.lsn, word, missing, self.mode, self.types),
             snapshot_lsn=self.exported.lsn,
             first=self.ordinal,
             last=self.ordinal,
@@ -196,7 +207,7 @@ def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGu
         ):
             source = conninfo(pipeline.source.dsn)
             rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
-            if table.mode != "mirror" and before is not None and before.mode == table.mode:
+            if before is not None and table.goes_on_from(before):
                 all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
             else:
                 all_rows = snapshot_rows(rows_read, table.mode, table.moment)

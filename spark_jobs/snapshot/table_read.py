@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import PreconditionError
 from spark_jobs.lake.merge_sql import named_columns
+from spark_jobs.lake.variants import with_variants
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.net_columns import ddl, value, value_fields
@@ -56,7 +57,14 @@ class TableRead:
             raise sent.error
         shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
         by_name = {column.attname: column for column in facts.columns}
-        columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
+        # a key without a value would match nothing, so no policy reaches it
+        columns = tuple(
+            replace(
+                snapshot_column(by_name[column.name]),
+                on_unrepresentable="error" if column.key else column.on_unrepresentable,
+            )
+            for column in shape.columns
+        )
         names = [column.name for column in columns]
         row_filter = sent.row_filter if sent is not None else ""
         queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]
@@ -73,7 +81,8 @@ class TableRead:
         """
         read = _range_reader(self, conninfo, snapshot_name, on_unrepresentable)
         tasks = spark.range(0, len(self.tasks), 1, len(self.tasks))
-        return tasks.mapInArrow(read, ddl(value_fields(self.shape))).selectExpr(*named_columns(self.shape.columns))
+        rows = with_variants(tasks.mapInArrow(read, ddl(value_fields(self.shape))), self.shape.columns)
+        return rows.selectExpr(*named_columns(self.shape.columns))
 
 
 def _range_reader(

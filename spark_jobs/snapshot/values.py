@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
-from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType, lake_type
+from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
 from spark_jobs.schema.wire_type import wire_type
 
 # bool, bytea, int8, int2, int4, text, varchar: one Arrow type holds every value that they can have
@@ -38,28 +38,27 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class SnapshotColumn:
-    """``base_typid``: the column's type, that under a domain."""
+    """``base_typid``: the column's type, that under a domain. ``on_unrepresentable``: its own, None: that of all."""
 
     name: str
     base_typid: int
-    base_typmod: int
-
-    @property
-    def lake_type(self) -> LakeType:
-        return lake_type(self.base_typid, self.base_typmod)
+    lake_type: LakeType
+    on_unrepresentable: OnUnrepresentable | None = None
 
     @property
     def form(self) -> Form:
         if self.base_typid in _NATIVE:
             return Form.NATIVE
-        # a numeric that is a string in the lake has the digits that its output function writes
-        if self.base_typid in SEND_FUNCTIONS and self.lake_type.kind is not LakeKind.STRING:
+        # a numeric that is a string in the lake, or must fit a decimal, has the digits that its output function writes
+        as_text = self.lake_type.kind is LakeKind.STRING or self.lake_type.chosen
+        if self.base_typid in SEND_FUNCTIONS and not as_text:
             return Form.BINARY
         return Form.TEXT
 
     def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
         """The values in ``lake_type.arrow``; nulls are those of ``read``, and under ``"null"`` more. Raises as
         ``cast_text``."""
+        policy = self.on_unrepresentable or on_unrepresentable
         if self.form is Form.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
             return read
         if self.form is Form.BINARY:
@@ -69,6 +68,6 @@ class SnapshotColumn:
                 self.lake_type,
                 name=self.name,
                 table=table,
-                on_unrepresentable=on_unrepresentable,
+                on_unrepresentable=policy,
             )
-        return cast_text(read, self.lake_type, name=self.name, table=table, on_unrepresentable=on_unrepresentable)
+        return cast_text(read, self.lake_type, name=self.name, table=table, on_unrepresentable=policy)

@@ -46,6 +46,9 @@ _CONDITION = re.compile(r"^\[([A-Z][A-Z0-9_.]{4,})\]")
 # what our own statements raise where the lake's table is not what the change log leads on from
 MISSING_ROW = "a change needs a row that the table does not have"
 
+# what they raise, behind the column's name, for a text that Spark's parser of JSON refuses
+NOT_A_VARIANT = "a JSON text that a variant cannot hold, with a key twice, say, or half of a surrogate pair"
+
 JVM_ENDED = (
     "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
 )
@@ -91,6 +94,9 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"PYTHON_VERSION_MISMATCH",): "executors must run the driver's Python version: name it in PYSPARK_PYTHON",
     (r"Cannot run program",): "executors have no such Python: name another one in PYSPARK_PYTHON",
     (r"/_staging/",): "another process swept this table's staging folder: let one write at a time, run it again",
+    (f"column .{{1,255}}?: {NOT_A_VARIANT}",): (
+        'take the column out of types:, or say on_unrepresentable: "null" of it'
+    ),
     (MISSING_ROW,): f"if somebody else has written this table, {new_snapshot()}",
     (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
         f"a file that the table names is gone: if somebody deleted it, {new_snapshot()}"

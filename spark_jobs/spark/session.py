@@ -40,6 +40,7 @@ _STATIC_CONF = {
 }
 # what our statements rely on, whoever made the session; set again on each isolated session
 _RUNTIME_CONF = {
+    "spark.sql.variant.allowDuplicateKeys": "false",  # else the last one of a key would stay, unsaid
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # a cast that fails raises; it never becomes null
     "spark.sql.variable.substitute": "false",  # a column or a path may be named ${x}: it would become what x is set to

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from spark_jobs.column_options import NO_OPTIONS
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts, tables_there
@@ -39,7 +40,7 @@ def stopped_tables(
     published = published_tables(connection, source.publications, names) if publication is not None else {}
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
-    configured = {*selections, *keys}
+    configured = {*selections, *keys, *(table.name for table in pipeline.tables or () if table.options != NO_OPTIONS)}
     entering = [name for name in names if name not in known or name not in coming or name in configured]
     facts = {fact.name: fact for fact in relation_facts(connection, names=entering, keys=keys)} if entering else {}
     altered = pipeline.alters_publication and (publication is None or publication.ours)
@@ -71,6 +72,7 @@ def stopped_tables(
             published=sent is not None,
             mode=pipeline.mode_of(name),
             key=keys.get(name, ()),
+            options=pipeline.table(name).options,
         )
         return next((fault.error for fault in faults), None)
 

@@ -6,7 +6,10 @@ both become Arrow tables, sorted by the key, and must be equal. A count or a che
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,12 +17,14 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_jobs.configuration import Pipeline
+from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.postgres.bulk_read import bulk_connection, streamed
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 
 if TYPE_CHECKING:
@@ -45,7 +50,9 @@ def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName,
     a time, twice, in memory."""
     source = pipeline.source
     with connected(source.dsn) as connection:
-        facts = facts_by_name(connection, names)
+        facts = tuple(
+            with_options(fact, pipeline.table(fact.name).options) for fact in facts_by_name(connection, names)
+        )
         published = published_tables(connection, source.publications, names) if source.has_publications else {}
     return tuple(
         _compare(_source_rows(pipeline, fact, published.get(fact.name)), _lake_rows(spark, pipeline, fact), fact)
@@ -66,8 +73,11 @@ def _compare(source: pa.Table, lake: pa.Table, facts: RelationFacts) -> Comparis
 
 
 def _same(source: pa.ChunkedArray, lake: pa.ChunkedArray) -> bool:
-    if pa.types.is_floating(lake.type):  # to Arrow NaN is no NaN, and 0 is -0
+    # to Arrow NaN is no NaN, and 0 is -0
+    if pa.types.is_floating(lake.type):
         source, lake = source.cast(pa.string()), lake.cast(pa.string())
+    elif pa.types.is_list(lake.type) and pa.types.is_floating(lake.type.value_type):
+        source, lake = source.cast(pa.list_(pa.string())), lake.cast(pa.list_(pa.string()))
     return bool(source.equals(lake))
 
 
@@ -89,13 +99,35 @@ def _source_rows(pipeline: Pipeline, facts: RelationFacts, sent: PublishedTable 
         )
         .as_string(None)
     )
+    documents = [column.attname for column in facts.columns if column.lake_type.kind is LakeKind.VARIANT]
     with bulk_connection(conninfo(pipeline.source.dsn)) as bulk, streamed(bulk, query) as reader:
-        return reader.read_all()
+        return _as_documents(reader.read_all(), documents)
 
 
 def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) -> pa.Table:
-    table: pa.Table = spark.read.format("delta").load(pipeline.lake.table(facts.name)).toArrow()
+    from pyspark.sql import functions as fn
+
+    rows = spark.read.format("delta").load(pipeline.lake.table(facts.name))
+    documents = [name for name, kind in rows.dtypes if kind == LakeKind.VARIANT.value]
+    for name in documents:
+        rows = rows.withColumn(name, fn.to_json(fn.col(quoted(name))))
+    table: pa.Table = rows.toArrow()
+    return _as_documents(table, documents)
+
+
+def _as_documents(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """With JSON texts that are alike where documents are equal: by the standard library's parser."""
+    for name in names:
+        texts = pa.array([text and _document(text) for text in table.column(name).to_pylist()], pa.string())
+        table = table.set_column(table.column_names.index(name), name, texts)
     return table
+
+
+def _document(text: str) -> str:
+    def number(digits: str) -> str:
+        return f"number {Decimal(digits).normalize(Context(prec=100)):f}"
+
+    return json.dumps(json.loads(text, parse_int=number, parse_float=number), sort_keys=True)
 
 
 def _followed(facts: RelationFacts, sent: PublishedTable | None) -> tuple[ColumnFacts, ...]:
@@ -108,8 +140,28 @@ def _column(column: ColumnFacts) -> sql.Composable:
     """concat() calls the type's output function: a cast to text would drop the padding of char(n). A row with a null in
     it is neither null nor IS NOT NULL."""
     name = sql.Identifier(column.attname)
+    if column.chosen_type is not None:
+        return _chosen(name, column.chosen_type)
     if column.lake_type.kind in (LakeKind.STRING, LakeKind.DECIMAL):
         return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END AS {0}").format(name)
     if column.lake_type.kind is LakeKind.BIGINT:  # oid too
         return sql.SQL("{0}::bigint AS {0}").format(name)
     return name
+
+
+def _chosen(name: sql.Identifier, lake_type: LakeType) -> sql.Composable:
+    """What the server makes of the value, where that is the value itself; null elsewhere."""
+    if lake_type.kind is LakeKind.VARIANT:
+        return sql.SQL("{0}::text AS {0}").format(name)
+    if lake_type.kind is LakeKind.BINARY:
+        return sql.SQL("uuid_send({0}) AS {0}").format(name)
+    if lake_type.kind is LakeKind.DECIMAL:
+        size = sql.SQL("numeric({}, {})").format(sql.Literal(lake_type.precision), sql.Literal(lake_type.scale))
+        fits = sql.SQL("abs({0}) < 10::numeric ^ {1} AND round({0}, {2}) = {0}").format(
+            name, sql.Literal(lake_type.precision - lake_type.scale), sql.Literal(lake_type.scale)
+        )
+        return sql.SQL("CASE WHEN {0} THEN concat({1}::{2}) END AS {1}").format(fits, name, size)
+    flat = sql.SQL("{0} = '{{}}' OR array_ndims({0}) = 1 AND array_lower({0}, 1) = 1").format(name)
+    assert lake_type.element is not None
+    texts = sql.SQL("::text[]") if lake_type.element.kind in (LakeKind.STRING, LakeKind.DECIMAL) else sql.SQL("")
+    return sql.SQL("CASE WHEN {0} THEN {1}{2} END AS {1}").format(flat, name, texts)

@@ -42,6 +42,7 @@ from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
@@ -201,6 +202,8 @@ def _reads(
     def read(name: QualifiedName) -> TableRead | CdcError:
         try:
             facts = known.get(name)
+            if facts:
+                facts = with_options(facts, work.pipeline.column_options(name))
             ranges = _ranges(work, connection, facts) if facts else ()
             return TableRead.of(name, facts, ranges, published.get(name), truncates_follow=False)
         except CdcError as error:

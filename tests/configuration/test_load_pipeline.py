@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     ColumnSelection,
     HealthLimits,
@@ -55,6 +56,16 @@ attributes:
       translation: {group_name: "{{ table.schema_name }}", owners: ["team:data"]}
   spark: {}                        # master / remote / config / jars: packages | provided | a folder
 """
+OPTIONS = ColumnOptions(
+    ChosenTypes(
+        (
+            ("Odd: one-", ChosenType("decimal", 38, 10)),
+            ("doc", ChosenType("variant")),
+            ("tags", ChosenType("array")),
+        )
+    ),
+    (("a", "null"), ("b", "clamp")),
+)
 ORDERS, ITEMS = Table(QualifiedName("public", "orders")), QualifiedName("public", "items")
 
 
@@ -140,6 +151,15 @@ def test_least_file(file: Path) -> None:
             "tables",
             (ORDERS, Table(ITEMS, columns=ColumnSelection(include=("id",)))),
         ),
+        (
+            "mode: mirror",
+            (
+                'types: {"Odd: one-": "decimal( 38, 10)", tags: array, doc: variant}\n'
+                "      on_unrepresentable: {a: null, b: clamp}"
+            ),
+            "tables",
+            (ORDERS, Table(ITEMS, options=OPTIONS)),
+        ),
         ("    slot: shop\n", "", "source.slot", "shop"),
         ("type:", "requirements: {env: [X]}\npost_processing: {}\ntype:", "name", "shop"),
         ("type:", "type: other.Component\n---\ntype:", "name", "shop"),
@@ -222,6 +242,34 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected include or exclude, as in {exclude: [email]}"),
         ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected include or exclude"),
         ("mode: mirror", "columns: {exclude: [a, b, a]}", 22, "tables[1].columns: names a twice"),
+        ("mode: mirror", "types: {a: text}", 22, "tables[1].types.a: expected decimal(precision,scale), array, binary"),
+        (
+            "mode: mirror",
+            "types: {a: 'decimal(39,2)'}",
+            22,
+            "tables[1].types.a: decimal(39,2): expected a precision of",
+        ),
+        (
+            "mode: mirror",
+            "types: {a: 'decimal(2,3)'}",
+            22,
+            "tables[1].types.a: decimal(2,3): expected a precision of 1",
+        ),
+        (
+            "mode: mirror",
+            "types: {a: decimal(38,10), b: array}",
+            22,
+            "tables[1].types.a: between braces YAML takes the comma for its own: quote it, as in",
+        ),
+        ("mode: mirror", "types: [a]", 22, "tables[1].types: expected a mapping"),
+        ("mode: mirror", "types: {a: 5}", 22, "tables[1].types.a: expected"),
+        ("mode: mirror", "on_unrepresentable: clamp", 22, "tables[1].on_unrepresentable: expected a mapping"),
+        (
+            "mode: mirror",
+            "on_unrepresentable: {a: zero}",
+            22,
+            "tables[1].on_unrepresentable.a: expected 'error', 'null'",
+        ),
         ("mode: mirror", "key: [a, b, a]", 22, "tables[1].key: names a twice"),
         ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
         (

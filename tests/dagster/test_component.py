@@ -150,6 +150,17 @@ class TestTableTranslation(TestTranslation):
         assert assertion(defs.resolve_assets_def(key).get_asset_spec(key))
 
 
+def test_options_of_columns_are_those_of_the_command(tmp_path: Path) -> None:
+    options = {"types": {"amount": "decimal(38,10)", "tags": "array"}, "on_unrepresentable": {"until": None}}
+    contents = body(tables=[{"name": "public.orders", **options}])
+    component, _ = loaded(contents)
+    file = tmp_path / "defs.yaml"
+    file.write_text(yaml.safe_dump(contents))
+    assert component.pipeline.tables == load_pipeline(file).tables
+    assert component.pipeline.tables is not None
+    assert len(component.pipeline.tables[0].options.types.columns) == 2
+
+
 def test_translation_sees_the_table() -> None:
     translation = {"group_name": "{{ table.schema_name }}", "tags": {"table": "{{ table.table_name | lower }}"}}
     _, defs = loaded(body(tables=[{"name": "sales.Orders", "translation": translation}]))

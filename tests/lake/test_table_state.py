@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.change_log.window_marker import SlotIdentity
+from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
@@ -166,3 +167,12 @@ def test_a_generation_says_what_its_snapshot_was_taken_of(word: str, missing: tu
     state = TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100), word, missing), Lsn(0x100), 1, 0)
     assert (state.word, state.missing_operations) == (word, missing)
     assert snapshot_lsn_of(state.generation) == 0x100
+
+
+def test_chosen_types_are_part_of_the_generation() -> None:
+    types = ChosenTypes.of({"a-b:c+d": ChosenType.parse("array"), "ü": ChosenType.parse("decimal(38,10)")})
+    for missing, mode in (((), "mirror"), (("delete", "truncate"), "history")):
+        generation = generation_of(Lsn(0x100), "word", missing, mode, types)  # type: ignore[arg-type]
+        state = TableState(QualifiedName("public", "t"), generation, Lsn(0x100), 1, 0)
+        assert (state.types, state.mode, state.missing_operations, state.word) == (types, mode, missing, "word")
+    assert TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100)), Lsn(0x100), 1, 0).types == ChosenTypes()

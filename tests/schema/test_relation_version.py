@@ -64,3 +64,19 @@ def test_another_type_does_not_fit() -> None:
 def test_what_is_no_relation_message_fits_nothing() -> None:
     assert RelationVersion.of(message("id", "a")[:-1], shape(id=1, a=2)).places is None
     assert RelationVersion.of(b"", shape(id=1, a=2)).places is None
+
+
+def chosen(typid: int, to: LakeType) -> TableShape:
+    columns = shape(id=1).columns
+    return TableShape(16384, QualifiedName("public", "t"), (*columns, LakeColumn("a", 2, to, False, typid)))
+
+
+def test_a_chosen_type_fits_the_type_that_it_was_chosen_for() -> None:
+    decimal = chosen(1700, LakeType(LakeKind.DECIMAL, 38, 10, chosen=True))
+    assert RelationVersion.of(message("id", "a", typid=1700), decimal).places == (0, 1)
+    assert RelationVersion.of(message("id", "a", typid=701), decimal).places is None
+    integers = chosen(1007, LakeType(LakeKind.ARRAY, element=LakeType(LakeKind.INT), chosen=True))
+    assert RelationVersion.of(message("id", "a", typid=1007), integers).places == (0, 1)
+    assert RelationVersion.of(message("id", "a", typid=1009), integers).places is None, "text[] now"
+    mapped = shape(id=1, a=2)
+    assert RelationVersion.of(message("id", "a", typid=1009), mapped).places == (0, 1), "text in the lake, both"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import table_faults
 from tests.schema.test_table_shape import FACTS
@@ -62,3 +63,29 @@ def test_a_declared_key_makes_a_mode_that_needs_one_possible() -> None:
         for facts in (without, declared)
     }
     assert faults == {without: ["has no key, and mode history keeps rows by their key"], declared: []}
+
+
+def options(**types: str) -> ColumnOptions:
+    return ColumnOptions(ChosenTypes.of({name: ChosenType.parse(text) for name, text in types.items()}))
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (ColumnOptions(policies=(("note", "null"),)), None),
+        (
+            ColumnOptions(policies=(("notes", "null"),)),
+            "has no column notes that is followed, and on_unrepresentable: names it",
+        ),
+        (
+            ColumnOptions(policies=(("id", "clamp"),)),
+            "has id in its key, and a key column is never without its value",
+        ),
+        (options(gone="array"), "has no column gone that is followed, and types: names it"),
+        (options(note="variant"), "has column note of type t, which cannot be variant as types: says"),
+        (options(id="decimal(9,0)"), "has column id of type t, which cannot be decimal(9,0) as types: says"),
+    ],
+)
+def test_what_is_said_of_columns(said: ColumnOptions, fault: str | None) -> None:
+    faults = table_faults(FACTS, binary=False, sent=SENT, published=True, mode="mirror", options=said)
+    assert [found.what for found in faults] == ([] if fault is None else [fault])

@@ -23,14 +23,15 @@ _ON_DRIVER = ("truncated in the middle", "mixed changes, values kept")
 _BY_EXECUTORS = ("rows that move with their documents, and swap", "inserts alone")
 
 
-def follow_elsewhere(options: SparkOptions, database: Database, folder: Path) -> str:
-    """Follow ``item`` of ``database`` into ``folder``/lake; the path of its Delta table."""
+def follow_elsewhere(
+    options: SparkOptions, database: Database, folder: Path, program: str = "tests.spark.follow_elsewhere"
+) -> str:
+    """Follow ``item`` of ``database`` into ``folder``/lake; the path of its Delta table. Or what another ``program`` of
+    the same arguments follows."""
     (folder / "options").write_bytes(pickle.dumps(options))
     (folder / "database").write_bytes(pickle.dumps(database))
     arguments = [str(folder / "options"), str(folder / "database"), str(folder / "lake")]
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.spark.follow_elsewhere", *arguments], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([sys.executable, "-m", program, *arguments], capture_output=True, text=True, check=False)
     assert answer.stdout.splitlines()[-1:] == ["lake equals source"], answer.stderr
     return str(folder / "lake" / "tables" / "public" / "item")
 

@@ -178,13 +178,14 @@ def typed_values(
     """The values of one column in its lake type. Raises DecodeError, UnrepresentableError."""
     column = ordered.shape.columns[index]
     name, table, to = column.name, str(ordered.shape.name), column.lake_type
+    policy = column.on_unrepresentable or on_unrepresentable
 
     def in_text(values: pa.Array) -> pa.Array:
-        return cast_text(values, to, name=name, table=table, on_unrepresentable=on_unrepresentable)
+        return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)
 
     def in_binary(values: pa.Array) -> pa.Array:
         binary_type = column.binary_type
-        return cast_binary(values, binary_type, to, name=name, table=table, on_unrepresentable=on_unrepresentable)
+        return cast_binary(values, binary_type, to, name=name, table=table, on_unrepresentable=policy)
 
     try:
         return spans.cast(ordered.changes.data, in_text, in_binary, to.arrow)

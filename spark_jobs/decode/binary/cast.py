@@ -15,9 +15,16 @@ from spark_jobs.decode.binary.column_text import column_text
 from spark_jobs.decode.binary.datetime_columns import dates, timestamps
 from spark_jobs.decode.binary.fixed_width import arrow_of, numbers
 from spark_jobs.decode.binary.numeric_columns import decimals
-from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.text_column import TextColumn
-from spark_jobs.decode.values import NOT_IN_DECIMAL, OUT_OF_RANGE, OnUnrepresentable, Parsed, parse_text, settled
+from spark_jobs.decode.values import (
+    NOT_IN_DECIMAL,
+    OUT_OF_RANGE,
+    OnUnrepresentable,
+    Parsed,
+    nearest,
+    parse_text,
+    settled,
+)
 from spark_jobs.errors import DecodeError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.wire_type import Family, WireType
@@ -35,14 +42,13 @@ def cast_binary(
     """``column``: binary, what the type's send function writes. Result and errors as ``values.cast_text``."""
     with _damage_told(wire_type, name=name, table=table):
         values = TextColumn.of(column)
-        direct = _DIRECT.get((lake_type.kind, wire_type.family))
+        direct = None if lake_type.chosen else _DIRECT.get((lake_type.kind, wire_type.family))
         parsed = direct(values, lake_type) if direct is not None else None
         if parsed is None:
             parsed = parse_text(TextColumn.of(column_text(values, wire_type)), lake_type)
         if parsed.unrepresentable is not None and on_unrepresentable == "clamp":
             beyond = TextColumn.of(values.array.filter(pa.array(parsed.unrepresentable)))
-            texts = TextColumn.of(column_text(beyond, wire_type)).string()
-            return clamped(parsed.values, parsed.unrepresentable, texts, lake_type)
+            return nearest(parsed, TextColumn.of(column_text(beyond, wire_type)), lake_type)
     return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
 
 

@@ -1,0 +1,37 @@
+"""Numbers in JSON that a variant does not hold as they are: it has decimals of 38 digits, and doubles beyond."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from spark_jobs.decode.quoted_text import escapes_and_quotes
+from spark_jobs.decode.text_column import TextColumn, mask_where
+
+_MOST_DIGITS = 38
+# quicker than to look at each byte, and true of strings as well
+_MAY_BE = rf"[0-9][eE]|[0-9.]{{{_MOST_DIGITS + 1}}}"
+_POINT = ord(".")
+
+
+def with_other_numbers(text: TextColumn) -> np.ndarray:
+    """The values, a mask, in which a number has an exponent, or more digits than a decimal."""
+    suspects = mask_where(pc.match_substring_regex(text.string(), _MAY_BE))
+    return _with_other_numbers(text.without(~suspects)) if suspects.any() else suspects
+
+
+def _with_other_numbers(text: TextColumn) -> np.ndarray:
+    data, ends = text.used, text.offsets - text.offsets[0]
+    _, quotes = escapes_and_quotes(data)
+    inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool)  # each value closes what it opens
+    is_digit = (data >= ord("0")) & (data <= ord("9")) & ~inside
+    in_number = is_digit | ((data == _POINT) & ~inside)
+    edges = np.diff(np.concatenate([[0], in_number.view(np.int8), [0]]))
+    begins, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    digits = np.concatenate([[0], np.cumsum(is_digit)])
+    following = np.append(data, 0)[stops] | 0x20  # in lower case
+    other = (digits[stops] - digits[begins] > _MOST_DIGITS) | (following == ord("e"))
+    rows = np.searchsorted(ends, begins[other], side="right") - 1
+    found = np.zeros(len(text), dtype=bool)
+    found[rows] = True
+    return found

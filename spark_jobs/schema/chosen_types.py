@@ -1,0 +1,63 @@
+"""Another type in the lake than that of the type map, where the configuration chooses one for a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spark_jobs.column_options import ChosenType, ColumnOptions
+from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType, lake_type
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFacts
+from spark_jobs.schema.wire_type import Family, wire_type
+
+_UUID_OID = 2950
+_JSON_OIDS = (114, 3802)  # json, jsonb
+
+
+def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
+    """The facts of a table whose columns have the types and policies that the configuration chooses. What it says of
+    columns that are not there, or that cannot have it, is left out: ``table_faults.option_fault`` names these."""
+    chosen, policies = dict(options.types.columns), dict(options.policies)
+
+    def column(found: ColumnFacts) -> ColumnFacts:
+        wanted = chosen.get(found.attname)
+        other = None if wanted is None else chosen_lake_type(wanted, found, facts.types)
+        return replace(found, chosen_type=other, on_unrepresentable=policies.get(found.attname, options.policy))
+
+    return replace(facts, columns=tuple(map(column, facts.columns)))
+
+
+def chosen_lake_type(chosen: ChosenType, column: ColumnFacts, types: Iterable[TypeFacts]) -> LakeType | None:
+    """None: a column of this type cannot have it. ``types``: the facts of the types behind those of the columns."""
+    if chosen.name == "array":
+        element = element_type(column.base_typid, column.base_typmod, types)
+        return None if element is None else LakeType(LakeKind.ARRAY, element=element, chosen=True)
+    if chosen.name == "decimal" and column.base_typid == NUMERIC_OID:
+        return LakeType(LakeKind.DECIMAL, chosen.precision, chosen.scale, chosen=True)
+    if chosen.name == "variant" and column.base_typid in _JSON_OIDS:
+        return LakeType(LakeKind.VARIANT, chosen=True)
+    if chosen.name == "binary" and column.base_typid == _UUID_OID:
+        return LakeType(LakeKind.BINARY, chosen=True)
+    return None
+
+
+def possible_types(column: ColumnFacts, types: Iterable[TypeFacts]) -> str:
+    """What may be chosen for the column, in words; empty: nothing."""
+    words = {NUMERIC_OID: "decimal(precision,scale)", _UUID_OID: "binary", **dict.fromkeys(_JSON_OIDS, "variant")}
+    is_array = element_type(column.base_typid, column.base_typmod, types) is not None
+    return "array" if is_array else words.get(column.base_typid, "")
+
+
+def element_type(typid: int, typmod: int, types: Iterable[TypeFacts] = ()) -> LakeType | None:
+    """The lake type of an array's elements, by the same map as for columns; None where ``typid`` is no array, or one
+    whose elements no comma parts (``box[]``)."""
+    known = {facts.typid: facts for facts in types}
+    array = wire_type(typid, known.values())
+    if array.family is not Family.ARRAY or array.parts[0].delimiter != ",":
+        return None
+    element = array.parts[0].typid
+    if element not in known or known[element].typtype != "d":
+        return lake_type(element, typmod)
+    while element in known and known[element].typtype == "d":
+        element = known[element].parts[0]
+    return lake_type(element, -1)  # the facts have no modifier of a domain
