@@ -113,6 +113,7 @@ class Follower:
         self._names: tuple[QualifiedName, ...] = ()
         self._stopped: Mapping[QualifiedName, CdcError] = {}
         self._missing: tuple[QualifiedName, ...] = ()
+        self._reasons: Mapping[QualifiedName, str] = {}
         self._prepared_at: float | None = None
         self._shown: Lsn | None = None
 
@@ -180,7 +181,7 @@ class Follower:
         if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
             self._prepare()
         missing = tuple(name for name in self._missing if self._may_try(name))
-        taken = snapshot(self._spark, self._pipeline, missing) if missing else ()
+        taken = snapshot(self._spark, self._pipeline, missing, reasons=self._reasons) if missing else ()
         self._note({table.name: table.error for table in taken})
         self._missing = tuple(n for n in self._missing if n not in {t.name for t in taken if t.error is None})
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
@@ -195,6 +196,7 @@ class Follower:
             prepared = prepare(self._pipeline)
         self._stopped = {table.name: table.error for table in prepared.stopped}
         self._names, self._missing = (*prepared.tables, *self._stopped), prepared.missing
+        self._reasons = prepared.reasons
         self._prepared_at = time.monotonic()
         self._paused = {name: pause for name, pause in self._paused.items() if name in self._names}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
@@ -13,9 +14,11 @@ from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import followed_names
+from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
 
 
@@ -23,14 +26,16 @@ from spark_jobs.tables.stopped_tables import TableStopped, require_readable, sto
 class Prepared:
     """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
 
-    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, or in this mode. Those
-    ``stopped`` cannot be followed as things are, and are not among ``tables``.
+    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, in this mode, or masked as
+    they are to be; ``reasons``: of those that are masked otherwise. Those ``stopped`` cannot be followed as things are,
+    and are not among ``tables``.
     """
 
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
     stopped: tuple[TableStopped, ...] = ()
+    reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
 
 
 @again_when_lost
@@ -38,9 +43,11 @@ def prepare(pipeline: Pipeline) -> Prepared:
     """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
 
     A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; before
-    anything was made, its error is raised. Raises what ``prepare_slot`` raises.
+    anything was made, its error is raised. Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that
+    does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
+        masks = mask_words(connection, pipeline)
         names = followed_names(connection, pipeline)
         checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
         states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
@@ -57,8 +64,20 @@ def prepare(pipeline: Pipeline) -> Prepared:
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
-    missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    return Prepared(checkpoint, tables, missing, stopped)
+    reasons = {name: why for name in tables if (why := _why_masked_anew(states.get(name), masks.get(name, "")))}
+    missing = tuple(
+        name
+        for name in tables
+        if name in reasons or _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name))
+    )
+    return Prepared(checkpoint, tables, missing, stopped, reasons)
+
+
+def _why_masked_anew(state: TableState | LakeError | None, mask: str) -> str:
+    """What became of the table's masks since its snapshot; empty: nothing, or it has none that could be read."""
+    if not isinstance(state, TableState) or state.is_lost:
+        return ""
+    return why_masked_otherwise(state.mask, mask)
 
 
 def _has_no_snapshot(state: TableState | LakeError | None, checkpoint: WindowMarker, mode: Mode) -> bool:

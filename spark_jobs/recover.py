@@ -74,7 +74,8 @@ def recover(
     prepared = prepare(pipeline)
     taken: tuple[TableSnapshot, ...] = ()
     if prepared.missing:
-        taken = snapshot(spark, pipeline, prepared.missing, reasons=reasons or None, run_id=run_id, progress=progress)
+        reasons = {**prepared.reasons, **reasons}
+        taken = snapshot(spark, pipeline, prepared.missing, reasons=reasons, run_id=run_id, progress=progress)
     return RecoverReport(chapter, taken, time.monotonic() - started, prepared.stopped)
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
@@ -44,6 +45,7 @@ from spark_jobs.configuration import (
     Table,
     Threshold,
     WindowLimits,
+    why_not_maskable,
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
@@ -181,6 +183,10 @@ class TableModel(StrictModel):
         default=(),
         description="the columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key",
     )
+    mask: dict[str, Literal["sha256"]] = Field(
+        default_factory=dict,
+        description="columns of which only hashes are kept, as in {email: sha256}: their names as they are",
+    )
     # Dagster's; the component's own model says what it holds
     translation: Any = None
 
@@ -194,6 +200,14 @@ class TableModel(StrictModel):
     def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
         require_named_once(key)
         return key
+
+    @model_validator(mode="after")
+    def _masks_what_comes(self) -> TableModel:
+        columns = self.columns or ColumnsModel.model_construct()
+        for name in self.mask:
+            if name in columns.exclude or (columns.include and name not in columns.include):
+                raise ValueError(f"mask: column {name} is left out by columns; take it out of one of the two")
+        return self
 
     @property
     def qualified_name(self) -> QualifiedName:
@@ -262,6 +276,9 @@ class PipelineModel(StrictModel):
     @model_validator(mode="after")
     def _names_its_tables(self) -> PipelineModel:
         plugin = self.source.plugin
+        masked = ", ".join(table.name for table in self.tables or () if table.mask)
+        if masked and (why := why_not_maskable(plugin, binary=self.source.binary)):
+            raise ValueError(f"tables: mask of {masked}: {why}")
         if PLUGIN_SETTINGS[plugin].has_publications:
             return self
         if self.tables is None:
@@ -273,7 +290,10 @@ class PipelineModel(StrictModel):
 
 
 def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
-    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own."""
+    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own.
+
+    Raises ConfigurationError: columns are masked, and the environment holds no salt.
+    """
     source = model.source
     tables = None if model.tables is None else tuple(map(_table_of, model.tables))
     return Pipeline(
@@ -305,13 +325,14 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             jars=model.spark.jars,
             config=tuple(model.spark.config.items()),
         ),
+        mask_salt=mask_salt(),
     )
 
 
 def _table_of(model: TableModel) -> Table:
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key))
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key), tuple(model.mask))
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -48,10 +48,10 @@ class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
     ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind
-    hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, and the mode,
-    where that is not ``mirror``. ``relid``
-    is the source table's OID. ``commits`` counts ours: the version of the table's transaction identifier. ``cause``:
-    why that snapshot was taken, None where it was asked for.
+    hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, the mode,
+    where that is not ``mirror``, and the word of its masks, where it has some. ``relid`` is the source table's OID.
+    ``commits`` counts ours: the version of the table's transaction identifier. ``cause``: why that snapshot was taken,
+    None where it was asked for.
     """
 
     name: QualifiedName
@@ -79,6 +79,11 @@ class TableState:
         return mode_of(self.generation)
 
     @property
+    def mask(self) -> str:
+        """The word of the masks that its hashes were made with (``TableMask.word``); empty: it holds values alone."""
+        return _parts_of(self.generation)[4]
+
+    @property
     def missing_operations(self) -> tuple[str, ...]:
         """The operations that the table does not see: it may hold a key that an insert brings again."""
         missing = _parts_of(self.generation)[2]
@@ -91,10 +96,14 @@ def stream_id(system_identifier: int, slot: str) -> str:
 
 
 def generation_of(
-    snapshot_lsn: Lsn, word: str = "", missing_operations: Sequence[str] = (), mode: Mode = "mirror"
+    snapshot_lsn: Lsn,
+    word: str = "",
+    missing_operations: Sequence[str] = (),
+    mode: Mode = "mirror",
+    mask: str = "",
 ) -> str:
     kept = "" if mode == "mirror" else mode
-    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept)).rstrip("-")
+    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept, mask)).rstrip("-")
 
 
 def mode_of(generation: str) -> Mode:
@@ -103,9 +112,9 @@ def mode_of(generation: str) -> Mode:
     return next((mode for mode in get_args(Mode) if mode == kept), "mirror")
 
 
-def _parts_of(generation: str) -> tuple[str, str, str, str]:
-    lsn, word, missing, mode = [*generation.split("-"), "", "", ""][:4]
-    return lsn, word, missing, mode
+def _parts_of(generation: str) -> tuple[str, str, str, str, str]:
+    lsn, word, missing, mode, mask = [*generation.split("-"), "", "", "", ""][:5]
+    return lsn, word, missing, mode, mask
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:

@@ -44,7 +44,7 @@ class ColumnFacts:
     """One row of ``pg_attribute`` with its type resolved: ``base_typid``, ``base_typmod`` are those under a domain.
 
     ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
-    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+).
+    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``masked``: see ``masked_facts``.
     """
 
     attnum: int
@@ -58,6 +58,7 @@ class ColumnFacts:
     attnotnull: bool
     attgenerated: str = ""
     attmissingval: str | None = None
+    masked: bool = False
 
     @property
     def lake_type(self) -> LakeType:
@@ -74,6 +75,7 @@ class RelationFacts:
     whatever the root's is. ``declared_key``: names as the configuration has them, where a unique index over columns
     that are never null bears them out. ``types`` has every type behind the
     columns' base types that ``FIRST_VARYING_OID`` does not exclude; logs written before it was landed have none.
+    ``mask``: the word of the table's masks (``TableMask.word``), empty where no column is masked.
     """
 
     relid: int
@@ -86,6 +88,7 @@ class RelationFacts:
     types: tuple[TypeFacts, ...] = ()
     leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
     declared_key: tuple[str, ...] = ()
+    mask: str = ""
 
     @property
     def name(self) -> QualifiedName:
@@ -131,6 +134,7 @@ class RelationFacts:
             types=tuple(_type_facts(type_fields) for type_fields in fields.get("types", ())),
             leaf_identities=leaf_identities(fields.get("leaf_identities", ())),
             declared_key=tuple(fields.get("declared_key", ())),
+            mask=fields.get("mask", ""),
         )
 
 

@@ -111,7 +111,9 @@ def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
     publications = work.watched.publications
     words = fingerprint_words(connection, work.watched)
     published = published_tables(connection, publications, work.names) if publications else {}
-    facts = {facts.name: facts for facts in relation_facts(connection, names=work.names, keys=work.watched.keys)}
+    watched = work.watched
+    found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
+    facts = {table.name: table for table in found}
     ranges = {name: ctid_ranges(connection, known.relid, _RANGE_BYTES) for name, known in facts.items()}
     return _Seen(clock_microseconds(connection), words, published, facts, ranges)
 
@@ -134,7 +136,7 @@ class _Table:
         """Raises PreconditionError: the table is not there, or cannot be followed."""
         ranges = self.seen.ranges.get(self.name, ())
         facts = self.seen.facts.get(self.name)
-        read = TableRead.of(self.name, facts, ranges, self.sent)
+        read = TableRead.of(self.name, facts, ranges, self.sent, mask=self.work.watched.masks.get(self.name))
         if facts and (fault := mode_fault(facts, [column.name for column in read.shape.columns], self.mode)):
             raise fault.error
         return read
@@ -142,6 +144,16 @@ class _Table:
     @property
     def mode(self) -> Mode:
         return self.work.pipeline.mode_of(self.name)
+
+    @property
+    def mask(self) -> str:
+        """The word of its masks."""
+        facts = self.seen.facts.get(self.name)
+        return facts.mask if facts is not None else ""
+
+    def keeps_past(self, before: TableState | None) -> bool:
+        """Whether what the table keeps of the past goes on: in the same mode, and masked as it was."""
+        return self.mode != "mirror" and before is not None and (before.mode, before.mask) == (self.mode, self.mask)
 
     @property
     def moment(self) -> Moment:
@@ -157,7 +169,7 @@ class _Table:
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
             *self.work.stream,
-            generation_of(self.exported.lsn, word, missing, self.mode),
+            generation_of(self.exported.lsn, word, missing, self.mode, self.mask),
             snapshot_lsn=self.exported.lsn,
             first=self.ordinal,
             last=self.ordinal,
@@ -196,7 +208,7 @@ def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGu
         ):
             source = conninfo(pipeline.source.dsn)
             rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
-            if table.mode != "mirror" and before is not None and before.mode == table.mode:
+            if table.keeps_past(before):
                 all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
             else:
                 all_rows = snapshot_rows(rows_read, table.mode, table.moment)

@@ -19,6 +19,8 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.snapshot.values import SnapshotColumn
+from spark_jobs.table_mask import TableMask
+from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,19 +46,23 @@ class TableRead:
         sent: PublishedTable | None,
         *,
         truncates_follow: bool = True,
+        mask: TableMask | None = None,
     ) -> TableRead:
-        """``sent``: what of the table comes with its changes; None: all rows and its own columns.
-        ``truncates_follow``: see ``range_query``.
+        """``sent``: what of the table comes with its changes; None: all rows and its own columns. ``truncates_follow``:
+        see ``range_query``. ``mask``: what the masked columns of ``facts`` are hashed with.
 
-        Raises PreconditionError: ``facts`` are None, the table is not there; or it has no usable key.
+        Raises PreconditionError: ``facts`` are None, the table is not there; or it has no usable key. Raises
+        ConfigurationError: a column that is to be masked is not there under that name.
         """
         if facts is None:
             raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
+        if mask is not None and (error := why_mask_does_not_fit(facts, mask)):
+            raise error
         if sent is not None and sent.error is not None:
             raise sent.error
         shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
         by_name = {column.attname: column for column in facts.columns}
-        columns = tuple(snapshot_column(by_name[column.name]) for column in shape.columns)
+        columns = tuple(snapshot_column(by_name[column.name], mask) for column in shape.columns)
         names = [column.name for column in columns]
         row_filter = sent.row_filter if sent is not None else ""
         queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]
@@ -80,7 +86,7 @@ def _range_reader(
     plan: TableRead, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
-    which no plan, log or web page shows."""
+    and so does the salt of masked columns: no plan, log or web page shows it."""
     tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
 
     def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

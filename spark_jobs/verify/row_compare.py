@@ -21,6 +21,7 @@ from spark_jobs.postgres.published_tables import PublishedTable, published_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.table_mask import TableMask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName,
     a time, twice, in memory."""
     source = pipeline.source
     with connected(source.dsn) as connection:
-        facts = facts_by_name(connection, names)
+        facts = facts_by_name(connection, names, pipeline.masks)
         published = published_tables(connection, source.publications, names) if source.has_publications else {}
     return tuple(
         _compare(_source_rows(pipeline, fact, published.get(fact.name)), _lake_rows(spark, pipeline, fact), fact)
@@ -90,7 +91,19 @@ def _source_rows(pipeline: Pipeline, facts: RelationFacts, sent: PublishedTable 
         .as_string(None)
     )
     with bulk_connection(conninfo(pipeline.source.dsn)) as bulk, streamed(bulk, query) as reader:
-        return reader.read_all()
+        return _masked(reader.read_all(), facts, pipeline.masks.get(facts.name))
+
+
+def _masked(rows: pa.Table, facts: RelationFacts, mask: TableMask | None) -> pa.Table:
+    """Hashes of what the lake has hashes of, one value at a time."""
+    for column in facts.columns:
+        if mask is not None and column.masked and column.attname in rows.column_names:
+            texts = rows.column(column.attname).to_pylist()
+            hashes = [None if text is None else mask.hashed(text.encode()).decode() for text in texts]
+            rows = rows.set_column(
+                rows.column_names.index(column.attname), column.attname, pa.array(hashes, pa.string())
+            )
+    return rows
 
 
 def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) -> pa.Table:
