@@ -28,7 +28,7 @@ class MaskedTables:
     name of the one above. ``names``: those in the configuration. ``older``: further looks at the catalogue, latest
     first."""
 
-    tables: dict[int, MaskedRelation]
+    tables: Mapping[int, MaskedRelation]
     below: Mapping[int, str]
     names: Collection[QualifiedName]
     older: Iterator[tuple[Fingerprint, ...]]
@@ -40,30 +40,30 @@ class MaskedTables:
 
     def why_refused(self, relation: Relation) -> str:
         """Why a relation can neither be masked nor read as it is; empty: it can."""
-        known = self.tables.get(relation.relid)
-        if known is None and relation.relid in self.below:
+        known = relation.relid in self.tables
+        if not known and relation.relid in self.below:
             return f"it comes under its own name, and columns of {self.below[relation.relid]} above it are masked"
-        if known is None and QualifiedName(relation.nspname, relation.relname) in self.names:
+        if not known and QualifiedName(relation.nspname, relation.relname) in self.names:
             return "another table has the name by now, and columns are masked"
-        if known is not None and self.places(relation) is None:
+        if self.places(relation) is None:
             return "the catalogue does not say which of its columns are masked"
         return ""
 
     def places(self, relation: Relation) -> tuple[int, ...] | None:
         """The places of masked columns; none in a table that has no mask, None where they are in doubt.
 
-        Looks that are older than the last one are asked for where that explains nothing: DDL may have been looked at
-        long before the window comes that it happened in.
+        Looks that are older than the last one are asked for where a name is in none, or there is a doubt: DDL may have
+        been looked at long before the window comes that it happened in.
         """
-        while (table := self.tables.get(relation.relid)) is not None:
-            found = table.places(relation)
-            if found is not None:
-                return found
-            looks = next(self.older, None)
-            if looks is None:
-                return None
-            self.tables[relation.relid] = table.with_earlier(looks)
-        return ()
+        table = self.tables.get(relation.relid)
+        if table is None:
+            return ()
+        places = table.places(relation)
+        while (places is None or not table.knows(relation)) and (looks := next(self.older, None)) is not None:
+            self.tables = {relid: known.with_earlier(looks) for relid, known in self.tables.items()}
+            table = self.tables[relation.relid]
+            places = table.places(relation)
+        return places
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Which columns of a Relation message are masked, decided with certainty or not at all.
 
 The configuration masks columns by their present names, a message has the names of its time, and a name may have gone
-from one column to another. So a name stands for every column that bore it at any look at the catalogue: where all of
-these are masked the message's column is, where none is it is not, and everything else is in doubt.
+from one column to another. So a name stands for every column that bore it at any look at the catalogue, and a name that
+no look has shown for every column whose number fits between those of its neighbours: columns come in that order. Where
+all of these are masked the message's column is, where none is it is not, and everything else is in doubt.
 """
 
 from __future__ import annotations
@@ -37,25 +38,46 @@ class MaskedRelation:
         found = tuple(column_names(look) for look in looks if look.relid == self.relid)
         return replace(self, earlier=(*self.earlier, *found))
 
+    def knows(self, relation: Relation) -> bool:
+        """Whether a look has shown each of the message's names."""
+        return all(self._numbers_of(column.name) for column in relation.columns)
+
     def places(self, relation: Relation) -> tuple[int, ...] | None:
         """The places of the masked columns in the message; None where they are in doubt.
 
-        In doubt is a name that no look has shown, or that masked and other columns bore; columns that do not stand in
-        the order of their numbers; and a message without a masked column that the table had at every look.
+        A column that no look can have shown was added and dropped between two of them: it is masked, as it never
+        reaches the lake and may be a copy. In doubt is, besides what is said above, a message in another order than
+        that of the numbers, and one without a masked column that the table had at every look.
         """
-        places: list[int] = []
-        reached, found = 0, set()
-        for place, column in enumerate(relation.columns):
-            numbers = self._numbers_of(column.name)
-            following = [number for number in numbers if number > reached]
-            if not following or len({number in self._masked for number in numbers}) > 1:
+        candidates = self._candidates([self._numbers_of(column.name) for column in relation.columns])
+        if candidates is None:
+            return None
+        places = []
+        for place, numbers in enumerate(candidates):
+            masked = numbers & self._masked
+            if masked and masked != numbers:
                 return None
-            reached = following[0]
-            found.update(numbers)
-            if reached in self._masked:
+            if masked or not numbers:
                 places.append(place)
-        always = [number for number in self._masked if all(number in names for names in self._descriptions)]
-        return tuple(places) if found.issuperset(always) else None
+        always = {number for number in self._masked if all(number in names for names in self._descriptions)}
+        return tuple(places) if always <= frozenset().union(*candidates) else None
+
+    def _candidates(self, named: Sequence[frozenset[int]]) -> list[frozenset[int]] | None:
+        """Per column the numbers that it may have; ``named``: those that bore its name. None: they are out of order."""
+        everyone = frozenset(number for names in self._descriptions for number in names)
+        free = everyone.difference(*named)
+        reached, lows = 0, []
+        for numbers in named:
+            if numbers:
+                reached = min((number for number in numbers if number > reached), default=-1)
+            if reached < 0:
+                return None
+            lows.append(reached)
+        found, high = [], max(everyone, default=0) + 1
+        for numbers, low in zip(reversed(named), reversed(lows), strict=True):
+            found.append(numbers or frozenset(number for number in free if low < number < high))
+            high = max(numbers) if numbers else high
+        return found[::-1]
 
     def taken_from(self, before: Fingerprint) -> tuple[str, str] | None:
         """The name of a column that was masked at the look ``before`` under a name that another column has by now, and
@@ -83,8 +105,8 @@ class MaskedRelation:
         }
         return frozenset(there | gone)
 
-    def _numbers_of(self, name: str) -> list[int]:
-        return sorted({number for names in self._descriptions for number, known in names.items() if known == name})
+    def _numbers_of(self, name: str) -> frozenset[int]:
+        return frozenset(number for names in self._descriptions for number, known in names.items() if known == name)
 
 
 def column_names(look: Fingerprint) -> ColumnNames:

@@ -40,7 +40,9 @@ def test_renamed_between_two_rows() -> None:
     renamed = table(TableMask(("mail",), SALT), {1: "id", 2: "email"}, id=1, mail=2)
     assert renamed.places(message("id", "email")) == (1,)
     assert renamed.places(message("id", "mail")) == (1,)
-    assert renamed.places(message("id", "tmp")) is None, "a name that no look has shown"
+    assert renamed.places(message("id", "tmp")) == (1,), "it can be no other column"
+    assert not renamed.knows(message("id", "tmp"))
+    assert renamed.knows(message("id", "email"))
 
 
 def test_added_and_dropped_between_two_rows() -> None:
@@ -49,6 +51,22 @@ def test_added_and_dropped_between_two_rows() -> None:
     assert altered.places(message("id", "email", "old", "new")) == (1,)
     assert altered.places(message("id", "email", "new")) == (1,)
     assert altered.places(message("id", "old")) is None, "the masked column was there at every look"
+
+
+def test_a_name_that_no_look_has_shown() -> None:
+    now = table(EMAIL, id=1, email=2, note=3)
+    assert now.places(message("id", "tmp", "note")) == (1,), "the masked column, called otherwise for a time"
+    assert now.places(message("id", "email", "tmp")) == (1,), "the other one"
+    assert now.places(message("id", "email", "note", "tmp")) == (1, 3), "added and dropped between two looks"
+    assert now.places(message("tmp", "email", "note")) == (1,)
+    assert now.places(message("id", "tmp")) is None, "which of two"
+    assert now.places(message("id", "x", "y")) is None
+
+
+def test_replaced_by_a_copy_that_gets_its_name() -> None:
+    moved = table(EMAIL, {1: "id", 2: "email", 3: "note"}, id=1, note=3, email=4)
+    assert moved.places(message("id", "email", "note", "email_new")) == (1, 3)
+    assert moved.places(message("id", "note", "email_new")) == (2,)
 
 
 def test_dropped_and_added_again() -> None:

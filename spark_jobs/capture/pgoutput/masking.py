@@ -42,17 +42,24 @@ class _MaskedVersion:
 
 
 class Masking:
-    """``place`` says which window, for errors. ``versions``: those of the Relation messages as they are rewritten."""
+    """``place`` says which window, for errors.
+
+    A relation version that can neither be masked nor kept as it is stops the first change that needs it, and nothing
+    before: of a partition whose rows come under its root's name the plugin sends a Relation message too.
+    """
 
     def __init__(self, tables: MaskedTables, place: Callable[[], str]) -> None:
         self._tables, self._place = tables, place
+        # by version, as the Relation messages are rewritten
         self._versions: dict[int, _MaskedVersion] = {}
+        self._refused: dict[int, str] = {}
+        self._relids = set(tables.tables)
 
     def relations(self, batch: MessageBatch, with_xid: npt.NDArray[np.bool_] | None = None) -> MessageBatch:
         """The batch with Relation messages that call masked columns text; itself where it has none of these.
 
-        ``with_xid``: which messages have an xid behind their type. Raises DecodeError: which columns are masked is in
-        doubt, or a message's type is not known, and so not what it holds.
+        ``with_xid``: which messages have an xid behind their type. Raises DecodeError: a message's type is not known,
+        and so not what it holds.
         """
         self._require_known(batch)
         at = batch.where(b"R")
@@ -74,7 +81,10 @@ class Masking:
 
     def changes(self, messages: pa.Array, versions: Ints) -> pa.Array:
         """Messages of protocol 1, in whose Insert, Update and Delete messages masked values are hashes. ``versions``:
-        per message that of its relation, as it was rewritten. Raises DecodeError: a change is not understood."""
+        per message that of its relation, as it was rewritten. Raises DecodeError: which columns are masked is in doubt,
+        or a change is not understood."""
+        if refused := self._refused.keys() & set(np.unique(versions).tolist()):
+            raise self._error(self._refused[min(refused)])
         known = np.fromiter(self._versions, np.int64, len(self._versions))
         present = np.intersect1d(versions, known)
         if not len(present):
@@ -87,12 +97,12 @@ class Masking:
 
     def passing(self, batch: MessageBatch, at: Ints, announced: dict[int, int]) -> Ints:
         """The relation versions of the changes ``at``, messages of plain transactions; -1 for other messages, and for
-        tables that have no mask. ``announced``: by the connection before the first of them."""
+        tables that pass untouched. ``announced``: by the connection before the first of them."""
         changes, relations = (at[np.isin(batch.kind[at], np.frombuffer(kinds, np.uint8))] for kinds in (b"IUD", b"R"))
         in_force = np.full(len(at), -1, np.int64)
         changes = changes[batch.length[changes] >= 5]
         relids = batch.uint32(changes, 1)
-        masked = np.isin(relids, np.fromiter(self._tables.tables, np.int64))
+        masked = np.isin(relids, np.fromiter(self._relids, np.int64))
         changes, relids = changes[masked], relids[masked]
         if not len(changes):
             return in_force
@@ -113,7 +123,9 @@ class Masking:
         if not isinstance(relation, Relation):
             raise self._error("a Relation message is not understood")
         if why := self._tables.why_refused(relation):
-            raise self._error(f"{relation.nspname}.{relation.relname} is not read: {why}")
+            self._refused[fingerprint(message)] = f"{relation.nspname}.{relation.relname} is not read: {why}"
+            self._relids.add(relation.relid)
+            return None
         places = self._tables.places(relation)
         if not places:
             return None
