@@ -17,7 +17,7 @@ from adbc_driver_postgresql import dbapi
 from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.landed_again import check_landed_again
-from spark_jobs.capture.masked_tables import MaskedNow
+from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
 from spark_jobs.capture.plugin import WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
@@ -223,7 +223,7 @@ def _land_through(
             if look.fingerprints:
                 yield catalogue_rows(ordinal, window.lo, look.fingerprints)
             if look.facts:
-                yield changed_facts_rows(ordinal, window.hi, look.facts)
+                yield changed_facts_rows(ordinal, window.hi, masked_alike(look.facts, tables))
             for batch in reader.rows(printed):
                 look.note_truncates(batch)
                 yield batch
@@ -231,7 +231,7 @@ def _land_through(
             relids = sorted({seen.relid for seen in reader.relations})
             if relids:
                 facts = relation_facts(session.control, relids=relids, keys=keys, masks=masks)
-                yield facts_rows(ordinal, reader.relations, facts)
+                yield facts_rows(ordinal, reader.relations, masked_alike(facts, tables))
             yield marker_row(_marker(session, ordinal, window, reader, look))
 
         if not session.log.land(identity, ordinal, rows()):

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import ConfigurationError
+from spark_jobs.errors import ConfigurationError, SourceError
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.postgres.catalogue import relids_below
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.masked_relation import MaskedRelation
+from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import masked_table_facts
 
@@ -42,7 +43,8 @@ class MaskedTables:
         """Why a relation can neither be masked nor read as it is; empty: it can."""
         known = relation.relid in self.tables
         if not known and relation.relid in self.below:
-            return f"it comes under its own name, and columns of {self.below[relation.relid]} above it are masked"
+            above = self.below[relation.relid]
+            return f"it comes under its own name, and columns of {above} above it are masked; give it a mask of its own"
         if not known and QualifiedName(relation.nspname, relation.relname) in self.names:
             return "another table has the name by now, and columns are masked"
         if self.places(relation) is None:
@@ -64,6 +66,19 @@ class MaskedTables:
             table = self.tables[relation.relid]
             places = table.places(relation)
         return places
+
+
+def masked_alike(facts: Sequence[RelationFacts], tables: MaskedTables | None) -> tuple[RelationFacts, ...]:
+    """The facts as they may be landed: without those of partitions, whose missing values no mask has hashed, and whose
+    rows come under another name. Raises SourceError: a masked table has other names than when its masks were matched,
+    so that a missing value may not be hashed."""
+    if tables is None:
+        return tuple(facts)
+    for found in facts:
+        known = tables.tables.get(found.relid)
+        if known is not None and found.mask != known.word:
+            raise SourceError(f"{known.name} was altered while its changes were read", hint="run it again")
+    return tuple(found for found in facts if found.relid not in tables.below)
 
 
 @dataclass(frozen=True)

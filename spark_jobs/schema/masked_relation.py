@@ -33,6 +33,11 @@ class MaskedRelation:
     def of(cls, facts: RelationFacts, mask: TableMask) -> MaskedRelation:
         return cls(facts.relid, str(facts.name), mask, {column.attnum: column.attname for column in facts.columns})
 
+    @property
+    def word(self) -> str:
+        """Of the table's masks, as its facts have it."""
+        return self.mask.word([number for number, name in self.now.items() if name in self.mask.columns])
+
     def with_earlier(self, looks: Sequence[Fingerprint]) -> MaskedRelation:
         """The same, with what one more look showed; nothing where that look did not know the table."""
         found = tuple(column_names(look) for look in looks if look.relid == self.relid)

@@ -254,8 +254,16 @@ def test_partitions_that_come_under_their_own_names(database: Database, masked: 
             refused(pipeline)
     database.execute(f"ALTER PUBLICATION {database.name} SET (publish_via_partition_root = true)")
     prepare(pipeline)
-    database.execute("INSERT INTO person VALUES (1, 'canary')")
+    database.execute(
+        "INSERT INTO person VALUES (1, 'canary')",
+        "ALTER TABLE person ADD extra text",
+        "ALTER TABLE person DROP email",
+        "ALTER TABLE person ADD email text DEFAULT 'canary'",
+        "INSERT INTO person VALUES (3, 'canary')",
+    )
     capture(pipeline)
+    assert len(changes_of(pipeline)) == 2
+    assert_nowhere(pipeline)
     database.execute(
         f"ALTER PUBLICATION {database.name} SET (publish_via_partition_root = false)",
         "INSERT INTO person VALUES (2, 'canary')",
