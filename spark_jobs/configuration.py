@@ -13,7 +13,9 @@ from typing import Literal
 from pydantic import SecretStr
 
 from spark_jobs.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
+from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.table_mode import Mode
 
 PluginName = Literal["pgoutput", "test_decoding"]
@@ -45,6 +47,13 @@ PLUGIN_SETTINGS: Mapping[PluginName, PluginSettings] = {
         has_publications=False, refused=("streaming", "binary", "publication", "proto_version")
     ),
 }
+
+
+def why_not_maskable(plugin: PluginName, *, binary: bool) -> str:
+    """What keeps values from being masked before anything is written; empty: nothing does."""
+    if not PLUGIN_SETTINGS[plugin].has_publications:
+        return f"plugin: {plugin} prints whole rows as one text, in which no column is masked; use plugin: pgoutput"
+    return "source.binary: true brings no text to make hashes of; use binary: false" if binary else ""
 
 
 @dataclass(frozen=True)
@@ -155,14 +164,15 @@ class ColumnSelection:
 @dataclass(frozen=True)
 class Table:
     """One followed table; ``columns`` None: all that the publication sends. ``key``: the columns of a unique index by
-    which its rows are found, where the source has no key but sends whole rows. ``options``: of single
-    columns."""
+    which its rows are found, where the source has no key but sends whole rows. ``options``: of single columns.
+    ``mask``: the columns of which hashes are kept in place of values."""
 
     name: QualifiedName
     mode: Mode = "mirror"
     columns: ColumnSelection | None = None
     key: tuple[str, ...] = ()
     options: ColumnOptions = NO_OPTIONS
+    mask: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -183,6 +193,8 @@ class Pipeline:
     """One slot followed into one lake. ``tables`` is None for every table of the publication.
 
     ``tables_of_publication``: ``tables`` is what the publication held when it was asked, and not what it should hold.
+    ``mask_salt``: the key of masked columns' hashes. Raises ConfigurationError: columns are to be masked, and there is
+    no salt, or the source brings their values in a form that is not masked.
     """
 
     name: str
@@ -196,6 +208,31 @@ class Pipeline:
     tables_of_publication: bool = False
     retention: Retention = field(default_factory=Retention)
     health: HealthLimits = field(default_factory=HealthLimits)
+    mask_salt: SecretStr | None = None
+
+    def __post_init__(self) -> None:
+        masked = ", ".join(str(table.name) for table in self.tables or () if table.mask)
+        if masked and (why := why_not_maskable(self.source.plugin, binary=self.source.binary)):
+            raise ConfigurationError(f"tables: mask of {masked}: {why}")
+        if masked and not self._salt.strip():
+            raise ConfigurationError(
+                f"tables: mask of {masked}: the environment variable {SALT_VARIABLE} is not set, or is empty",
+                hint="set it to a long random text, and keep it: with another one all masked tables are read again",
+            )
+
+    @property
+    def masks(self) -> dict[QualifiedName, TableMask]:
+        """Of the tables that have one."""
+        return {table.name: TableMask(table.mask, self._salt) for table in self.tables or () if table.mask}
+
+    def salt_word_of(self, name: QualifiedName) -> str:
+        """That of the table's hashes, empty where nothing of it is masked."""
+        mask = self.masks.get(name)
+        return mask.salt_word if mask is not None else ""
+
+    @property
+    def _salt(self) -> bytes:
+        return self.mask_salt.get_secret_value().encode() if self.mask_salt is not None else b""
 
     @property
     def column_selections(self) -> dict[QualifiedName, ColumnSelection]:

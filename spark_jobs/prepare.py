@@ -14,9 +14,11 @@ from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import followed_names
+from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
 
 
@@ -24,9 +26,9 @@ from spark_jobs.tables.stopped_tables import TableStopped, require_readable, sto
 class Prepared:
     """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
 
-    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, in this mode or of these
-    types; ``reasons`` of some, in words. Those ``stopped`` cannot be followed as things are, and are not among
-    ``tables``.
+    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, in this mode, of these
+    types, or masked as they are to be; ``reasons``: of those that have other types or masks, in words. Those
+    ``stopped`` cannot be followed as things are, and are not among ``tables``.
     """
 
     checkpoint: WindowMarker
@@ -41,9 +43,11 @@ def prepare(pipeline: Pipeline) -> Prepared:
     """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
 
     A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; before
-    anything was made, its error is raised. Raises what ``prepare_slot`` raises.
+    anything was made, its error is raised. Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that
+    does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
+        masks = mask_words(connection, pipeline)
         names = followed_names(connection, pipeline)
         checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
         states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
@@ -61,9 +65,11 @@ def prepare(pipeline: Pipeline) -> Prepared:
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
     missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    retyped = _retyped(pipeline, {name: states.get(name) for name in tables if name not in missing})
-    missing = tuple(name for name in tables if name in missing or name in retyped)
-    return Prepared(checkpoint, tables, missing, stopped, retyped)
+    there = {name: states.get(name) for name in tables if name not in missing}
+    remasked = {name: why for name in tables if (why := _why_masked_anew(states.get(name), masks.get(name, "")))}
+    reasons = {**_retyped(pipeline, there), **remasked}
+    missing = tuple(name for name in tables if name in missing or name in reasons)
+    return Prepared(checkpoint, tables, missing, stopped, reasons)
 
 
 def _retyped(
@@ -76,6 +82,13 @@ def _retyped(
         if isinstance(state, TableState) and not state.is_lost
     }
     return {name: what for name, what in changed.items() if what}
+
+
+def _why_masked_anew(state: TableState | LakeError | None, mask: str) -> str:
+    """What became of the table's masks since its snapshot; empty: nothing, or it has none that could be read."""
+    if not isinstance(state, TableState) or state.is_lost:
+        return ""
+    return why_masked_otherwise(state.mask, mask)
 
 
 def _has_no_snapshot(state: TableState | LakeError | None, checkpoint: WindowMarker, mode: Mode) -> bool:

@@ -75,7 +75,7 @@ def recover(
     taken: tuple[TableSnapshot, ...] = ()
     if prepared.missing:
         reasons = {**prepared.reasons, **reasons}
-        taken = snapshot(spark, pipeline, prepared.missing, reasons=reasons or None, run_id=run_id, progress=progress)
+        taken = snapshot(spark, pipeline, prepared.missing, reasons=reasons, run_id=run_id, progress=progress)
     return RecoverReport(chapter, taken, time.monotonic() - started, prepared.stopped)
 
 

@@ -76,9 +76,8 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
     done = _Done(stopped={table.name for table in prepared.stopped})
     if prepared.missing:
-        done.add_snapshots(
-            snapshot(spark, pipeline, prepared.missing, reasons=prepared.reasons, run_id=run_id, progress=progress)
-        )
+        missing, reasons = prepared.missing, prepared.reasons
+        done.add_snapshots(snapshot(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
         again = tables_to_read_again(pipeline, done.to_mend())

@@ -181,9 +181,8 @@ def _missing_snapshots(
     if missing:
         context.log.info("taking a snapshot of %s", ", ".join(map(str, missing)))
         progress = logged_progress(context.log.info)
-        taken = snapshot(
-            spark, pipeline, missing, reasons=prepared.reasons, run_id=context.run.run_id, progress=progress
-        )
+        reasons, run_id = prepared.reasons, context.run.run_id
+        taken = snapshot(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress)
         failed |= {table.name: table.error for table in taken if table.error is not None}
     return failed
 

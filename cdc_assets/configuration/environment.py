@@ -11,8 +11,10 @@ from typing import Any
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, UndefinedError
 from jinja2.nativetypes import NativeEnvironment
+from pydantic import SecretStr
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.table_mask import SALT_VARIABLE
 
 _REQUIRED = object()
 _environment = NativeEnvironment(undefined=StrictUndefined)
@@ -38,6 +40,12 @@ class EnvironmentScope:
         if name.startswith(("jinja", "__")):  # jinja asks whether the object is one of its own
             raise AttributeError(name)
         return os.environ.get(name, MissingVariable(name))
+
+
+def mask_salt() -> SecretStr | None:
+    """The key of masked columns' hashes. From the environment alone: a file would be copied with it."""
+    salt = os.environ.get(SALT_VARIABLE)
+    return None if salt is None else SecretStr(salt)
 
 
 def rendered(text: str) -> Any:

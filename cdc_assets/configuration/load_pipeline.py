@@ -41,7 +41,10 @@ def load_pipeline(path: str | Path) -> Pipeline:
         model = PipelineModel.model_validate(attributes)
     except ValidationError as error:
         raise _first_error(error, file, document) from None
-    return pipeline_of(model, file.resolve().parent)
+    try:
+        return pipeline_of(model, file.resolve().parent)
+    except ConfigurationError as error:
+        raise error.within(str(file)) from None
 
 
 def _pipeline_document(file: Path) -> YamlDocument:

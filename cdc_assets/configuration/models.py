@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.fields import (
     MESSAGES,
     ChosenTypeText,
@@ -46,6 +47,7 @@ from spark_jobs.configuration import (
     Table,
     Threshold,
     WindowLimits,
+    why_not_maskable,
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
@@ -190,6 +192,10 @@ class TableModel(StrictModel):
     on_unrepresentable: dict[str, OrNull] = Field(
         default_factory=dict, description="of single columns, where it is not the pipeline's"
     )
+    mask: dict[str, Literal["sha256"]] = Field(
+        default_factory=dict,
+        description="columns of which only hashes are kept, as in {email: sha256}: their names as they are",
+    )
     # Dagster's; the component's own model says what it holds
     translation: Any = None
 
@@ -203,6 +209,14 @@ class TableModel(StrictModel):
     def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
         require_named_once(key)
         return key
+
+    @model_validator(mode="after")
+    def _masks_what_comes(self) -> TableModel:
+        columns = self.columns or ColumnsModel.model_construct()
+        for name in self.mask:
+            if name in columns.exclude or (columns.include and name not in columns.include):
+                raise ValueError(f"mask: column {name} is left out by columns; take it out of one of the two")
+        return self
 
     @property
     def qualified_name(self) -> QualifiedName:
@@ -271,6 +285,9 @@ class PipelineModel(StrictModel):
     @model_validator(mode="after")
     def _names_its_tables(self) -> PipelineModel:
         plugin = self.source.plugin
+        masked = ", ".join(table.name for table in self.tables or () if table.mask)
+        if masked and (why := why_not_maskable(plugin, binary=self.source.binary)):
+            raise ValueError(f"tables: mask of {masked}: {why}")
         if PLUGIN_SETTINGS[plugin].has_publications:
             return self
         if self.tables is None:
@@ -282,7 +299,10 @@ class PipelineModel(StrictModel):
 
 
 def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
-    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own."""
+    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own.
+
+    Raises ConfigurationError: columns are masked, and the environment holds no salt.
+    """
     source = model.source
     tables = None if model.tables is None else tuple(map(_table_of, model.tables))
     return Pipeline(
@@ -314,6 +334,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             jars=model.spark.jars,
             config=tuple(model.spark.config.items()),
         ),
+        mask_salt=mask_salt(),
     )
 
 
@@ -322,7 +343,7 @@ def _table_of(model: TableModel) -> Table:
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
     options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options)
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask))
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -19,6 +19,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.write_guard import UNGUARDED, WriteGuard
@@ -89,6 +90,12 @@ def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
     if what := work.pipeline.table(state.name).options.types.changed_since(state.types):
         other = NeedsSnapshotError(
             f"{state.name}: {what}", hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}"
+        )
+        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
+    if why := why_masked_otherwise(state.mask, work.pipeline.salt_word_of(state.name)):
+        other = NeedsSnapshotError(
+            f"{state.name} must be read again: {why}",
+            hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(state.name)}",
         )
         return TableApplied.without_commit(work.name, work.last, state=state, error=other)
     ahead = work.after(state)

@@ -22,6 +22,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import column_changes_of
 
 _CHANGES = [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)]
@@ -103,6 +104,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     # with the types that the table has, whatever the configuration says by now
     options = replace(work.pipeline.column_options(state.name), types=state.types)
     described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options)
+    _require_masked_alike(described.facts, work)
     shape = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
     names, types = [column.name for column in shape.columns], ColumnOptions(state.types)
     latest, mode = described.latest, state.mode
@@ -110,6 +112,18 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
         raise fault.error
     versions = {version: described.version(message, shape) for version, message in messages.items()}
     return LandedChanges(changes, versions, shape, column_changes(held, shape, described.latest, described.added, lsn))
+
+
+def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> None:
+    """Values never go where hashes are, nor hashes among values: a process may have landed these windows that was
+    configured otherwise."""
+    for landed in facts:
+        if why := why_masked_otherwise(work.state.mask, landed.mask):
+            first, last = work.first.ordinal, work.last.ordinal
+            raise SchemaChangeError(
+                f"{work.name} must be read again: {why}, by what windows {first} to {last} hold",
+                hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(work.name)}",
+            )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from adbc_driver_postgresql import dbapi
 from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.landed_again import check_landed_again
+from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
 from spark_jobs.capture.plugin import WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
@@ -134,6 +135,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
             )
         identity = slot_identity(control, pipeline).following(checkpoint.identity)
         require_withheld(control, pipeline)
+        MaskedNow.of(control, pipeline)  # raises, before anything is read
         slot = following_slot(control, pipeline, checkpoint, identity)
         with bulk_connection(conninfo(source.dsn)) as bulk:
             if slot.confirmed_flush_lsn < checkpoint.window.hi:
@@ -203,29 +205,33 @@ def _land_through(
     on_batch: Callable[[int], None],
 ) -> WindowMarker:
     identity, plugin = session.identity, plugin_of(session.pipeline.source)
+    keys, masks = session.pipeline.declared_keys, session.pipeline.masks
+    masked = MaskedNow.of(session.control, session.pipeline)
     # after the window's end is fixed: what it holds of a later catalogue only costs a snapshot too many, never too few
     look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
+    # what is altered after this was asked is in the look, or is done after the window
+    tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(
             session.bulk, identity.slot, window, identity.options, through=through, output=plugin.output
         ) as printed,
     ):
-        reader = plugin.reader(WindowRead(ordinal, window, session.pipeline, session.control, spool))
+        reader = plugin.reader(WindowRead(ordinal, window, session.pipeline, session.control, spool, tables))
 
         def rows() -> Iterator[pa.RecordBatch]:
             if look.fingerprints:
                 yield catalogue_rows(ordinal, window.lo, look.fingerprints)
             if look.facts:
-                yield changed_facts_rows(ordinal, window.hi, look.facts)
+                yield changed_facts_rows(ordinal, window.hi, masked_alike(look.facts, tables))
             for batch in reader.rows(printed):
                 look.note_truncates(batch)
                 yield batch
                 on_batch(reader.messages)
             relids = sorted({seen.relid for seen in reader.relations})
             if relids:
-                facts = relation_facts(session.control, relids=relids, keys=session.pipeline.declared_keys)
-                yield facts_rows(ordinal, reader.relations, facts)
+                facts = relation_facts(session.control, relids=relids, keys=keys, masks=masks)
+                yield facts_rows(ordinal, reader.relations, masked_alike(facts, tables))
             yield marker_row(_marker(session, ordinal, window, reader, look))
 
         if not session.log.land(identity, ordinal, rows()):

@@ -53,7 +53,8 @@ class _Suspect:
 @dataclass
 class CatalogueLook:
     """What was seen: ``fingerprints`` of all followed tables where one has changed, else none, with the ``facts`` of
-    those whose columns changed. ``insert_lsn``: the WAL behind all that was seen.
+    those whose columns changed. ``before``: what was landed of them then. ``insert_lsn``: the WAL behind all that was
+    seen.
 
     The window's rows pass by ``note_truncates``, then ``seen`` gives what its marker says.
     """
@@ -65,6 +66,7 @@ class CatalogueLook:
     suspects: tuple[_Suspect, ...] = ()
     facts: tuple[RelationFacts, ...] = ()
     insert_lsn: int = 0
+    before: tuple[Fingerprint, ...] = ()
     _truncates: set[tuple[int, int]] = field(default_factory=set)
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
@@ -125,7 +127,7 @@ def look_at_catalogue(
         for suspect in suspects
     )
     described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.columns)
-    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects, described, behind)
+    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects, described, behind, before)
 
 
 def _facts_of_changed(
@@ -135,7 +137,12 @@ def _facts_of_changed(
     known = {fingerprint.relid: fingerprint.word for fingerprint in before}
     changed = [relid for relid, word in words.values() if known.get(relid, word) != word]
     return (
-        {facts.relid: facts for facts in relation_facts(control, relids=changed, keys=watched.keys)} if changed else {}
+        {
+            facts.relid: facts
+            for facts in relation_facts(control, relids=changed, keys=watched.keys, masks=watched.masks)
+        }
+        if changed
+        else {}
     )
 
 

@@ -11,17 +11,22 @@ streams depends on where it began to decode.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from adbc_driver_postgresql import dbapi
 
+from spark_jobs.capture.masked_tables import MaskedNow
 from spark_jobs.capture.plugin import WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
 from spark_jobs.capture.transaction_spool import TransactionSpool
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.slot import NoSpareSlotError, SlotStatus, read_window
+from spark_jobs.qualified_name import QualifiedName
 
 _log = logging.getLogger(__name__)
 
@@ -42,21 +47,37 @@ def check_landed_again(
     except NoSpareSlotError as error:
         _log.warning("%s; window %s was not compared with the log", error, window)
         return
-    before = (landed.transactions, landed.logical_messages, landed.relations)
-    if before != (again.transactions, again.logical_messages, again.relation_counts()):
+    before, now = landed.relations, again.relation_counts()
+    if before != now:  # a mask that is new, or was taken away, gives values another length
+        masked = _masked_at(pipeline, landed)
+        before, now = _without_bytes(before, masked), _without_bytes(now, masked)
+    if (landed.transactions, landed.logical_messages, before) != (again.transactions, again.logical_messages, now):
         raise BreakError(
             f"window {landed.ordinal} {window}, read again, holds other changes than the change log: the server's disk"
             " was put back to an earlier state"
         )
 
 
+def _masked_at(pipeline: Pipeline, landed: WindowMarker) -> frozenset[QualifiedName]:
+    """The tables that have a mask, or had one when the window was landed."""
+    then = landed.catalogue.window if landed.catalogue is not None else landed.ordinal
+    looks = ChangeLog(pipeline.lake.change_log).fingerprints(then)
+    return frozenset([*pipeline.masks, *(look.name for look in looks if look.mask is not None)])
+
+
+def _without_bytes(counts: Sequence[RelationCounts], names: Collection[QualifiedName]) -> tuple[RelationCounts, ...]:
+    return tuple(replace(of, bytes=0) if QualifiedName(of.nspname, of.relname) in names else of for of in counts)
+
+
 def _read(control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker) -> WindowReader:
     plugin, identity = plugin_of(pipeline.source), landed.identity
+    masked = MaskedNow.of(control, pipeline)
+    tables = masked.since((), ChangeLog(pipeline.lake.change_log), landed) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(bulk, identity.slot, landed.window, identity.options, output=plugin.output) as printed,
     ):
-        reader = plugin.reader(WindowRead(landed.ordinal, landed.window, pipeline, control, spool))
+        reader = plugin.reader(WindowRead(landed.ordinal, landed.window, pipeline, control, spool, tables))
         for _ in reader.rows(printed):
             pass
     return reader

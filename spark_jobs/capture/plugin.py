@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage
@@ -42,13 +43,15 @@ class WindowReader(Protocol):
 
 @dataclass(frozen=True)
 class WindowRead:
-    """The window to read as number ``ordinal``, and what it may be read with."""
+    """The window to read as number ``ordinal``, and what it may be read with. ``masked``: the tables whose values must
+    not be kept, if there are any."""
 
     ordinal: int
     window: Window
     pipeline: Pipeline
     control: Connection
     spool: TransactionSpool
+    masked: MaskedTables | None = None
 
 
 @dataclass(frozen=True)

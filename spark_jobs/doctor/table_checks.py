@@ -15,6 +15,8 @@ from spark_jobs.postgres.published_tables import PublishedTable, published_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import TableFault, table_faults, unlogged_fault
+from spark_jobs.table_mask import SALT_VARIABLE, TableMask
+from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.tables.selected_columns import (
     columns_that_come,
     why_incomplete,
@@ -23,6 +25,7 @@ from spark_jobs.tables.selected_columns import (
 )
 
 AREA = "tables"
+_SAFE_SALT_BYTES = 16
 
 
 def publication_and_table_checks(connection: Connection, pipeline: Pipeline, role: RolePrivileges) -> Iterator[Check]:
@@ -40,13 +43,16 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
         if name not in privileges or name not in facts:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
             continue
-        table = _Table(facts[name], privileges[name], sent.get(name), pipeline.column_selections.get(name))
+        selection, mask = pipeline.column_selections.get(name), pipeline.masks.get(name)
+        table = _Table(facts[name], privileges[name], sent.get(name), selection, mask)
         faults = (
             *_faults(table, role, publication),
             *(_selection_faults(connection, table, publication) or _unusable(table, pipeline)),
+            *_mask_faults(table),
         )
         yield from faults or [ok(AREA, str(name), _in_order(table))]
         yield from _unseen(table)
+    yield from _salt_check(pipeline)
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class _Table:
     privileges: TablePrivileges
     sent: PublishedTable | None
     selection: ColumnSelection | None
+    mask: TableMask | None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,6 +78,8 @@ def _in_order(table: _Table) -> str:
         parts.append(f"columns ({', '.join(table.columns)})")
     if table.sent is not None and table.sent.row_filter:
         parts.append(f"rows where {table.sent.row_filter}")
+    if table.mask is not None:
+        parts.append(f"masked ({', '.join(table.mask.columns)})")
     return "; ".join(parts)
 
 
@@ -148,6 +157,22 @@ def _selection_faults(connection: Connection, of: _Table, publication: Publicati
         incomplete = why_incomplete(of.selection, of.facts.name, of.sent.columns)
         errors = [incomplete, why_not_withheld(of.selection, of.facts, of.sent)]
     return [fail(AREA, str(of.facts.name), error.what, error.hint) for error in errors if error is not None]
+
+
+def _mask_faults(of: _Table) -> list[Check]:
+    error = why_mask_does_not_fit(of.facts, of.mask) if of.mask is not None else None
+    return [fail(AREA, str(of.facts.name), error.what, error.hint)] if error is not None else []
+
+
+def _salt_check(pipeline: Pipeline) -> Iterator[Check]:
+    """It is set, or there would be no pipeline to check."""
+    salts = {mask.salt for mask in pipeline.masks.values()}
+    for salt in salts:
+        if len(salt) < _SAFE_SALT_BYTES:
+            found = f"{SALT_VARIABLE} has {len(salt)} bytes: who guesses it finds masked values by trying them out"
+            yield warn(AREA, "mask", found, "set a longer one; the masked tables are read again by themselves")
+        else:
+            yield ok(AREA, "mask", f"{SALT_VARIABLE} is set")
 
 
 def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:

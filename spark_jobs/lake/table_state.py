@@ -50,7 +50,8 @@ class TableState:
 
     ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind
     hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, the mode,
-    where that is not ``mirror``, and the types that were chosen for its columns. ``relid`` is the source table's OID.
+    where that is not ``mirror``, the types that were chosen for its columns, and the word of its masks, where it has
+    some. ``relid`` is the source table's OID.
     ``commits`` counts ours: the version of the table's transaction identifier. ``cause``: why that snapshot was taken,
     None where it was asked for.
     """
@@ -85,6 +86,11 @@ class TableState:
         return ChosenTypes.from_word(_parts_of(self.generation)[4])
 
     @property
+    def mask(self) -> str:
+        """The word of the masks that its hashes were made with (``TableMask.word``); empty: it holds values alone."""
+        return _parts_of(self.generation)[5]
+
+    @property
     def missing_operations(self) -> tuple[str, ...]:
         """The operations that the table does not see: it may hold a key that an insert brings again."""
         missing = _parts_of(self.generation)[2]
@@ -102,9 +108,10 @@ def generation_of(
     missing_operations: Sequence[str] = (),
     mode: Mode = "mirror",
     types: ChosenTypes = NO_CHOSEN_TYPES,
+    mask: str = "",
 ) -> str:
     kept = "" if mode == "mirror" else mode
-    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept, types.word)).rstrip("-")
+    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept, types.word, mask)).rstrip("-")
 
 
 def mode_of(generation: str) -> Mode:
@@ -113,9 +120,9 @@ def mode_of(generation: str) -> Mode:
     return next((mode for mode in get_args(Mode) if mode == kept), "mirror")
 
 
-def _parts_of(generation: str) -> tuple[str, str, str, str, str]:
-    lsn, word, missing, mode, types = [*generation.split("-"), "", "", "", ""][:5]
-    return lsn, word, missing, mode, types
+def _parts_of(generation: str) -> tuple[str, str, str, str, str, str]:
+    lsn, word, missing, mode, types, mask = [*generation.split("-"), "", "", "", "", ""][:6]
+    return lsn, word, missing, mode, types, mask
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:

@@ -5,15 +5,20 @@ https://www.postgresql.org/docs/current/catalogs.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, declared_key_sql, declared_parameters
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
+from spark_jobs.table_mask import TableMask
+
+Masks: TypeAlias = Mapping[QualifiedName, TableMask]
+NO_MASKS: Masks = {}
 
 # Domains may be of domains, each with a modifier of its own: the innermost domain's counts, as it is the one that the
 # base type sees. A primary key that is deferrable can be violated inside a transaction, so it identifies no row.
@@ -100,6 +105,16 @@ WHERE c.relkind IN ('r', 'p')
 """
 
 
+_BELOW = """
+WITH RECURSIVE below (relid, top) AS (
+  SELECT inhrelid, inhparent FROM pg_catalog.pg_inherits WHERE inhparent = ANY (%s::oid[])
+  UNION
+  SELECT i.inhrelid, b.top FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
+)
+SELECT relid::bigint, top::bigint FROM below
+"""
+
+
 @dataclass(frozen=True)
 class TableThere:
     """``unlogged``: the name of the table, or of a partition of it, that is unlogged or temporary; None: none is."""
@@ -121,10 +136,12 @@ def relation_facts(
     relids: Sequence[int] = (),
     names: Sequence[QualifiedName] = (),
     keys: DeclaredKeys = NO_DECLARED_KEYS,
+    masks: Masks = NO_MASKS,
 ) -> tuple[RelationFacts, ...]:
     """The facts of these tables, by relid or by name, ordered by name; a table that is not there is left out.
 
-    ``keys``: those that the configuration declares; one that no unique index bears out is left out.
+    ``keys``: those that the configuration declares; one that no unique index bears out is left out. ``masks``: those
+    that it asks for; with them the columns are described as what comes of them (``masked_facts``).
     """
     parameters: dict[str, object] = {
         "relids": list(relids),
@@ -135,12 +152,20 @@ def relation_facts(
     }
     with source_errors("the catalogue could not be read"):
         rows = connection.execute(_FACTS, parameters).fetchall()
-    return tuple(_facts(row) for row in rows)
+    return tuple(masked_facts(facts, masks.get(facts.name)) for facts in map(_facts, rows))
 
 
-def facts_by_name(connection: Connection, names: Sequence[QualifiedName]) -> tuple[RelationFacts, ...]:
+def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int]:
+    """The OIDs of the partitions of these tables and of the tables that inherit from them, each with that table's."""
+    with source_errors("the catalogue could not be read"):
+        return dict(connection.execute(_BELOW, [list(relids)]).fetchall())
+
+
+def facts_by_name(
+    connection: Connection, names: Sequence[QualifiedName], masks: Masks = NO_MASKS
+) -> tuple[RelationFacts, ...]:
     """The facts as ``relation_facts`` gives them. Raises PreconditionError when a table is not there."""
-    facts = relation_facts(connection, names=names)
+    facts = relation_facts(connection, names=names, masks=masks)
     missing = sorted(set(names) - {fact.name for fact in facts})
     if missing:
         raise PreconditionError(

@@ -5,6 +5,7 @@ One statement for all tables, whose answer is a word per table; what stands behi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,21 +13,23 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.catalogue import Masks
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
 from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
+from spark_jobs.table_mask import TableMask
 
 # CREATE TABLE ... PARTITION OF writes its row of pg_inherits two commands after those of the system columns; a CREATE
 # TABLE and an ATTACH PARTITION in one transaction are further apart (14 to 18)
 _FINGERPRINTS = """
 WITH RECURSIVE asked AS (
-  SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[])
-    AS a(nspname, relname, note)
+  SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[], %(masks)s::text[])
+    AS a(nspname, relname, note, mask)
 ), wanted AS (
-  SELECT c.oid AS relid, a.nspname, a.relname, a.note FROM asked a
+  SELECT c.oid AS relid, a.nspname, a.relname, a.note, a.mask FROM asked a
   JOIN pg_catalog.pg_namespace n ON n.nspname = a.nspname
   JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = a.relname AND c.relkind IN ('r', 'p')
 ), tree (relid, member, parent, attached, command) AS (
@@ -80,7 +83,7 @@ WITH RECURSIVE asked AS (
       WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
   ) AS behind(typid) WHERE behind.typid >= {first_normal_oid}
 ), form AS (
-  SELECT w.relid, w.nspname, w.relname, jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
+  SELECT w.relid, w.nspname, w.relname, (jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
     coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
     (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod)
         ORDER BY a.attnum), '[]') FROM pg_catalog.pg_attribute a
@@ -94,7 +97,7 @@ WITH RECURSIVE asked AS (
          WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
       ) ORDER BY t.oid), '[]')
      FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE u.relid = w.relid AND t.typtype IN ('e', 'c'))
-  )::text AS text
+  ) || w.mask::jsonb)::text AS text
   FROM wanted w JOIN part p USING (relid), LATERAL (
     SELECT bool_or(entry.by_name) AS by_name,
       string_agg(pub.oid || ':' || pub.xmin::text || ':' || entry.oid, ' ' ORDER BY pub.oid, entry.oid) AS entries
@@ -137,8 +140,8 @@ _XIDS = 1 << 32
 
 @dataclass(frozen=True)
 class Watched:
-    """Which tables are looked at: ``names``, each with a ``note`` that is part of its fingerprint; ``keys``: those that
-    the configuration declares.
+    """Which tables are looked at: ``names``, each with a ``note`` that is part of its fingerprint; ``keys`` and
+    ``masks``: those that the configuration has.
 
     ``publications`` bring their changes; with none of them changes come ``by_name``, as from test_decoding.
     """
@@ -147,6 +150,7 @@ class Watched:
     publications: tuple[str, ...]
     notes: Mapping[QualifiedName, str]
     keys: DeclaredKeys = field(default_factory=dict)
+    masks: Masks = field(default_factory=dict)
 
     @property
     def by_name(self) -> bool:
@@ -193,6 +197,11 @@ def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon:
         return False
 
 
+def _mask_json(mask: TableMask | None) -> str:
+    """Behind all the rest of a fingerprint: one without a mask is what it was in logs from before there were masks."""
+    return "[]" if mask is None else json.dumps([[mask.salt_word, *sorted(mask.columns)]])
+
+
 def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
     known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
     statement = sql.SQL(_FINGERPRINTS).format(
@@ -205,6 +214,7 @@ def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple
         "nspnames": [name.nspname for name in watched.names],
         "relnames": [name.relname for name in watched.names],
         "notes": [watched.notes.get(name, "") for name in watched.names],
+        "masks": [_mask_json(watched.masks.get(name)) for name in watched.names],
         **declared_parameters(watched.keys),
         "publications": list(watched.publications),
         "by_name": watched.by_name,

@@ -21,6 +21,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import change_without_event
 
 if TYPE_CHECKING:
@@ -58,7 +59,13 @@ class Build:
     before: Lsn | None = None
 
     def check(self) -> None:
-        """Raises SchemaChangeError: rows changed in these windows in a way that the log does not hold."""
+        """Raises SchemaChangeError: rows changed in these windows in a way that the log does not hold, or the table was
+        masked otherwise than it is now."""
+        if why := why_masked_otherwise(self.base.mask, self.pipeline.salt_word_of(self.base.name)):
+            raise SchemaChangeError(
+                f"the version of {self.landed.shown_by(self.base)} cannot be built on: since then {why}",
+                hint="choose an LSN behind the snapshot that was taken then",
+            )
         if changed := change_without_event(self.ahead, self.base):
             begin = self.landed.shown_by(self.base)
             raise SchemaChangeError(
@@ -70,8 +77,9 @@ class Build:
         """Build it there. Raises CdcError."""
         lake = _Aside(folder, self.pipeline.lake.change_log)
         # in the mode and with the types that it had then, whatever the configuration says by now
-        options = replace(self.pipeline.table(self.base.name).options, types=self.base.types)
-        table = Table(self.base.name, self.base.mode, options=options)
+        configured = self.pipeline.table(self.base.name)
+        options = replace(configured.options, types=self.base.types)
+        table = Table(self.base.name, self.base.mode, options=options, mask=configured.mask)
         aside = replace(self.pipeline, lake=lake, tables=(table,))
         path = aside.lake.table(self.base.name)
         with spark_errors(

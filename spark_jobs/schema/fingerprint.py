@@ -16,6 +16,7 @@ from typing import Any
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import NUMERIC_OID
+from spark_jobs.table_mask import why_masked_otherwise
 
 # as quote_ident writes it
 _QUOTED_NAME = re.compile(r'"(?:[^"]|"")+"|[^", ]+')
@@ -75,6 +76,14 @@ class FingerprintType:
 
 
 @dataclass(frozen=True)
+class FingerprintMask:
+    """What the configuration masked at this look: ``columns`` by their names then; ``salt``: the word of the salt."""
+
+    salt: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class MovedFile:
     """A part whose rows lie in another file, and the catalogue does not say why. VACUUM FULL and CLUSTER keep each
     row's ``xmin``, TRUNCATE by transaction ``changed`` removes the rows, and other DDL writes them again.
@@ -111,7 +120,7 @@ class Fingerprint:
     """One followed table. ``word`` is a hash of ``text``, which is all the rest as the server wrote it.
 
     ``entries``: by which publications its changes come. ``published_by_name``: the table itself is in a publication's
-    list of tables. ``parts`` has the table itself and every partition below it.
+    list of tables. ``parts`` has the table itself and every partition below it. ``mask`` None: nothing is masked.
     """
 
     word: str
@@ -123,11 +132,12 @@ class Fingerprint:
     columns: tuple[FingerprintColumn, ...]
     parts: tuple[FingerprintPart, ...]
     types: tuple[FingerprintType, ...]
+    mask: FingerprintMask | None = None
 
     @classmethod
     def of(cls, word: str, text: str) -> Fingerprint:
         """``text``: the JSON that ``spark_jobs.postgres.fingerprints`` asks for. Raises ValueError or TypeError."""
-        relid, nspname, relname, entries, published_by_name, columns, parts, types = json.loads(text)
+        relid, nspname, relname, entries, published_by_name, columns, parts, types, *mask = json.loads(text)
         return cls(
             word,
             text,
@@ -138,7 +148,16 @@ class Fingerprint:
             tuple(FingerprintColumn(*column) for column in columns),
             tuple(_part(part) for part in parts),
             tuple(_type(fields) for fields in types),
+            *(FingerprintMask(salt, tuple(names)) for salt, *names in mask),
         )
+
+    @property
+    def mask_word(self) -> str:
+        """As ``TableMask.word`` has it."""
+        if self.mask is None:
+            return ""
+        attnums = sorted(column.attnum for column in self.columns if column.attname in self.mask.columns)
+        return "+".join([self.mask.salt, *map(str, attnums)])
 
     def differences_from(self, before: Fingerprint) -> Differences:
         """What happened since ``before``, a look at the table of the same OID or of the same name."""
@@ -146,6 +165,7 @@ class Fingerprint:
             return Differences((f"another table has the name {self.name} now",))
         columns = _columns(before, self)
         reasons = [*_membership(before, self), *_type_changes(before, self), *_types(before, self)]
+        reasons += filter(None, [why_masked_otherwise(before.mask_word, self.mask_word)])
         moved: list[MovedFile] = []
         known = {part.relid: part for part in before.parts}
         if not self._keeps_missing_values(known):

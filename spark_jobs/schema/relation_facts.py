@@ -45,9 +45,9 @@ class ColumnFacts:
     """One row of ``pg_attribute`` with its type resolved: ``base_typid``, ``base_typmod`` are those under a domain.
 
     ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
-    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``chosen_type``, ``on_unrepresentable``: what the
-    configuration says of the column, None where it says nothing. They are never landed: the log is the same, whatever
-    the lake is to hold.
+    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``masked``: see ``masked_facts``. ``chosen_type``,
+    ``on_unrepresentable``: what the configuration says of the column, None where it says nothing. These two are never
+    landed: the log is the same, whatever the lake is to hold.
     """
 
     attnum: int
@@ -63,6 +63,7 @@ class ColumnFacts:
     attmissingval: str | None = None
     chosen_type: LakeType | None = None
     on_unrepresentable: OnUnrepresentable | None = None
+    masked: bool = False
 
     @property
     def lake_type(self) -> LakeType:
@@ -79,6 +80,7 @@ class RelationFacts:
     whatever the root's is. ``declared_key``: names as the configuration has them, where a unique index over columns
     that are never null bears them out. ``types`` has every type behind the
     columns' base types that ``FIRST_VARYING_OID`` does not exclude; logs written before it was landed have none.
+    ``mask``: the word of the table's masks (``TableMask.word``), empty where no column is masked.
     """
 
     relid: int
@@ -91,6 +93,7 @@ class RelationFacts:
     types: tuple[TypeFacts, ...] = ()
     leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
     declared_key: tuple[str, ...] = ()
+    mask: str = ""
 
     @property
     def name(self) -> QualifiedName:
@@ -139,6 +142,7 @@ class RelationFacts:
             types=tuple(_type_facts(type_fields) for type_fields in fields.get("types", ())),
             leaf_identities=leaf_identities(fields.get("leaf_identities", ())),
             declared_key=tuple(fields.get("declared_key", ())),
+            mask=fields.get("mask", ""),
         )
 
 

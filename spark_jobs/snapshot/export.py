@@ -22,7 +22,8 @@ from spark_jobs.postgres.replication import answer, replication_connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
-from spark_jobs.snapshot.values import SEND_FUNCTIONS, Form, SnapshotColumn
+from spark_jobs.snapshot.values import SEND_FUNCTIONS, Form, SnapshotColumn, form_of
+from spark_jobs.table_mask import TableMask
 
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192
@@ -167,13 +168,16 @@ def _as_then(then: _Then) -> sql.Composed:
     return sql.SQL("coalesce(({}) = {}, false)").format(sql.SQL(then.query), sql.Literal(then.value))
 
 
-def snapshot_column(column: ColumnFacts) -> SnapshotColumn:
-    """How this column is read."""
-    return SnapshotColumn(column.attname, column.base_typid, column.lake_type, column.on_unrepresentable)
+def snapshot_column(column: ColumnFacts, mask: TableMask | None = None) -> SnapshotColumn:
+    """How this column is read; ``mask``: that of its table. Raises ValueError: it is masked, and there is none."""
+    if column.masked and mask is None:
+        raise ValueError(f"column {column.attname} is masked, and no salt is given")
+    own = mask if column.masked else None
+    return SnapshotColumn(column.attname, column.base_typid, column.lake_type, column.on_unrepresentable, own)
 
 
 def _expression(column: ColumnFacts) -> sql.Composable:
-    name, form = sql.Identifier(column.attname), snapshot_column(column).form
+    name, form = sql.Identifier(column.attname), form_of(column.base_typid, column.lake_type, masked=column.masked)
     if form is Form.NATIVE:
         return name
     if form is Form.BINARY:

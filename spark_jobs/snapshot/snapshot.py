@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spark_jobs.capture.continuity import check_identity, slot_identity
+from spark_jobs.capture.masked_tables import MaskedNow, last_look
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SlotError
@@ -34,7 +35,8 @@ def snapshot(
     asked for. A table that fails is reported, and keeps what it held.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
-    PreconditionError for a table that was asked for and is not there, has no key, or cannot be followed.
+    PreconditionError for a table that was asked for and is not there, has no key, or cannot be followed, and
+    ConfigurationError for a mask that does not fit its table.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
@@ -48,6 +50,8 @@ def snapshot(
                 raise error
         wanted = tuple(name for name in wanted if name not in stopped)
         require_withheld(connection, pipeline)
+        if masked := MaskedNow.of(connection, pipeline):
+            masked.since(last_look(log, checkpoint), log, checkpoint)
 
     of_chapter = checkpoint.identity.chapter
 

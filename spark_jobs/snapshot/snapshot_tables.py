@@ -113,7 +113,9 @@ def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
     publications = work.watched.publications
     words = fingerprint_words(connection, work.watched)
     published = published_tables(connection, publications, work.names) if publications else {}
-    facts = {facts.name: facts for facts in relation_facts(connection, names=work.names, keys=work.watched.keys)}
+    watched = work.watched
+    found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
+    facts = {table.name: table for table in found}
     ranges = {name: ctid_ranges(connection, known.relid, _RANGE_BYTES) for name, known in facts.items()}
     return _Seen(clock_microseconds(connection), words, published, facts, ranges)
 
@@ -136,7 +138,8 @@ class _Table:
         """Raises PreconditionError: the table is not there, or cannot be followed."""
         ranges = self.seen.ranges.get(self.name, ())
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
-        read = TableRead.of(self.name, facts and with_options(facts, options), ranges, self.sent)
+        described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
+        read = TableRead.of(self.name, described, ranges, self.sent, mask=mask)
         sent = [column.name for column in read.shape.columns]
         if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
@@ -147,12 +150,19 @@ class _Table:
         return self.work.pipeline.mode_of(self.name)
 
     def goes_on_from(self, before: TableState) -> bool:
-        """Whether what the table holds of before stays: it is kept, and in columns of the same types."""
-        return self.mode == before.mode != "mirror" and before.types == self.types
+        """Whether what the table holds of before stays: it is kept, in columns of the same types and masks."""
+        same = (before.mode, before.types, before.mask) == (self.mode, self.types, self.mask)
+        return same and self.mode != "mirror"
 
     @property
     def types(self) -> ChosenTypes:
         return self.work.pipeline.table(self.name).options.types
+
+    @property
+    def mask(self) -> str:
+        """The word of its masks."""
+        facts = self.seen.facts.get(self.name)
+        return facts.mask if facts is not None else ""
 
     @property
     def moment(self) -> Moment:
@@ -168,7 +178,7 @@ class _Table:
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
             *self.work.stream,
-            generation_of(self.exported.lsn, word, missing, self.mode, self.types),
+            generation_of(self.exported.lsn, word, missing, self.mode, self.types, self.mask),
             snapshot_lsn=self.exported.lsn,
             first=self.ordinal,
             last=self.ordinal,

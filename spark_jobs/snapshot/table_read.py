@@ -20,6 +20,8 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.snapshot.values import SnapshotColumn
+from spark_jobs.table_mask import TableMask
+from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,14 +47,18 @@ class TableRead:
         sent: PublishedTable | None,
         *,
         truncates_follow: bool = True,
+        mask: TableMask | None = None,
     ) -> TableRead:
-        """``sent``: what of the table comes with its changes; None: all rows and its own columns.
-        ``truncates_follow``: see ``range_query``.
+        """``sent``: what of the table comes with its changes; None: all rows and its own columns. ``truncates_follow``:
+        see ``range_query``. ``mask``: what the masked columns of ``facts`` are hashed with.
 
-        Raises PreconditionError: ``facts`` are None, the table is not there; or it has no usable key.
+        Raises PreconditionError: ``facts`` are None, the table is not there; or it has no usable key. Raises
+        ConfigurationError: a column that is to be masked is not there under that name.
         """
         if facts is None:
             raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
+        if mask is not None and (error := why_mask_does_not_fit(facts, mask)):
+            raise error
         if sent is not None and sent.error is not None:
             raise sent.error
         shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
@@ -60,7 +66,7 @@ class TableRead:
         # a key without a value would match nothing, so no policy reaches it
         columns = tuple(
             replace(
-                snapshot_column(by_name[column.name]),
+                snapshot_column(by_name[column.name], mask),
                 on_unrepresentable="error" if column.key else column.on_unrepresentable,
             )
             for column in shape.columns
@@ -89,7 +95,7 @@ def _range_reader(
     plan: TableRead, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
-    which no plan, log or web page shows."""
+    and so does the salt of masked columns: no plan, log or web page shows it."""
     tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
 
     def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,9 +8,11 @@ from enum import Enum
 import pyarrow as pa
 
 from spark_jobs.decode.binary.cast import cast_binary
+from spark_jobs.decode.masked_text import masked_text
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
 from spark_jobs.schema.wire_type import wire_type
+from spark_jobs.table_mask import TableMask
 
 # bool, bytea, int8, int2, int4, text, varchar: one Arrow type holds every value that they can have
 _NATIVE = {16, 17, 20, 21, 23, 25, 1043}
@@ -36,28 +38,38 @@ class Form(Enum):
     TEXT = "text"
 
 
+def form_of(base_typid: int, to: LakeType, *, masked: bool = False) -> Form:
+    """In which form values of this type are read. Masked ones as text: hashes are made of what PostgreSQL prints."""
+    if masked:
+        return Form.TEXT
+    if base_typid in _NATIVE:
+        return Form.NATIVE
+    # a numeric that is a string in the lake, or must fit a decimal, has the digits that its output function writes
+    if base_typid in SEND_FUNCTIONS and not (to.kind is LakeKind.STRING or to.chosen):
+        return Form.BINARY
+    return Form.TEXT
+
+
 @dataclass(frozen=True)
 class SnapshotColumn:
-    """``base_typid``: the column's type, that under a domain. ``on_unrepresentable``: its own, None: that of all."""
+    """``base_typid``: the column's type, that under a domain. ``on_unrepresentable``: its own, None: that of all.
+    ``mask``: of a masked column, which is text."""
 
     name: str
     base_typid: int
     lake_type: LakeType
     on_unrepresentable: OnUnrepresentable | None = None
+    mask: TableMask | None = None
 
     @property
     def form(self) -> Form:
-        if self.base_typid in _NATIVE:
-            return Form.NATIVE
-        # a numeric that is a string in the lake, or must fit a decimal, has the digits that its output function writes
-        as_text = self.lake_type.kind is LakeKind.STRING or self.lake_type.chosen
-        if self.base_typid in SEND_FUNCTIONS and not as_text:
-            return Form.BINARY
-        return Form.TEXT
+        return form_of(self.base_typid, self.lake_type, masked=self.mask is not None)
 
     def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
         """The values in ``lake_type.arrow``; nulls are those of ``read``, and under ``"null"`` more. Raises as
         ``cast_text``."""
+        if self.mask is not None:
+            return masked_text(read, self.mask)
         policy = self.on_unrepresentable or on_unrepresentable
         if self.form is Form.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
             return read

@@ -75,6 +75,6 @@ def watched_tables(pipeline: Pipeline, names: Sequence[QualifiedName], checkpoin
     """What their fingerprints are made of: the publications that send their changes, or, for a plugin without
     publications, the window from which on the log has them."""
     if pipeline.source.has_publications:
-        return Watched(tuple(names), pipeline.source.publications, {}, pipeline.declared_keys)
+        return Watched(tuple(names), pipeline.source.publications, {}, pipeline.declared_keys, pipeline.masks)
     since = followed_since(checkpoint, names)
     return Watched(tuple(names), (), {name: f"window {since[name]}" for name in names}, pipeline.declared_keys)

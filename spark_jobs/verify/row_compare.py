@@ -26,6 +26,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.table_mask import TableMask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,8 @@ def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName,
     source = pipeline.source
     with connected(source.dsn) as connection:
         facts = tuple(
-            with_options(fact, pipeline.table(fact.name).options) for fact in facts_by_name(connection, names)
+            with_options(fact, pipeline.table(fact.name).options)
+            for fact in facts_by_name(connection, names, pipeline.masks)
         )
         published = published_tables(connection, source.publications, names) if source.has_publications else {}
     return tuple(
@@ -101,7 +103,20 @@ def _source_rows(pipeline: Pipeline, facts: RelationFacts, sent: PublishedTable 
     )
     documents = [column.attname for column in facts.columns if column.lake_type.kind is LakeKind.VARIANT]
     with bulk_connection(conninfo(pipeline.source.dsn)) as bulk, streamed(bulk, query) as reader:
-        return _as_documents(reader.read_all(), documents)
+        rows = _as_documents(reader.read_all(), documents)
+        return _masked(rows, facts, pipeline.masks.get(facts.name))
+
+
+def _masked(rows: pa.Table, facts: RelationFacts, mask: TableMask | None) -> pa.Table:
+    """Hashes of what the lake has hashes of, one value at a time."""
+    for column in facts.columns:
+        if mask is not None and column.masked and column.attname in rows.column_names:
+            texts = rows.column(column.attname).to_pylist()
+            hashes = [None if text is None else mask.hashed(text.encode()).decode() for text in texts]
+            rows = rows.set_column(
+                rows.column_names.index(column.attname), column.attname, pa.array(hashes, pa.string())
+            )
+    return rows
 
 
 def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) -> pa.Table:

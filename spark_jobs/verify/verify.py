@@ -197,7 +197,8 @@ def _reads(
     """How each table is read in the snapshot, in which ``connection`` stands; or why it cannot be."""
     source = work.pipeline.source
     published = published_tables(connection, source.publications, names) if source.has_publications else {}
-    known = {facts.name: facts for facts in relation_facts(connection, names=names, keys=work.pipeline.declared_keys)}
+    keys, masks = work.pipeline.declared_keys, work.pipeline.masks
+    known = {facts.name: facts for facts in relation_facts(connection, names=names, keys=keys, masks=masks)}
 
     def read(name: QualifiedName) -> TableRead | CdcError:
         try:
@@ -205,7 +206,7 @@ def _reads(
             if facts:
                 facts = with_options(facts, work.pipeline.column_options(name))
             ranges = _ranges(work, connection, facts) if facts else ()
-            return TableRead.of(name, facts, ranges, published.get(name), truncates_follow=False)
+            return TableRead.of(name, facts, ranges, published.get(name), truncates_follow=False, mask=masks.get(name))
         except CdcError as error:
             return error
 

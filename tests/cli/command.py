@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,13 @@ class Command:
         return Answer(answer.returncode, answer.stdout, answer.stderr)
 
 
-def configured(folder: Path, dsn: str, name: str, tables: list[str], **changes: Any) -> Command:
+def configured(folder: Path, dsn: str, name: str, tables: Sequence[str | Mapping[str, Any]], **changes: Any) -> Command:
     """A configuration file in ``folder`` with its lake beside it; ``changes`` are laid over its attributes."""
     attributes: dict[str, Any] = {
         "name": name,
         "source": {"dsn": "{{ env." + DSN_VARIABLE + " }}"},
         "lake": {"path": str(folder / "lake")},
-        "tables": tables,
+        "tables": list(tables),
         **changes,
     }
     file = folder / "pipeline.yaml"

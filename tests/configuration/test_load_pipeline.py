@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from spark_jobs.configuration import (
 )
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 
 SECRET = "postgresql://cdc:hunter2@db.example/shop"
 # design §2.1, as it stands there
@@ -184,6 +186,45 @@ def test_columns_are_not_for_test_decoding(file: Path) -> None:
         load_pipeline(file)
 
 
+def test_masks_and_their_salt(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked = ("mode: mirror", 'mask: {email: sha256, "E mail": sha256}')
+    for salt in (None, "", "  "):
+        monkeypatch.delenv(SALT_VARIABLE, raising=False)
+        if salt is not None:
+            monkeypatch.setenv(SALT_VARIABLE, salt)
+        with pytest.raises(ConfigurationError) as caught:
+            load(file, *masked)
+        said = f"{file}: tables: mask of public.items: the environment variable {SALT_VARIABLE} is not set, or is empty"
+        assert str(caught.value).startswith(said)
+        assert load(file).masks == {}, "who masks nothing needs no salt"
+    monkeypatch.setenv(SALT_VARIABLE, "hunter2")
+    pipeline = load(file, *masked)
+    assert pipeline.masks == {ITEMS: TableMask(("email", "E mail"), b"hunter2")}
+    assert "hunter2" not in repr(pipeline) + repr(pipeline.masks)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("binary: false", "binary: true", "source.binary: true brings no text to make hashes of; use binary: false"),
+        ("plugin: pgoutput", "plugin: test_decoding", "plugin: test_decoding prints whole rows as one text"),
+    ],
+)
+def test_masks_need_values_as_text_of_their_own(
+    file: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str
+) -> None:
+    monkeypatch.setenv(SALT_VARIABLE, "salt")
+    text = FILE.replace("mode: mirror", "mask: {email: sha256}").replace("    publication: shop\n", "")
+    file.write_text(text.replace(old, new))
+    with pytest.raises(ConfigurationError, match=rf"shop\.yaml:\d+: .*tables: mask of public\.items: {said}"):
+        load_pipeline(file)
+    file.write_text(text)
+    source = load_pipeline(file).source
+    wrong = replace(source, binary=True) if "binary" in new else replace(source, plugin="test_decoding")
+    with pytest.raises(ConfigurationError, match=said):
+        replace(load_pipeline(file), source=wrong)
+
+
 def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     assert load(file, "/data/lake/shop", "lake").lake.path == str(file.parent / "lake")
@@ -271,6 +312,14 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
             "tables[1].on_unrepresentable.a: expected 'error', 'null'",
         ),
         ("mode: mirror", "key: [a, b, a]", 22, "tables[1].key: names a twice"),
+        ("mode: mirror", "mask: [email]", 22, "tables[1].mask: expected a mapping with"),
+        ("mode: mirror", "mask: {email: md5}", 22, "tables[1].mask.email: expected 'sha256'"),
+        (
+            "mode: mirror",
+            "mask: {email: sha256}\n      columns: {exclude: [email]}",
+            21,
+            "tables[1]: mask: column email is left out by columns; take it out of one of the two",
+        ),
         ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
         (
             "mode: mirror",

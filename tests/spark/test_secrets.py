@@ -1,4 +1,5 @@
-"""The password of ``source.dsn`` and the keys of an object store are nowhere but in the environment of processes.
+"""The password of ``source.dsn``, the salt of masked columns and the keys of an object store are nowhere but in the
+environment of processes; masked values are not even there.
 
 The commands run as in production, in processes of their own, under the role of the README, with Spark's web pages and
 event logs on; then everything that they have said, shown and left is searched. Each place holds a word that must be
@@ -23,6 +24,7 @@ import pyspark
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from spark_jobs.table_mask import SALT_VARIABLE
 from tests.cli.command import Answer, Command, configured
 from tests.documented_grants import TABLES, documented_role
 from tests.fixtures.servers import Database, fresh_database
@@ -38,7 +40,12 @@ CANARY = f"canary{uuid.uuid4().hex}"
 # spaces, quotes and signs that a connection string or a URI must escape
 PASSWORD = f"{CANARY} '\\%@:/?#"
 ROW = f"row{uuid.uuid4().hex}"
+MASKED = "items"
 STORE_KEYS = ("spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net")
+FOLLOWED: tuple[str | Mapping[str, Any], ...] = tuple(
+    {"name": f"public.{table}", "mask": {"note": "sha256"}} if table == MASKED else f"public.{table}"
+    for table in TABLES
+)
 # what must be found, so that what is not found is not there
 CONTROLS = {
     "printed": ("permission denied for table items", "password authentication failed"),
@@ -76,7 +83,10 @@ def trial(server: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.Te
     with fresh_database(server) as database:
         database.execute(
             *(f"CREATE TABLE {table} (id int PRIMARY KEY, note text)" for table in TABLES),
-            *(f"INSERT INTO {table} SELECT g, '{ROW}' FROM generate_series(1, 9) g" for table in TABLES),
+            *(
+                f"INSERT INTO {table} SELECT g, '{CANARY if table == MASKED else ROW}' FROM generate_series(1, 9) g"
+                for table in TABLES
+            ),
         )
         with documented_role(database, PASSWORD) as dsn, watched(port, folder / "tmp") as seen:
             journey = Journey(folder, database, dsn, _spark(folder, jars_folder, port))
@@ -133,13 +143,13 @@ class Journey:
     def _command(self, dsn: str | None = None, **spark: str) -> Command:
         keys = dict.fromkeys(STORE_KEYS, "{{ env.STORE_KEY }}")
         options = {**self.spark, **spark, "config": {**self.spark["config"], **keys}}
-        tables = [f"public.{table}" for table in TABLES]
-        command = configured(self.folder, dsn or self.dsn, self.database.name, tables, spark=options)
+        command = configured(self.folder, dsn or self.dsn, self.database.name, FOLLOWED, spark=options)
         return replace(command, environment={**command.environment, **self._environment})
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {"STORE_KEY": f"{CANARY}-store", "TMPDIR": str(self.folder / "tmp")}
+        secrets = {"STORE_KEY": f"{CANARY}-store", SALT_VARIABLE: f"{CANARY}-salt"}
+        return {**secrets, "TMPDIR": str(self.folder / "tmp")}
 
     def _dagster(self, dsn: str) -> Answer:
         """One run as Dagster's own command executes it, in a home of its own."""
@@ -148,7 +158,7 @@ class Journey:
             "name": self.database.name,
             "source": {"dsn": dsn},
             "lake": {"path": str(self.folder / "lake")},
-            "tables": [f"public.{table}" for table in TABLES],
+            "tables": FOLLOWED,
             "spark": {**self.spark, "config": {**self.spark["config"], **keys}},
         }
         definitions = self.folder / "definitions.py"

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.message_batch import CONTROL, MessageBatch
 from spark_jobs.capture.pgoutput.blocks import XID_BYTES, Block, Blocks
+from spark_jobs.capture.pgoutput.masking import Masking
 from spark_jobs.capture.pgoutput.unfinished import Misplaced, NotPrepared, Unfinished, UnfinishedTransactions
 from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA, TransactionSpool
 from spark_jobs.errors import DecodeError
@@ -67,10 +70,16 @@ class UnpreparedTransactionError(ReadWithoutError):
 
 
 class Assembly:
-    """Assembles one window; ``spool`` holds what is unfinished. What is left in it at the end comes again later."""
+    """Assembles one window; ``spool`` holds what is unfinished. What is left in it at the end comes again later.
 
-    def __init__(self, ordinal: int, window: Window, spool: TransactionSpool) -> None:
+    ``masked``: the tables whose values neither the spool nor what comes out may hold, if there are any.
+    """
+
+    def __init__(
+        self, ordinal: int, window: Window, spool: TransactionSpool, masked: MaskedTables | None = None
+    ) -> None:
         self._ordinal, self._window = ordinal, window
+        self._masking = Masking(masked, lambda: self._place) if masked is not None else None
         self._open: Block | None = None
         self._transactions = UnfinishedTransactions(spool)
         self._announcements = self._transactions.announcements
@@ -86,25 +95,35 @@ class Assembly:
                 continue
             messages = MessageBatch.of(batch.column(0))
             if self._is_plain(messages):
-                yield batch
+                yield self._passed_whole(batch, messages)
             else:
                 yield from _gathered(self._assembled(messages))
         if self._open is not None:
             raise self._error(f"what begins with {self._open.opener!r} has no end")
 
     def _is_plain(self, batch: MessageBatch) -> bool:
-        """Nothing but plain transactions that show all they need. Follows their beginnings and ends."""
+        """Nothing but plain transactions that show all they need."""
         if len(batch.where(CONTROL)) or not (self._open is None or self._open.opener == "B"):
             return False
-        if not self._announcements.all_given_out:
-            return False
-        self._announcements.passing(batch, np.arange(batch.count))
+        return self._announcements.all_given_out
+
+    def _passed_whole(self, batch: pa.RecordBatch, messages: MessageBatch) -> pa.RecordBatch:
+        """A plain batch as it is, or masked. Follows the beginnings and ends of its transactions."""
+        every = np.arange(messages.count)
+        if self._masking is not None:
+            messages = self._masking.relations(messages)
+            versions = self._masking.passing(messages, every, self._announcements.announced)
+            batch = pa.record_batch([self._masking.changes(messages.messages, versions)], names=["data"])
+        self._follow_plain(messages, every)
+        return batch
+
+    def _follow_plain(self, batch: MessageBatch, every: Ints) -> None:
+        self._announcements.passing(batch, every)
         ends = batch.where(b"BC")
         if len(ends):
             self._open = Block("B", 0) if batch.kind[ends[-1]] == ord("B") else None
             self._follow(batch, ends)
         self._announcements.batch_done(batch)
-        return True
 
     def _assembled(self, batch: MessageBatch) -> Iterator[pa.Array]:
         events = {int(at): self._read(batch, int(at)) for at in batch.where(CONTROL)}
@@ -113,6 +132,9 @@ class Assembly:
         if blocks.misplaced is not None:
             kind = chr(batch.kind[blocks.misplaced])
             raise self._error(f"a {kind!r} message stands in the wrong place")
+        if self._masking is not None:
+            batch = self._masking.relations(batch, blocks.carry_xid(np.arange(batch.count)))
+            blocks = replace(blocks, batch=batch)
         members = blocks.members()
         passed_on, done = blocks.passed_on, 0
         for at, event in events.items():
@@ -168,6 +190,8 @@ class Assembly:
         versions, missing = self._announcements.arriving(plain, at, transaction.versions, transaction.arrivals)
         if missing is not None:
             raise self._error(f"relation {missing} was not announced before its change")
+        if self._masking is not None:
+            messages = self._masking.changes(messages, versions)
         rows = pa.RecordBatch.from_arrays([messages, pa.array(xids), pa.array(versions)], schema=SPOOL_SCHEMA)
         keep = ~np.isin(plain.kind, np.frombuffer(b"RY", np.uint8))
         self._transactions.spool.append(xid, rows if keep.all() else rows.filter(pa.array(keep)))
@@ -199,9 +223,13 @@ class Assembly:
     def _passed_on(self, batch: MessageBatch, at: Ints) -> Iterator[pa.Array]:
         if not len(at):
             return
+        masking = self._masking
+        versions = None if masking is None else masking.passing(batch, at, self._announcements.announced)
         needed = self._announcements.passing(batch, at)
         whole = int(at[-1]) - int(at[0]) + 1 == len(at)
         messages = batch.messages[int(at[0]) : int(at[-1]) + 1] if whole else batch.messages.take(pa.array(at))
+        if masking is not None and versions is not None:
+            messages = masking.changes(messages, versions)
         self._follow(batch, at)
         yield from self._announcements.woven(messages, needed)
 

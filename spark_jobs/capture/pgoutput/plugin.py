@@ -18,7 +18,7 @@ class _Reader(WindowRows):
 
     def __init__(self, read: WindowRead) -> None:
         super().__init__(read.ordinal, read.window)
-        self._assembly = Assembly(read.ordinal, read.window, read.spool)
+        self._assembly = Assembly(read.ordinal, read.window, read.spool, read.masked)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return super().rows(self._assembly.batches(batches))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.pgoutput.assembly import Assembly, UnattributedMessageError
 from spark_jobs.capture.pgoutput.window_rows import WindowRows
 from spark_jobs.capture.transaction_spool import TransactionSpool
@@ -41,7 +42,13 @@ class Row:
     data: bytes
 
 
-def in_columns(wires: list[bytes], of: Window, cuts: list[int] | None = None, memory: int = 1 << 20) -> list[Row]:
+def in_columns(
+    wires: list[bytes],
+    of: Window,
+    cuts: list[int] | None = None,
+    memory: int = 1 << 20,
+    masked: MaskedTables | None = None,
+) -> list[Row]:
     """Messages cut into batches at ``cuts``, assembled with a spool of ``memory`` bytes."""
     bounds = [0, *sorted(min(cut, len(wires)) for cut in cuts or []), len(wires)]
     # a slice of a longer array: offsets do not start at 0
@@ -49,7 +56,7 @@ def in_columns(wires: list[bytes], of: Window, cuts: list[int] | None = None, me
     batches = [pa.record_batch([whole[lo:hi]], names=["data"]) for lo, hi in pairwise(bounds)]
     rows = WindowRows(3, of)
     with TransactionSpool(memory) as spool:
-        assembled = Assembly(3, of, spool).batches(batches)
+        assembled = Assembly(3, of, spool, masked).batches(batches)
         table = pa.Table.from_batches(list(rows.rows(assembled)), CHANGE_LOG_SCHEMA)
     announced = set()
     found: dict[Row, None] = {}

@@ -1,0 +1,173 @@
+"""pgoutput's messages with hashes in place of masked values, before any of them is kept or spooled.
+
+Relation messages say that a masked column is text, so what reads the log needs to know nothing of masks. Messages of
+other tables stay as they are, byte for byte. Vectorised over the changes of each relation version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.capture.masked_tables import MaskedTables
+from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch
+from spark_jobs.change_log.relation_versions import versions_in_force
+from spark_jobs.decode.columnar import decode_changes
+from spark_jobs.decode.masked_text import with_hashes
+from spark_jobs.decode.tuple_vectors import BINARY, TEXT
+from spark_jobs.errors import DecodeError
+from spark_jobs.logicalrep.errors import LogicalRepError
+from spark_jobs.logicalrep.lsn import Lsn, Position
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
+from spark_jobs.logicalrep.relation import Relation, fingerprint
+from spark_jobs.schema.masked_facts import NO_TYPMOD, TEXT_OID
+
+Ints = npt.NDArray[np.int64]
+
+_TYPE = TEXT_OID.to_bytes(4, "big") + NO_TYPMOD.to_bytes(4, "big", signed=True)
+_WAY_OUT = (
+    "nothing of the window is kept; if it stays so, drop the slot with pg_drop_replication_slot, and `postgres-cdc"
+    " recover` reads the tables again"
+)
+
+
+@dataclass(frozen=True)
+class _MaskedVersion:
+    relation: Relation
+    places: tuple[int, ...]
+
+
+class Masking:
+    """``place`` says which window, for errors.
+
+    A relation version that can neither be masked nor kept as it is stops the first change that needs it, and nothing
+    before: of a partition whose rows come under its root's name the plugin sends a Relation message too.
+    """
+
+    def __init__(self, tables: MaskedTables, place: Callable[[], str]) -> None:
+        self._tables, self._place = tables, place
+        # by version, as the Relation messages are rewritten
+        self._versions: dict[int, _MaskedVersion] = {}
+        self._refused: dict[int, str] = {}
+        self._relids = set(tables.tables)
+
+    def relations(self, batch: MessageBatch, with_xid: npt.NDArray[np.bool_] | None = None) -> MessageBatch:
+        """The batch with Relation messages that call masked columns text; itself where it has none of these.
+
+        ``with_xid``: which messages have an xid behind their type. Raises DecodeError: a message's type is not known,
+        and so not what it holds.
+        """
+        self._require_known(batch)
+        at = batch.where(b"R")
+        masked: dict[int, bytes] = {}
+        for index in at.tolist():  # one per relation and window, and one per DDL
+            xid_bytes = 4 if with_xid is not None and with_xid[index] else 0
+            message = batch.messages[index].as_py()
+            plain = message[:1] + message[1 + xid_bytes :]
+            rewritten = self._relation(plain)
+            if rewritten is not None:
+                masked[index] = message[: 1 + xid_bytes] + rewritten[1:]
+        if not masked:
+            return batch
+        parts, done = [], 0
+        for index, message in masked.items():
+            parts += [batch.messages[done:index], pa.array([message], pa.binary())]
+            done = index + 1
+        return MessageBatch.of(pa.concat_arrays([*parts, batch.messages[done:]]))
+
+    def changes(self, messages: pa.Array, versions: Ints) -> pa.Array:
+        """Messages of protocol 1, in whose Insert, Update and Delete messages masked values are hashes. ``versions``:
+        per message that of its relation, as it was rewritten. Raises DecodeError: which columns are masked is in doubt,
+        or a change is not understood."""
+        if refused := self._refused.keys() & set(np.unique(versions).tolist()):
+            raise self._error(self._refused[min(refused)])
+        known = np.fromiter(self._versions, np.int64, len(self._versions))
+        present = np.intersect1d(versions, known)
+        if not len(present):
+            return messages
+        batch = MessageBatch.of(messages.cast(pa.binary()))
+        spans = [self._values(batch, np.flatnonzero(versions == version), int(version)) for version in present]
+        starts, lengths = (np.concatenate(vectors) for vectors in zip(*spans, strict=True))
+        order = np.argsort(starts)
+        return with_hashes(batch.messages, starts[order], lengths[order], self._tables.mask)
+
+    def passing(self, batch: MessageBatch, at: Ints, announced: dict[int, int]) -> Ints:
+        """The relation versions of the changes ``at``, messages of plain transactions; -1 for other messages, and for
+        tables that pass untouched. ``announced``: by the connection before the first of them."""
+        changes, relations = (at[np.isin(batch.kind[at], np.frombuffer(kinds, np.uint8))] for kinds in (b"IUD", b"R"))
+        in_force = np.full(len(at), -1, np.int64)
+        changes = changes[batch.length[changes] >= 5]
+        relids = batch.uint32(changes, 1)
+        masked = np.isin(relids, np.fromiter(self._relids, np.int64))
+        changes, relids = changes[masked], relids[masked]
+        if not len(changes):
+            return in_force
+        versions = np.array([fingerprint(batch.messages[int(i)].as_py()) for i in relations], np.int64)
+        found = versions_in_force(announced, relations, batch.uint32(relations, 1), versions, changes, relids)
+        if (found < 0).any():
+            missing = relids[int(np.argmax(found < 0))]
+            raise self._error(f"relation {missing} was not announced before its change")
+        in_force[np.searchsorted(at, changes)] = found
+        return in_force
+
+    def _relation(self, message: bytes) -> bytes | None:
+        """The message as it is kept; None where it stays as it is."""
+        try:
+            relation = read_message(message)
+        except LogicalRepError as error:
+            raise self._error(f"a Relation message is not understood: {error}") from None
+        if not isinstance(relation, Relation):
+            raise self._error("a Relation message is not understood")
+        if why := self._tables.why_refused(relation):
+            self._refused[fingerprint(message)] = f"{relation.nspname}.{relation.relname} is not read: {why}"
+            self._relids.add(relation.relid)
+            return None
+        places = self._tables.places(relation)
+        if not places:
+            return None
+        rewritten = _as_text(message, len(relation.columns), places)
+        self._versions[fingerprint(rewritten)] = _MaskedVersion(relation, places)
+        return rewritten
+
+    def _values(self, batch: MessageBatch, rows: Ints, version: int) -> tuple[Ints, Ints]:
+        """Where the masked values of these changes lie in the batch's buffer, and how long they are."""
+        masked = self._versions[version]
+        name, begins = f"{masked.relation.nspname}.{masked.relation.relname}", batch.start[rows]
+        try:
+            ends = begins + batch.length[rows]
+            changes = decode_changes(batch.buffer, begins, ends, masked.relation, lambda row: Position(Lsn(0), row))
+        except DecodeError:  # it knows no place
+            raise self._error(f"a change of {name}, of which columns are masked, is not understood") from None
+        places = list(masked.places)
+        starts, lengths = [], []
+        for tuples in (changes.new, changes.old):
+            kinds = tuples.kinds[places]
+            if (kinds == BINARY).any():
+                raise self._error(f"a masked value of {name} comes in binary")
+            starts.append(tuples.starts[places][kinds == TEXT])
+            lengths.append(tuples.lengths[places][kinds == TEXT])
+        return np.concatenate(starts), np.concatenate(lengths).astype(np.int64)
+
+    def _require_known(self, batch: MessageBatch) -> None:
+        unknown = ~np.isin(batch.kind, np.frombuffer(KNOWN + CONTROL, np.uint8))
+        if unknown.any():
+            kind = chr(batch.kind[int(np.argmax(unknown))])
+            raise self._error(f"the message type {kind!r} is not known, and it may hold what is masked")
+
+    def _error(self, what: str) -> DecodeError:
+        return DecodeError(f"{self._place()}: {what}", hint=_WAY_OUT)
+
+
+def _as_text(message: bytes, columns: int, places: tuple[int, ...]) -> bytes:
+    """A Relation message that is understood, with text as the type of the columns at ``places``."""
+    at = message.index(b"\0", message.index(b"\0", 5) + 1) + 4  # behind both names, the identity and the count
+    parts = [message[:at]]
+    for place in range(columns):
+        named = message.index(b"\0", at + 1) + 1
+        parts += [message[at:named], _TYPE if place in places else message[named : named + 8]]
+        at = named + 8
+    return b"".join(parts)

@@ -1,0 +1,34 @@
+"""A table with masked columns, described as what comes of it: hashes, which are text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.table_mask import TableMask
+
+# what a masked column is in Relation messages, in facts and so in the lake
+TEXT_OID, NO_TYPMOD = 25, -1
+
+
+def masked_facts(facts: RelationFacts, mask: TableMask | None) -> RelationFacts:
+    """The facts with the columns that ``mask`` names as text, their missing values hashed. Only ``typoutput`` is still
+    that of the source's type: hashes are made of what it prints. Names that the table lacks are passed over."""
+    if mask is None:
+        return facts
+    columns = tuple(_masked(column, mask) if column.attname in mask.columns else column for column in facts.columns)
+    return replace(facts, columns=columns, mask=mask.word([column.attnum for column in columns if column.masked]))
+
+
+def _masked(column: ColumnFacts, mask: TableMask) -> ColumnFacts:
+    missing = column.attmissingval
+    return replace(
+        column,
+        atttypid=TEXT_OID,
+        atttypmod=NO_TYPMOD,
+        typname="text",
+        base_typid=TEXT_OID,
+        base_typmod=NO_TYPMOD,
+        attmissingval=None if missing is None else mask.hashed(missing.encode()).decode(),
+        masked=True,
+    )

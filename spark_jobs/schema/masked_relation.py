@@ -1,0 +1,119 @@
+"""Which columns of a Relation message are masked, decided with certainty or not at all.
+
+The configuration masks columns by their present names, a message has the names of its time, and a name may have gone
+from one column to another. So a name stands for every column that bore it at any look at the catalogue, and a name that
+no look has shown for every column whose number fits between those of its neighbours: columns come in that order. Where
+all of these are masked the message's column is, where none is it is not, and everything else is in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.table_mask import TableMask
+
+ColumnNames = Mapping[int, str]  # by attribute number
+
+
+@dataclass(frozen=True)
+class MaskedRelation:
+    """A table with masked columns. ``now``: its columns; ``earlier``: what earlier looks at the catalogue showed."""
+
+    relid: int
+    name: str
+    mask: TableMask
+    now: ColumnNames
+    earlier: tuple[ColumnNames, ...] = ()
+
+    @classmethod
+    def of(cls, facts: RelationFacts, mask: TableMask) -> MaskedRelation:
+        return cls(facts.relid, str(facts.name), mask, {column.attnum: column.attname for column in facts.columns})
+
+    @property
+    def word(self) -> str:
+        """Of the table's masks, as its facts have it."""
+        return self.mask.word([number for number, name in self.now.items() if name in self.mask.columns])
+
+    def with_earlier(self, looks: Sequence[Fingerprint]) -> MaskedRelation:
+        """The same, with what one more look showed; nothing where that look did not know the table."""
+        found = tuple(column_names(look) for look in looks if look.relid == self.relid)
+        return replace(self, earlier=(*self.earlier, *found))
+
+    def knows(self, relation: Relation) -> bool:
+        """Whether a look has shown each of the message's names."""
+        return all(self._numbers_of(column.name) for column in relation.columns)
+
+    def places(self, relation: Relation) -> tuple[int, ...] | None:
+        """The places of the masked columns in the message; None where they are in doubt.
+
+        A column that no look can have shown was added and dropped between two of them: it is masked, as it never
+        reaches the lake and may be a copy. In doubt is, besides what is said above, a message in another order than
+        that of the numbers, and one without a masked column that the table had at every look.
+        """
+        candidates = self._candidates([self._numbers_of(column.name) for column in relation.columns])
+        if candidates is None:
+            return None
+        places = []
+        for place, numbers in enumerate(candidates):
+            masked = numbers & self._masked
+            if masked and masked != numbers:
+                return None
+            if masked or not numbers:
+                places.append(place)
+        always = {number for number in self._masked if all(number in names for names in self._descriptions)}
+        return tuple(places) if always <= frozenset().union(*candidates) else None
+
+    def _candidates(self, named: Sequence[frozenset[int]]) -> list[frozenset[int]] | None:
+        """Per column the numbers that it may have; ``named``: those that bore its name. None: they are out of order."""
+        everyone = frozenset(number for names in self._descriptions for number in names)
+        free = everyone.difference(*named)
+        reached, lows = 0, []
+        for numbers in named:
+            if numbers:
+                reached = min((number for number in numbers if number > reached), default=-1)
+            if reached < 0:
+                return None
+            lows.append(reached)
+        found, high = [], max(everyone, default=0) + 1
+        for numbers, low in zip(reversed(named), reversed(lows), strict=True):
+            found.append(numbers or frozenset(number for number in free if low < number < high))
+            high = max(numbers) if numbers else high
+        return found[::-1]
+
+    def taken_from(self, before: Fingerprint) -> tuple[str, str] | None:
+        """The name of a column that was masked at the look ``before`` under a name that another column has by now, and
+        its own name by now, which is not masked."""
+        masked_then = before.mask.columns if before.mask is not None else ()
+        for number, name in column_names(before).items():
+            present = self.now.get(number)
+            if name in masked_then and name in self.mask.columns and present not in (None, *self.mask.columns):
+                return name, str(present)
+        return None
+
+    @property
+    def _descriptions(self) -> tuple[ColumnNames, ...]:
+        return (self.now, *self.earlier)
+
+    @property
+    def _masked(self) -> frozenset[int]:
+        """By number: the masked columns that are there, and dropped ones that bore a name that is masked."""
+        there = {number for number, name in self.now.items() if name in self.mask.columns}
+        gone = {
+            number
+            for names in self.earlier
+            for number, name in names.items()
+            if number not in self.now and name in self.mask.columns
+        }
+        return frozenset(there | gone)
+
+    def _numbers_of(self, name: str) -> frozenset[int]:
+        return frozenset(number for names in self._descriptions for number, known in names.items() if known == name)
+
+
+def column_names(look: Fingerprint) -> ColumnNames:
+    """The columns that one look at the catalogue showed."""
+    return {column.attnum: column.attname for column in look.columns}

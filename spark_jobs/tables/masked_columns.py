@@ -1,0 +1,49 @@
+"""``mask:`` of a table, held against the source: which tables and columns it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.postgres.catalogue import Masks, relation_facts
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.table_mask import TableMask
+
+
+def masked_table_facts(connection: Connection, masks: Masks) -> tuple[RelationFacts, ...]:
+    """The facts of all tables with a mask. Raises ConfigurationError: a table or a column of a mask is not there. Then
+    nothing may be read: under another name its values would come as they are."""
+    facts = relation_facts(connection, names=tuple(masks), masks=masks)
+    there = {table.name for table in facts}
+    if missing := [str(name) for name in masks if name not in there]:
+        where = f"in database {connection.info.dbname}"
+        raise ConfigurationError(
+            f"tables: mask: there is no table {', '.join(missing)} {where}: nothing is read",
+            hint="if it was renamed, correct tables:; if it was dropped, drop the slot, take the table out and run"
+            " `postgres-cdc recover`: what the slot still holds of it would come unmasked",
+        )
+    for table in facts:
+        if error := why_mask_does_not_fit(table, masks[table.name]):
+            raise error
+    return facts
+
+
+def why_mask_does_not_fit(facts: RelationFacts, mask: TableMask) -> ConfigurationError | None:
+    """What is wrong with a mask, as the table is now."""
+    names = [column.attname for column in facts.columns]
+    if unknown := [name for name in mask.columns if name not in names]:
+        return ConfigurationError(
+            f"tables: {facts.name}: mask: {facts.name} has no column {', '.join(unknown)}: nothing is read",
+            hint=f"mask columns by the names that they have now: {', '.join(names)}",
+        )
+    return None
+
+
+def mask_words(connection: Connection, pipeline: Pipeline) -> Mapping[QualifiedName, str]:
+    """By table the word of its masks, as ``TableState.mask`` has it; of tables that have one. Raises as above."""
+    masks = pipeline.masks
+    facts = masked_table_facts(connection, masks) if masks else ()
+    return {table.name: table.mask for table in facts}
