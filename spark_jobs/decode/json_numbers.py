@@ -26,8 +26,11 @@ def _with_other_numbers(text: TextColumn) -> np.ndarray:
     inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool)  # each value closes what it opens
     is_digit = (data >= ord("0")) & (data <= ord("9")) & ~inside
     in_number = is_digit | ((data == _POINT) & ~inside)
-    edges = np.diff(np.concatenate([[0], in_number.view(np.int8), [0]]))
-    begins, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    # values lie without a gap: where one begins, so does a number
+    edge = np.zeros(len(data) + 1, dtype=bool)
+    edge[ends] = True
+    begins = np.flatnonzero(in_number & (edge[:-1] | ~np.append(False, in_number[:-1])))
+    stops = np.flatnonzero(in_number & (edge[1:] | ~np.append(in_number[1:], False))) + 1
     digits = np.concatenate([[0], np.cumsum(is_digit)])
     following = np.append(data, 0)[stops] | 0x20  # in lower case
     other = (digits[stops] - digits[begins] > _MOST_DIGITS) | (following == ord("e"))

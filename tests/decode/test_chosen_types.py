@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.column_options import ChosenType, ChosenTypes, OnUnrepresentable
@@ -218,6 +218,8 @@ DOCUMENTS = st.recursive(
 
 
 @given(st.lists(st.none() | DOCUMENTS, max_size=6), st.booleans())
+@example([1e-7, 1e-7], False)  # side by side in one buffer
+@example([12345678901234567890, 12345678901234567890], False)
 def test_numbers_that_a_variant_does_not_hold(documents: list[object], ascii_only: bool) -> None:
     """The oracle is the standard library's parser, which hands over the text of each number."""
     texts = [json.dumps(each, default=str, ensure_ascii=ascii_only) for each in documents]
