@@ -216,6 +216,10 @@ class TableModel(StrictModel):
         for name in self.mask:
             if name in columns.exclude or (columns.include and name not in columns.include):
                 raise ValueError(f"mask: column {name} is left out by columns; take it out of one of the two")
+            if name in self.types:
+                raise ValueError(
+                    f"types: column {name} is masked, and hashes are strings; take it out of one of the two"
+                )
         return self
 
     @property

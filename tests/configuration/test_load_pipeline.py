@@ -225,6 +225,12 @@ def test_masks_need_values_as_text_of_their_own(
         replace(load_pipeline(file), source=wrong)
 
 
+def test_hashes_have_no_other_type(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SALT_VARIABLE, "salt")
+    with pytest.raises(ConfigurationError, match="types: column email is masked, and hashes are strings"):
+        load(file, "mode: mirror", "mask: {email: sha256}\n      types: {email: array}")
+
+
 def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     assert load(file, "/data/lake/shop", "lake").lake.path == str(file.parent / "lake")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -175,4 +176,7 @@ def test_chosen_types_are_part_of_the_generation() -> None:
         generation = generation_of(Lsn(0x100), "word", missing, mode, types)  # type: ignore[arg-type]
         state = TableState(QualifiedName("public", "t"), generation, Lsn(0x100), 1, 0)
         assert (state.types, state.mode, state.missing_operations, state.word) == (types, mode, missing, "word")
+        for chosen in (ChosenTypes(), types):
+            masked = replace(state, generation=generation_of(Lsn(0x100), "word", missing, mode, chosen, "5a17:2"))  # type: ignore[arg-type]
+            assert (masked.mask, masked.types, masked.mode) == ("5a17:2", chosen, mode)
     assert TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100)), Lsn(0x100), 1, 0).types == ChosenTypes()

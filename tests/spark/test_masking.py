@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import ConfigurationError, NeedsSnapshotError, SchemaChangeError
@@ -327,6 +328,48 @@ def test_replayed_rebuilt_and_as_of(spark: SparkSession, database: Database, tmp
     with pytest.raises(SchemaChangeError, match="since then its masked columns were changed"):
         table_as_of(lambda: spark, pipeline, PERSON, unmasked, str(tmp_path / "before"))
     assert not (tmp_path / "before").exists()
+
+
+def test_beside_columns_of_chosen_types(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE EXTENSION pgcrypto",
+        "CREATE TABLE person (id int PRIMARY KEY, email text, amount numeric, tags int[], until date DEFAULT 'today')",
+        "INSERT INTO person SELECT g, 'canary ' || g, g + 0.5, ARRAY[g, NULL] FROM generate_series(1, 9) g",
+    )
+    chosen = {"amount": ChosenType.parse("decimal(38,10)"), "tags": ChosenType.parse("array")}
+    options = ColumnOptions(ChosenTypes.of(chosen), (("until", "null"),))
+    table = Table(PERSON, options=options, mask=("email",))
+    pipeline = replace(pipeline_of(database, tmp_path / "lake"), tables=(table,), mask_salt=SecretStr(SALT))
+
+    def assert_equal(since: Pipeline) -> None:
+        (follows,) = since.tables or ()
+        found = spark.read.format("delta").load(since.lake.table(PERSON)).select("id", "email").toArrow().to_pylist()
+        source = by_pgcrypto(database, PERSON, ["id", "email"], follows.mask)
+        assert Counter((row["id"], row["email"]) for row in found) == source
+        assert all(done.equal for done in compare(spark, since, (PERSON,)))
+        (verified,) = verify(since, lambda: spark, (PERSON,)).tables
+        assert verified.verdict == "equal"
+
+    synced(spark, pipeline)
+    database.execute(
+        "UPDATE person SET amount = amount * 3, email = 'canary' WHERE id < 4",
+        "INSERT INTO person VALUES (100, 'canary', 1.25, '{}', NULL)",
+        "DELETE FROM person WHERE id = 9",
+    )
+    assert synced(spark, pipeline) == {}
+    assert_equal(pipeline)
+    into = str(tmp_path / "then")
+    end = ChangeLog(pipeline.lake.change_log).checkpoint()
+    assert end is not None
+    assert table_as_of(lambda: spark, pipeline, PERSON, end.window.hi, into).rows == 9
+    # both are changed at once: one snapshot, and both are as they are to be
+    other = ColumnOptions(ChosenTypes.of({"amount": chosen["amount"]}), options.policies)
+    since = replace(pipeline, tables=(replace(table, options=other, mask=()),))
+    assert set(synced(spark, since)) == {"person"}
+    assert dict(spark.read.format("delta").load(since.lake.table(PERSON)).dtypes)["tags"] == "string"
+    database.execute("UPDATE person SET email = 'seen' WHERE id = 5")
+    assert synced(spark, since) == {}
+    assert_equal(since)
 
 
 def test_large_ranges_on_executors(spark: SparkSession, database: Database, tmp_path: Path) -> None:
