@@ -106,6 +106,6 @@ ALTER TABLE shop.order_lines ALTER COLUMN quantity TYPE bigint""",
 ALTER TABLE shop.customers RENAME family_name TO given_name;
 ALTER TABLE shop.customers RENAME swapped TO family_name""",
     """CREATE TABLE shop.visits_2024 (LIKE shop.visits);
-INSERT INTO shop.visits_2024 SELECT n, date '2024-01-01' + n % 366, '/from-before' FROM generate_series(-2000, -1) n;
+INSERT INTO shop.visits_2024 SELECT -n, date '2024-01-01' + n % 366, '/from-before' FROM generate_series(1, 2000) n;
 ALTER TABLE shop.visits ATTACH PARTITION shop.visits_2024 FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')""",
 )
