@@ -161,6 +161,19 @@ def test_what_a_rebuilt_table_has_replaced_is_no_longer_what_it_was(tmp_path: Pa
     assert found == [(6, 9), (2, 6), (1, 6), (0, 3)], "the states of the snapshot before are what they were"
 
 
+def test_another_mode_replaces_nothing_of_the_mode_before(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    mirror = TableState(NAME, generation_of(Lsn(2), "0a1b", ("delete",)), Lsn(2), 3, 0)
+    history = mirror.generation_in("history")
+    assert mirror.generation_in("mirror") == mirror.generation
+    _commit(lake, 0, (OURS, 1), generation=mirror.generation, windows=(3, 3), lo="0/2")
+    _commit(lake, 1, (OURS, 2), generation=mirror.generation, windows=(4, 6))
+    _commit(lake, 2, (OURS, 3), generation=history, windows=(4, 6))
+    _commit(lake, 3, (OURS, 4), generation=history, windows=(7, 7))
+    found = [(past.state.version, past.state.mode, past.is_snapshot) for past in past_states(lake, NAME, IDENTITY)]
+    assert found == [(3, "history", False), (2, "history", False), (1, "mirror", False), (0, "mirror", True)]
+
+
 @pytest.mark.parametrize(
     ("word", "missing"), [("", ()), ("0a1b", ()), ("0a1b", ("delete", "truncate")), ("", ("update",))]
 )

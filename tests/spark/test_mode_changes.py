@@ -21,6 +21,7 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.new_generations import begin_generations
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay import change_mode
 from spark_jobs.replay.as_of import table_as_of
@@ -229,7 +230,7 @@ def test_the_commit_and_the_cut_tell_of_it(item: Item, tmp_path: Path) -> None:
     item.run(CHANGES)
     item.sync("mirror")
     before, cut = item.state, latest_cut(item.pipeline.lake)
-    (changed,) = item.sync("history").modes
+    (changed,) = begin_generations(lambda: item.spark, item.in_mode("history"), [ITEM]).modes
     assert cut is not None
     told = item.spark.sql(f"DESCRIBE HISTORY delta.`{item.path}` LIMIT 1").collect()[0]["userMetadata"]
     assert json.loads(told)["mode_changed"] == {
