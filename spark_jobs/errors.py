@@ -143,6 +143,10 @@ class SchemaChangeError(NeedsSnapshotError):
     """The source table has changed in a way that is not followed in place."""
 
 
+class OtherModeError(NeedsSnapshotError):
+    """The table is kept in another mode than the configuration says. The change log may lead there too."""
+
+
 class LakeError(CdcError):
     """The lake cannot be read or written."""
 

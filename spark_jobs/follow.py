@@ -20,10 +20,10 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError
 from spark_jobs.lake.messages_state import has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.snapshot import snapshot
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import apply_and_read_again
 
@@ -42,7 +42,8 @@ class FollowRound:
     ``lag_bytes``: WAL that the tables do not show yet, as far as the server had flushed it when it was last asked.
     ``lag_seconds``: what was committed so long ago, or earlier, is shown. Both are None until the tables have first
     reached what the server had when it was asked. ``errors``: a line for each table that is stopped, and for what stops
-    all of them; tables that wait for their next try are among them.
+    all of them; tables that wait for their next try are among them. ``modes``: the tables that were
+    brought into another mode without a snapshot.
     """
 
     at: datetime
@@ -54,10 +55,11 @@ class FollowRound:
     lag_bytes: int | None
     lag_seconds: float | None
     errors: tuple[str, ...]
+    modes: tuple[ModeChanged, ...] = ()
 
     @property
     def is_idle(self) -> bool:
-        return not (self.windows or self.applied or self.snapshots or self.errors)
+        return not (self.windows or self.applied or self.snapshots or self.modes or self.errors)
 
 
 @dataclass
@@ -165,31 +167,36 @@ class Follower:
         return done.caught_up
 
     def _round(self, started: float) -> FollowRound:
-        taken: tuple[TableSnapshot, ...] = ()
+        begun = NewGenerations()
         report: CatchUpReport | None = None
         if self._all is None or self._all.is_over:
             try:
-                taken, report = self._work()
+                begun, report = self._work()
                 self._all = None
             except ConfigurationError:
                 raise
             except CdcError as error:
                 self._all = (self._all or _Pause(error)).again(error)
-        return self._done(started, taken, report)
+        return self._done(started, begun, report)
 
-    def _work(self) -> tuple[tuple[TableSnapshot, ...], CatchUpReport]:
+    def _work(self) -> tuple[NewGenerations, CatchUpReport]:
         if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
             self._prepare()
         missing = tuple(name for name in self._missing if self._may_try(name))
-        taken = snapshot(self._spark, self._pipeline, missing, reasons=self._reasons) if missing else ()
-        self._note({table.name: table.error for table in taken})
-        self._missing = tuple(n for n in self._missing if n not in {t.name for t in taken if t.error is None})
+        begun = (
+            begin_generations(self._spark, self._pipeline, missing, reasons=self._reasons)
+            if missing
+            else NewGenerations()
+        )
+        failed = begun.errors
+        self._note({name: failed.get(name) for name in missing})
+        self._missing = tuple(name for name in self._missing if name not in missing or name in failed)
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
         messages = has_messages_table(self._pipeline)
         report, again = apply_and_read_again(self._spark, self._pipeline, names, excluding=waiting, messages=messages)
         self._note({applied.name: applied.error for applied in report.tables})
-        return (*taken, *again), report
+        return begun.then(again), report
 
     def _prepare(self) -> None:
         with self._slot:
@@ -211,7 +218,7 @@ class Follower:
             else:
                 self._paused[name] = self._paused.get(name, _Pause(error)).again(error)
 
-    def _done(self, started: float, taken: Sequence[TableSnapshot], report: CatchUpReport | None) -> FollowRound:
+    def _done(self, started: float, begun: NewGenerations, report: CatchUpReport | None) -> FollowRound:
         tables: Sequence[TableApplied] = report.tables if report is not None else ()
         if report is not None and report.cut is not None:
             self._shown = report.cut.lsn
@@ -229,10 +236,11 @@ class Follower:
             windows,
             changes,
             tuple(applied.name for applied in tables if applied.outcome == "applied"),
-            tuple(table.name for table in taken if table.error is None),
+            tuple(table.name for table in begun.snapshots if table.error is None),
             lag_bytes,
             None if reached_at is None else now - reached_at,
             tuple(map(str, errors)),
+            tuple(table for table in begun.modes if table.error is None),
         )
 
     def _lag(self) -> tuple[int | None, float | None]:

@@ -7,18 +7,18 @@ from datetime import datetime
 
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, NeedsSnapshotError
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.pace import next_snapshot_at
 
 
 def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
-    """The tables that only a new snapshot brings on, each with the reason. None where ``on_rewrite`` is ``error``, and
-    none that has had one too often of late."""
+    """The tables that only a new generation brings on, each with the reason for a snapshot, empty where it is only in
+    another mode. None where ``on_rewrite`` is ``error``, and none that has had a snapshot too often of late."""
     if pipeline.on_rewrite == "error":
         return {}
     return {
-        outcome.name: outcome.error.what
+        outcome.name: "" if isinstance(outcome.error, OtherModeError) else outcome.error.what
         for outcome in outcomes
         if isinstance(outcome.error, NeedsSnapshotError) and _next(outcome) is None
     }

@@ -16,13 +16,15 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError, SlotError
+from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.sync import capture, prepare, snapshot
+from spark_jobs.sync import capture, prepare
 from spark_jobs.tables.followed_tables import followed_names
 from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 
@@ -30,23 +32,25 @@ from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 @dataclass(frozen=True)
 class RecoverReport:
     """``chapter``: the marker of the chapter that was begun, None where nothing was broken. ``snapshots``: of the
-    tables that were of an earlier chapter, or had none; ``stopped`` cannot be followed as things are.
+    tables that were of an earlier chapter, or had none; ``modes``: those that were brought into another mode without
+    one; ``stopped`` cannot be followed as things are.
     """
 
     chapter: WindowMarker | None
     snapshots: tuple[TableSnapshot, ...]
     seconds: float
     stopped: tuple[TableStopped, ...] = ()
+    modes: tuple[ModeChanged, ...] = ()
 
     @property
     def nothing_to_do(self) -> bool:
-        return self.chapter is None and not self.snapshots
+        return self.chapter is None and not self.snapshots and not self.modes
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
         """One per table that is not recovered."""
-        failed = tuple(taken.error for taken in self.snapshots if taken.error is not None)
-        return (*failed, *(table.error for table in self.stopped))
+        failed = NewGenerations(self.modes, self.snapshots).errors
+        return (*failed.values(), *(table.error for table in self.stopped))
 
 
 def recover(
@@ -72,11 +76,12 @@ def recover(
         chapter = begin_chapter(pipeline, names, after=landed, what=broken.what)
         reasons = dict.fromkeys(names, broken.what)
     prepared = prepare(pipeline)
-    taken: tuple[TableSnapshot, ...] = ()
+    begun = NewGenerations()
     if prepared.missing:
-        reasons = {**prepared.reasons, **reasons}
-        taken = snapshot(spark, pipeline, prepared.missing, reasons=reasons, run_id=run_id, progress=progress)
-    return RecoverReport(chapter, taken, time.monotonic() - started, prepared.stopped)
+        names, reasons = prepared.missing, {**prepared.reasons, **reasons}
+        begun = begin_generations(spark, pipeline, names, reasons=reasons, run_id=run_id, progress=progress)
+    seconds = time.monotonic() - started
+    return RecoverReport(chapter, begun.snapshots, seconds, prepared.stopped, begun.modes)
 
 
 def _broken(pipeline: Pipeline) -> BreakError | None:

@@ -1,6 +1,7 @@
-"""The order of things: what a pipeline needs is made, missing snapshots are taken, windows are captured and applied.
+"""The order of things: what a pipeline needs is made, missing tables are begun, windows are captured and applied.
 
-``prepare``, ``snapshot``, ``capture`` and ``apply`` are its parts; each may be run alone, again, and after any crash.
+``prepare``, ``begin_generations``, ``capture`` and ``apply`` are its parts; each may be run alone, again, and after any
+crash.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
+from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
@@ -31,14 +34,16 @@ from spark_jobs.tables.stopped_tables import TableStopped
 
 # a table is read again at most so often in one sync; each round is one more cause
 _ROUNDS = 2
+_FAILED = "it could not be read again"
 
-__all__ = ["Prepared", "SyncReport", "apply", "capture", "prepare", "snapshot", "sync"]
+__all__ = ["Prepared", "SyncReport", "apply", "begin_generations", "capture", "prepare", "snapshot", "sync"]
 
 
 @dataclass(frozen=True)
 class SyncReport:
     """What one sync did. ``tables`` has one entry per table and round of windows that wrote or stopped something;
-    ``messages`` is all rounds of the messages table together, None where there is none.
+    ``messages`` is all rounds of the messages table together, None where there is none. ``modes``: the tables that were
+    brought into another mode without a snapshot.
 
     ``lag_before`` and ``lag_after`` are WAL bytes between what was applied and what the server had flushed, measured at
     the start and at the end; a table that stopped is in ``errors`` and not in ``lag_after``.
@@ -53,11 +58,13 @@ class SyncReport:
     seconds: float
     messages: TableApplied | None = None
     stopped: tuple[TableStopped, ...] = ()
+    modes: tuple[ModeChanged, ...] = ()
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
         """One per table that stopped."""
         errors = {taken.name: taken.error for taken in self.snapshots if taken.error}
+        errors |= {table.name: table.error for table in self.modes if table.error}
         errors |= {applied.name: applied.error for applied in self.tables if applied.error}
         errors |= {table.name: table.error for table in self.stopped}
         of_messages = self.messages.error if self.messages else None
@@ -65,7 +72,7 @@ class SyncReport:
 
 
 def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:
-    """Bring every table to the WAL that is flushed now: prepare, snapshot what is missing, then window by window.
+    """Bring every table to the WAL that is flushed now: prepare, begin what is missing, then window by window.
 
     Windows are applied ``max_per_run`` at a time, so the log never runs far ahead of the tables. A table that changed
     in a way that is not followed in place is read again, once for all its changes. A table that must stop stops alone.
@@ -77,14 +84,14 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     done = _Done(stopped={table.name for table in prepared.stopped})
     if prepared.missing:
         missing, reasons = prepared.missing, prepared.reasons
-        done.add_snapshots(snapshot(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
+        done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
         again = tables_to_read_again(pipeline, done.to_mend())
         if not again:
             break
         # a change may come while they are read: then they are read once more, in the next round
-        done.add_snapshots(_read_again(spark, pipeline, again, run_id, progress))
+        done.begin(_read_again(spark, pipeline, again, run_id, progress))
     else:
         captured = _follow(pipeline, spark, done, run_id, progress)
     lag = max(0, _flushed(pipeline) - captured.landed_end)
@@ -101,10 +108,10 @@ def apply_and_read_again(
     messages: bool | None = None,
     run_id: str = "",
     progress: Progress = silent,
-) -> tuple[CatchUpReport, tuple[TableSnapshot, ...]]:
+) -> tuple[CatchUpReport, NewGenerations]:
     """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window.
 
-    Returns the outcome of all tables, and the snapshots that were taken.
+    Returns the outcome of all tables, and the generations that were begun.
     """
     report = apply(
         spark,
@@ -118,30 +125,30 @@ def apply_and_read_again(
     )
     again = tables_to_read_again(pipeline, report.tables)
     if not again:
-        return replace(report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)), ()
-    taken = _read_again(spark, pipeline, again, run_id, progress)
-    read = [table.name for table in taken if table.error is None]
+        return replace(
+            report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)
+        ), NewGenerations()
+    begun = _read_again(spark, pipeline, again, run_id, progress)
+    read = [name for name in again if name not in begun.errors]
     since = apply(spark, pipeline, read, upto=upto, messages=False, run_id=run_id, progress=progress) if read else None
     outcomes = {done.name: done for done in (*report.tables, *(since.tables if since else ()))}
-    for table in taken:
-        if table.error is not None:
-            outcomes[table.name] = replace(outcomes[table.name], error=table.error)
-    return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), taken
+    for name, error in begun.errors.items():
+        outcomes[name] = replace(outcomes[name], error=error)
+    return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), begun
 
 
 def _read_again(
     spark: SparkProvider, pipeline: Pipeline, again: Mapping[QualifiedName, str], run_id: str, progress: Progress
-) -> tuple[TableSnapshot, ...]:
-    """Their new snapshots; what keeps them from being taken at all is the error of these tables alone."""
+) -> NewGenerations:
+    """Their new generations; what keeps them from being begun at all is the error of these tables alone."""
     try:
-        return snapshot(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
+        return begin_generations(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
     except CdcError as error:
-        return tuple(
-            TableSnapshot(
-                name, Lsn(0), error=type(error)(f"{why}; it could not be read again: {error.what}", hint=error.hint)
-            )
+        failed = {
+            name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
             for name, why in again.items()
-        )
+        }
+        return NewGenerations(snapshots=tuple(TableSnapshot(name, Lsn(0), error=why) for name, why in failed.items()))
 
 
 def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, progress: Progress) -> CaptureReport:
@@ -181,18 +188,18 @@ class _Done:
     stopped: set[QualifiedName]
     failed: set[QualifiedName] = field(default_factory=set)
     snapshots: list[TableSnapshot] = field(default_factory=list)
+    modes: list[ModeChanged] = field(default_factory=list)
     windows: list[WindowMarker] = field(default_factory=list)
     tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
     messages: TableApplied | None = None
     cut: Cut | None = None
 
-    def add_snapshots(self, taken: Sequence[TableSnapshot]) -> None:
-        for table in taken:
-            self.snapshots.append(table)
-            if table.error is not None:
-                self.failed.add(table.name)
-            # what stopped the table before is mended, or is reported with the snapshot
-            self.tables[table.name] = [done for done in self.tables.get(table.name, ()) if done.error is None]
+    def begin(self, begun: NewGenerations) -> None:
+        self.snapshots += begun.snapshots
+        self.modes += begun.modes
+        self.failed |= begun.errors.keys()
+        for name in begun.names:  # what stopped the table before is mended, or is reported with its new generation
+            self.tables[name] = [done for done in self.tables.get(name, ()) if done.error is None]
 
     def add(self, report: CatchUpReport) -> None:
         self.messages = report.messages and report.messages.after(self.messages)
@@ -216,6 +223,7 @@ class _Done:
             seconds,
             self.messages,
             prepared.stopped,
+            tuple(self.modes),
         )
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.apply.table_applied import TableApplied
-    from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+    from spark_jobs.new_generations import NewGenerations
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,22 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     with failures():
         markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
-        failed = _missing_snapshots(context, run, spark)
-        report, read_again = apply_and_read_again(
+        missing = _begin_missing(context, run, spark)
+        report, again = apply_and_read_again(
             spark,
             pipeline,
             tuple(run.tables),
-            excluding=failed,
+            excluding=missing.failed,
             upto=upto,
             messages=run.messages is not None,
             run_id=context.run.run_id,
             progress=progress,
         )
-        for table in read_again:
-            context.log.warning("%s; it was read again at %s", table.reason, table.lsn)
+        begun = missing.begun.then(again)
+        _log_begun(context, begun)
         seconds = time.monotonic() - started
     keys = source_keys_of(pipeline, tuple(run.tables), context.log.warning)
-    stopped = list(failed.values())
+    stopped = list(missing.failed.values())
     if run.messages is not None and report.messages is not None:
         if report.messages.error is not None:
             stopped.append(report.messages.error)
@@ -139,8 +139,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         if outcome.error is not None:
             stopped.append(outcome.error)
             continue
-        taken = next((table for table in read_again if table.name == outcome.name), None)
-        yield _table_events(context, run, markers, outcome, taken, keys.get(outcome.name), seconds)
+        yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
     if stopped:
         raise failure_of(stopped)
 
@@ -158,15 +157,22 @@ def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
     return markers
 
 
-def _missing_snapshots(
-    context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]
-) -> dict[QualifiedName, CdcError]:
-    """Take the snapshots that are missing; the errors of tables that cannot go on.
+@dataclass(frozen=True)
+class _Missing:
+    """What was ``begun`` of the tables that could not go on as they were; ``failed``: those that cannot go on."""
+
+    begun: NewGenerations
+    failed: Mapping[QualifiedName, CdcError]
+
+
+def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]) -> _Missing:
+    """Take the snapshots that are missing, and bring tables into the mode of the configuration.
 
     A source that is down, or a slot that is lost, does not keep what is landed from tables that have theirs.
     """
     from spark_jobs.lake.table_state import has_delta_table
-    from spark_jobs.sync import prepare, snapshot
+    from spark_jobs.new_generations import NewGenerations
+    from spark_jobs.sync import begin_generations, prepare
 
     pipeline = run.blueprint.pipeline
     try:
@@ -175,16 +181,25 @@ def _missing_snapshots(
         if not all(has_delta_table(pipeline.lake, name) for name in run.tables):
             raise
         context.log.warning("%s; what is landed is applied all the same", error)
-        return {}
+        return _Missing(NewGenerations(), {})
     failed = {table.name: table.error for table in prepared.stopped if table.name in run.tables}
-    missing = [name for name in prepared.missing if name in run.tables]
-    if missing:
-        context.log.info("taking a snapshot of %s", ", ".join(map(str, missing)))
-        progress = logged_progress(context.log.info)
-        reasons, run_id = prepared.reasons, context.run.run_id
-        taken = snapshot(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress)
-        failed |= {table.name: table.error for table in taken if table.error is not None}
-    return failed
+    names = [name for name in prepared.missing if name in run.tables]
+    if not names:
+        return _Missing(NewGenerations(), failed)
+    context.log.info("beginning %s", ", ".join(map(str, names)))
+    progress = logged_progress(context.log.info)
+    reasons, run_id = prepared.reasons, context.run.run_id
+    begun = begin_generations(spark, pipeline, names, reasons=reasons, run_id=run_id, progress=progress)
+    return _Missing(begun, failed | begun.errors)
+
+
+def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations) -> None:
+    for changed in begun.modes:
+        if changed.error is None:
+            context.log.info("mode of %s: %s", changed.name, changed.what)
+    for taken in begun.snapshots:
+        if taken.reason:
+            context.log.warning("%s; it was read again at %s", taken.reason, taken.lsn)
 
 
 def _table_events(
@@ -192,7 +207,7 @@ def _table_events(
     run: TableRun,
     markers: Sequence[WindowMarker],
     outcome: TableApplied,
-    read_again: TableSnapshot | None,
+    begun: NewGenerations,
     source_key: Sequence[str] | None,
     seconds: float,
 ) -> dg.MaterializeResult[Any]:
@@ -209,16 +224,19 @@ def _table_events(
     for window in run.windows:
         # Dagster stores the events of a range in no order: what holds for the table now is on each of them
         context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
-    context.add_asset_metadata(_run_metadata(outcome, read_again, seconds), key, run.windows[-1].key)
+    context.add_asset_metadata(_run_metadata(outcome, begun, seconds), key, run.windows[-1].key)
     wanted = dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys
     return dg.MaterializeResult(asset_key=key, check_results=[check] if wanted else [])
 
 
-def _run_metadata(outcome: TableApplied, read_again: TableSnapshot | None, seconds: float) -> Mapping[str, Any]:
+def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) -> Mapping[str, Any]:
     """The numbers of the run as a whole, which applies its tables together. They are on one window only, so that plots
     do not repeat them."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
-    reason = {} if read_again is None else {"snapshot_reason": read_again.reason, "snapshot_lsn": str(read_again.lsn)}
+    taken = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
+    reason = {} if taken is None else {"snapshot_reason": taken.reason, "snapshot_lsn": str(taken.lsn)}
+    changed = next((table for table in begun.modes if table.name == outcome.name), None)
+    mode = {} if changed is None else {"mode_changed": changed.what}
     columns = {"columns_changed": "; ".join(outcome.columns)} if outcome.columns else {}
     return {
         "outcome": outcome.outcome,
@@ -226,5 +244,6 @@ def _run_metadata(outcome: TableApplied, read_again: TableSnapshot | None, secon
         "run_seconds": seconds,
         **version,
         **reason,
+        **mode,
         **columns,
     }

@@ -29,6 +29,9 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
             context.log.info("there is nothing to recover")
         if report.chapter is not None and report.chapter.broke is not None:
             context.log.warning("%s; %s is a new chapter", report.chapter.broke.what, report.chapter.window.lo)
+        for changed in report.modes:
+            if changed.error is None:
+                context.log.info("mode of %s: %s", changed.name, changed.what)
         for taken in report.snapshots:
             if taken.error is None:
                 metadata: dict[str, str | int] = {

@@ -101,6 +101,7 @@ def _line(done: FollowRound) -> str | None:
     parts = [f"{done.at:%Y-%m-%d %H:%M:%S}", counted(done.windows, "window"), counted(done.changes, "change")]
     if done.snapshots:
         parts.append(f"snapshots of {', '.join(map(str, done.snapshots))}")
+    parts += [f"mode of {table.name}: {table.what}" for table in done.modes]
     parts.append(f"{counted(len(done.applied), 'table')} written in {done.seconds:.1f} s")
     if done.lag_bytes is not None and done.lag_seconds is not None:
         parts.append(f"{size(done.lag_bytes)}, {done.lag_seconds:.1f} s behind")

@@ -12,7 +12,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.table_reports import applied_table, columns_followed, snapshot_table
+from cdc_assets.cli.table_reports import applied_table, columns_followed, modes_changed, snapshot_table
 from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.table_applied import TableApplied
@@ -42,6 +42,8 @@ def _display(report: SyncReport) -> RenderableType:
     parts: list[RenderableType] = []
     if report.snapshots:
         parts += [snapshot_table(report.snapshots), Text()]
+    if report.modes:
+        parts += [modes_changed(report.modes), Text()]
     tables = per_table(report.tables)
     parts += [applied_table(tables, report.messages), Text()]
     if any(table.columns for table in tables):

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cdc_assets.cli.terminal import new_table
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
@@ -45,6 +46,12 @@ def columns_followed(applied: Sequence[TableApplied]) -> Text:
     """What was done to columns because the source did it to its own: one line per table."""
     changed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in applied if table.columns)
     return Text("\n".join(changed))
+
+
+def modes_changed(changed: Sequence[ModeChanged]) -> Text:
+    """What tables in another mode were made from: one line per table."""
+    lines = (f"mode of {table.name}: {'stopped' if table.error else table.what}" for table in changed)
+    return Text("\n".join(lines))
 
 
 def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:

@@ -12,7 +12,7 @@ from spark_jobs.apply.landed_changes import one_relid
 from spark_jobs.apply.net_of_range import landed_range, net_of_range
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -83,10 +83,6 @@ def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
             hint=new_snapshot(state.name),
         )
         return TableApplied.without_commit(work.name, work.last, state=state, error=lost)
-    if state.mode != (mode := work.pipeline.mode_of(state.name)):
-        what = f"{state.name} is kept in mode {state.mode}, and the configuration says {mode}"
-        other = NeedsSnapshotError(what, hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}")
-        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
     if what := work.pipeline.table(state.name).options.types.changed_since(state.types):
         other = NeedsSnapshotError(
             f"{state.name}: {what}", hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}"
@@ -97,6 +93,10 @@ def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
             f"{state.name} must be read again: {why}",
             hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(state.name)}",
         )
+        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
+    if state.mode != (mode := work.pipeline.mode_of(state.name)):
+        what = f"{state.name} is kept in mode {state.mode}, and the configuration says {mode}"
+        other = OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(state.name)}")
         return TableApplied.without_commit(work.name, work.last, state=state, error=other)
     ahead = work.after(state)
     if ahead is None:

@@ -55,6 +55,14 @@ class Commit:
             return written
         return {}
 
+    @property
+    def timestamp(self) -> int:
+        """Microseconds since 1970, by its writer's clock. Raises ValueError: the commit does not say."""
+        for information in self.actions("commitInfo"):
+            if "timestamp" in information:
+                return 1000 * int(information["timestamp"])
+        raise ValueError(f"commit {self.version} has no time")
+
 
 @dataclass(frozen=True)
 class TransactionLog:

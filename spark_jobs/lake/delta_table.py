@@ -9,6 +9,7 @@ from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier, quoted
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn
+from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
@@ -20,21 +21,44 @@ _ATTNUM = "pg_attribute.attnum"
 _MODE = "postgres_cdc.mode"  # of a column that the source does not have
 
 
-def table_columns(spark: SparkSession, path: str) -> tuple[DeltaColumn, ...]:
-    """The columns of the table at ``path`` that the source has too, in its order."""
-    schema = spark.read.format("delta").load(path).schema
+def table_columns(spark: SparkSession, path: str, version: int | None = None) -> tuple[DeltaColumn, ...]:
+    """The columns of the table at ``path`` that the source has too, in its order; as of its newest version, or of
+    ``version``."""
     return tuple(
         DeltaColumn(field.name, field.dataType.simpleString(), field.metadata.get(_ATTNUM))
-        for field in schema
+        for field in table_at(spark, path, version).schema
         if _MODE not in field.metadata
     )
 
 
-def with_attribute_numbers(frame: DataFrame, columns: Sequence[LakeColumn], mode: Mode = "mirror") -> DataFrame:
+def table_at(spark: SparkSession, path: str, version: int | None = None) -> DataFrame:
+    """The table's rows, as of its newest version or of ``version``."""
+    reader = spark.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(path)
+
+
+def is_readable(spark: SparkSession, path: str, version: int) -> bool:
+    """Whether the files of this version are still there: a VACUUM removes them, log clean-up what names them. Each is
+    opened, none is read; other failures are raised."""
+    # a condition that nothing can decide beforehand, so that the files are asked and not Delta's statistics
+    try:
+        table_at(spark, path, version).where("rand() > 0.5").selectExpr("1").count()
+    except Exception as error:
+        if is_file_gone(error):
+            return False
+        raise
+    return True
+
+
+def with_attribute_numbers(
+    frame: DataFrame, columns: Sequence[LakeColumn | DeltaColumn], mode: Mode = "mirror"
+) -> DataFrame:
     """``frame``, which has these columns and those of the mode, as a table that remembers their attribute numbers."""
     from pyspark.sql import functions
 
-    described: list[tuple[str, dict[str, int | str]]] = [(column.name, {_ATTNUM: column.attnum}) for column in columns]
+    described: list[tuple[str, dict[str, int | str]]] = [
+        (column.name, {} if column.attnum is None else {_ATTNUM: column.attnum}) for column in columns
+    ]
     described += [(column.name, {_MODE: mode}) for column in mode_columns(mode)]
     return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))
 

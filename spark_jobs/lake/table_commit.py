@@ -18,11 +18,22 @@ from spark_jobs.lake.table_state import SnapshotCause, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.errors import is_concurrent_commit, is_overtaken
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+
+
+@dataclass(frozen=True)
+class ModeOrigin:
+    """Of a table that was made again in another mode: the one ``before``, the Delta version ``base_version`` that it
+    grew from, and the LSN since which it knows what its mode keeps."""
+
+    before: Mode
+    base_version: int
+    known_since: Lsn
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,8 @@ class Provenance:
     ``system_identifier`` and ``slot`` are those that the log began with, in a later chapter of it too.
     A snapshot's ``first`` is its ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``.
     ``commits`` is the number of this commit: one more than the table had. ``cause`` is that of the table's snapshot,
-    ``columns``: what happened to the table's columns since the commit before.
+    ``columns``: what happened to the table's columns since the commit before. ``mode_changed``: of the commit that put
+    the table into another mode; its windows are those that were applied again.
     """
 
     system_identifier: int
@@ -49,6 +61,7 @@ class Provenance:
     changes: ChangeCounts = NO_CHANGES
     cause: SnapshotCause | None = None
     columns: tuple[str, ...] = ()
+    mode_changed: ModeOrigin | None = None
 
     @property
     def txn_app_id(self) -> str:
@@ -71,9 +84,16 @@ class Provenance:
                 **asdict(self.changes),
                 "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
+                **_told(self.mode_changed),
             },
             separators=(",", ":"),
         )
+
+
+def _told(changed: ModeOrigin | None) -> dict[str, object]:
+    if changed is None:
+        return {}
+    return {"mode_changed": {**asdict(changed), "known_since": str(changed.known_since)}}
 
 
 @contextmanager

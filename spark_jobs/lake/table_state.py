@@ -12,7 +12,6 @@ one it is given when that has a percent sign.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,8 +30,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
 
-_PREFIX = "pgcdc:"
-_NEVER = sys.maxsize
+TXN_PREFIX = "pgcdc:"
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,10 @@ class TableState:
         """What the table keeps: it may be another than the configuration has by now."""
         return mode_of(self.generation)
 
+    def generation_in(self, mode: Mode) -> str:
+        """The generation that grows from the same snapshot in another mode, or in this one."""
+        return generation_of(self.snapshot_lsn, self.word, self.missing_operations, mode, self.types, self.mask)
+
     @property
     def types(self) -> ChosenTypes:
         """The types that its columns have by choice: the configuration may have others by now."""
@@ -99,7 +101,7 @@ class TableState:
 
 def stream_id(system_identifier: int, slot: str) -> str:
     """The beginning of the transaction identifiers of one slot's tables."""
-    return f"{_PREFIX}{system_identifier}:{slot}:"
+    return f"{TXN_PREFIX}{system_identifier}:{slot}:"
 
 
 def generation_of(
@@ -143,7 +145,7 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
         if log is None:
             return None
         for txn, user_metadata in _transactions(log):
-            ours = ours or txn.app_id.startswith(_PREFIX)
+            ours = ours or txn.app_id.startswith(TXN_PREFIX)
             if txn.app_id == wanted:
                 return _state(lake, name, log.version, txn.version, user_metadata)
         if not ours and (known := _forgotten_state(lake, name, log)):
@@ -156,30 +158,6 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
             hint="move it away, or choose another lake.path",
         )
     return None
-
-
-def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iterator[TableState]:
-    """What the table was, newest first: the state that each commit of ours made, as far back as Delta keeps its log.
-
-    Its ``version`` is the last before the next commit of ours: an OPTIMIZE shows the same rows. What a rebuilt table
-    has replaced is left out. Raises LakeError.
-    """
-    path, wanted = lake.table(name), txn_app_id(*identity.stream)
-    try:
-        log = TransactionLog.open(path)
-        newest, replaced_from = log.version if log is not None else -1, _NEVER
-        for commit in log.commits() if log is not None else ():
-            for txn in commit.transactions:
-                written = commit.user_metadata
-                if txn.app_id == wanted:
-                    if written["last_window"] < replaced_from:
-                        yield _state(lake, name, newest, txn.version, written)
-                    is_snapshot = written["lo"] == written["hi"] and not written.get("columns")
-                    replaced_from = _NEVER if is_snapshot else min(replaced_from, written["first_window"])
-                if txn.app_id.startswith(_PREFIX):
-                    newest = commit.version - 1
-    except (OSError, ValueError, KeyError) as error:
-        raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
 
 
 def table_states(
@@ -209,23 +187,28 @@ def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, dict[str, 
 
 def _state(lake: Lake, name: QualifiedName, version: int, commits: int, written: dict[str, Any] | None) -> TableState:
     if written is not None:
-        generation = written["generation"]
-        return TableState(
-            name,
-            generation,
-            snapshot_lsn_of(generation),
-            written["last_window"],
-            version,
-            written["relid"],
-            commits,
-            _cause(written.get("cause")),
-        )
+        return state_written(name, version, commits, written)
     # nothing was written for as long as Delta keeps its history, while others committed: the latest cut knows
     cut = latest_cut(lake)
     known = cut.table(name) if cut else None
     if cut is None or known is None or known.commits != commits:
         return _lost(name, version, commits)
     return _state_at(cut, known, version)
+
+
+def state_written(name: QualifiedName, version: int, commits: int, written: dict[str, Any]) -> TableState:
+    """What a commit of ours, number ``commits``, says that it brought the table to. Raises KeyError, ValueError."""
+    generation = written["generation"]
+    return TableState(
+        name,
+        generation,
+        snapshot_lsn_of(generation),
+        written["last_window"],
+        version,
+        written["relid"],
+        commits,
+        _cause(written.get("cause")),
+    )
 
 
 def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> TableState | None:

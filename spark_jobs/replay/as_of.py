@@ -118,9 +118,9 @@ def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName
     """What the table was last at or before ``lsn``. Raises LakeError."""
     oldest: TableState | None = None
     for past in landed.past_states(pipeline.lake, name):
-        if landed.shown_by(past) <= lsn:
-            return past
-        oldest = past
+        oldest = past.state
+        if landed.shown_by(oldest) <= lsn:
+            return oldest
     if oldest is None:
         raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
     raise LakeError(f"{name}: the oldest version in Delta's log is as of {landed.shown_by(oldest)}")

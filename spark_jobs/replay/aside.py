@@ -1,6 +1,7 @@
 """A table built aside, in a folder of its own: from one of its earlier versions and the windows that follow on it.
 
-On a shallow clone, so only rows that change are written; by the same code that applies windows to the table itself.
+On a shallow clone, so only rows that change are written; in another mode on the rows that the version showed. By the
+same code that applies windows to the table itself.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Table
 from spark_jobs.errors import SchemaChangeError
+from spark_jobs.lake.delta_table import replace_table
 from spark_jobs.lake.merge_sql import delta_identifier
 from spark_jobs.lake.table_commit import Provenance, committing_session
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.landed_windows import LandedWindows
+from spark_jobs.replay.other_mode import OtherMode
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mask import why_masked_otherwise
+from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event
 
 if TYPE_CHECKING:
@@ -50,13 +54,19 @@ class BuiltAside:
 @dataclass(frozen=True)
 class Build:
     """Table state ``base`` brought through the windows ``ahead``, which follow on it; without the transactions that
-    committed at ``before`` or later."""
+    committed at ``before`` or later; in the mode that the table had then, whatever the configuration says by now, or
+    in ``other_mode``, whose base it is."""
 
     pipeline: Pipeline
     landed: LandedWindows
     base: TableState
     ahead: tuple[WindowMarker, ...]
     before: Lsn | None = None
+    other_mode: OtherMode | None = None
+
+    @property
+    def mode(self) -> Mode:
+        return self.other_mode.mode if self.other_mode else self.base.mode
 
     def check(self) -> None:
         """Raises SchemaChangeError: rows changed in these windows in a way that the log does not hold, or the table was
@@ -76,17 +86,17 @@ class Build:
     def in_folder(self, spark: SparkSession, folder: str) -> BuiltAside:
         """Build it there. Raises CdcError."""
         lake = _Aside(folder, self.pipeline.lake.change_log)
-        # in the mode and with the types that it had then, whatever the configuration says by now
+        # in its mode and with the types that it had then, whatever the configuration says by now
         configured = self.pipeline.table(self.base.name)
         options = replace(configured.options, types=self.base.types)
-        table = Table(self.base.name, self.base.mode, options=options, mask=configured.mask)
+        table = Table(self.base.name, self.mode, options=options, mask=configured.mask)
         aside = replace(self.pipeline, lake=lake, tables=(table,))
         path = aside.lake.table(self.base.name)
         with spark_errors(
             f"{self.base.name} was not built from its Delta version {self.base.version}",
             hint="a VACUUM may have removed files of that version: choose a later LSN",
         ):
-            state = self._cloned(spark, aside)
+            state = self._begun(spark, aside)
         if not self.ahead:
             return BuiltAside(path, NO_CHANGES)
         applied = apply_table(spark, TableRange(aside, state, self.ahead, before=self.before))
@@ -94,16 +104,13 @@ class Build:
             raise applied.error
         return BuiltAside(path, applied.changes)
 
-    def _cloned(self, spark: SparkSession, aside: Pipeline) -> TableState:
-        """The clone, and a commit of no row that says how far it is, as ``apply`` needs to know."""
+    def _begun(self, spark: SparkSession, aside: Pipeline) -> TableState:
+        """The base's rows, in a table that says how far it is, as ``apply`` needs to know."""
         base, identity, lsn = self.base, self.landed.identity, self.landed.shown_by(self.base)
         source, target = self.pipeline.lake.table(base.name), aside.lake.table(base.name)
-        with isolated_session(spark, {}) as own:
-            clone = f"SHALLOW CLONE {delta_identifier(source)} VERSION AS OF {base.version}"
-            own.sql(f"CREATE TABLE {delta_identifier(target)} {clone}")
         provenance = Provenance(
             *identity.stream,
-            base.generation,
+            base.generation_in(self.mode),
             snapshot_lsn=base.snapshot_lsn,
             first=base.ordinal,
             last=base.ordinal,
@@ -112,8 +119,15 @@ class Build:
             relid=base.relid or 0,
             commits=1,
         )
-        with committing_session(spark, provenance) as own:
-            own.read.format("delta").load(target).where("false").write.format("delta").mode("append").save(target)
+        if self.other_mode is not None:
+            with committing_session(spark, provenance) as own:
+                replace_table(self.other_mode.rows(own, source), target)
+        else:
+            with isolated_session(spark, {}) as own:
+                clone = f"SHALLOW CLONE {delta_identifier(source)} VERSION AS OF {base.version}"
+                own.sql(f"CREATE TABLE {delta_identifier(target)} {clone}")
+            with committing_session(spark, provenance) as own:  # of no row
+                own.read.format("delta").load(target).where("false").write.format("delta").mode("append").save(target)
         state = table_state(aside.lake, base.name, *identity.stream)
         assert state is not None
         return state

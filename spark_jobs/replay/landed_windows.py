@@ -13,7 +13,8 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.errors import ConfigurationError, GapError, LakeError
-from spark_jobs.lake.table_state import TableState, past_states
+from spark_jobs.lake.past_states import PastState, past_states
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -83,14 +84,19 @@ class LandedWindows:
             )
         return found
 
+    def holds_after(self, ordinal: int) -> bool:
+        """Whether none of the windows behind ``ordinal`` has gone."""
+        return ordinal + 1 >= self.markers[0].ordinal
+
     def last_until(self, lsn: Lsn) -> int:
         """The ordinal of the last window that ends at or before ``lsn``; where none does, of the one before the log."""
         ends = [marker.ordinal for marker in self.markers if marker.window.hi <= lsn]
         return ends[-1] if ends else self.markers[0].ordinal - 1
 
-    def past_states(self, lake: Lake, name: QualifiedName) -> Iterator[TableState]:
+    def past_states(self, lake: Lake, name: QualifiedName) -> Iterator[PastState]:
         """What the table was in this chapter, newest first. Raises LakeError."""
-        return takewhile(lambda past: past.ordinal >= self.identity.chapter, past_states(lake, name, self.identity))
+        of_lake = past_states(lake, name, self.identity)
+        return takewhile(lambda past: past.state.ordinal >= self.identity.chapter, of_lake)
 
     def shown_by(self, state: TableState) -> Lsn:
         """The LSN as of which the table was: its snapshot's, or the end of the last window that it has; where the log

@@ -9,14 +9,13 @@ comes late would go on from rows that are gone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.lake.cuts import TableCut, latest_cut, write_cut
+from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.delta_table import rows_written
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, table_state
@@ -25,6 +24,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build, BuiltAside
 from spark_jobs.replay.landed_windows import LandedWindows
+from spark_jobs.replay.latest_cut import show_in_latest_cut
 from spark_jobs.replay.replay import followed_tables
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.retries import again_when_overtaken
@@ -64,7 +64,7 @@ def rebuild(
                 done.append(TableReplayed(name, "stopped", error=error))
             progress(Step("rebuild", f"{name}: {done[-1].outcome}", len(done), len(tables), "tables"))
         with guard.cuts():
-            _show_in_latest_cut(pipeline, landed, [table.name for table in done if table.outcome == "rebuilt"])
+            show_in_latest_cut(pipeline, landed.identity, [table.name for table in done if table.outcome == "rebuilt"])
     errors = tuple(table.error for table in done if table.error is not None)
     return ReplayReport.of(windows, tuple(done), errors)
 
@@ -158,31 +158,13 @@ def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> Ta
 
 
 def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, first: int) -> TableState:
-    """The newest one without window ``first`` that grew from the same snapshot."""
+    """The newest one without window ``first`` that grew from the same snapshot, in the same mode."""
     for past in landed.past_states(pipeline.lake, state.name):
-        if (past.snapshot_lsn, past.word) != (state.snapshot_lsn, state.word):
+        if past.state.generation != state.generation:
             break
-        if past.ordinal < first:
-            return past
+        if past.state.ordinal < first:
+            return past.state
     raise LakeError(
-        f"{state.name}: Delta's log no longer has a version from before window {first}",
+        f"{state.name}: Delta's log has no version in mode {state.mode} from before window {first}",
         hint=f"choose a later range, or take a new snapshot: postgres-cdc snapshot '{state.name}'",
     )
-
-
-def _show_in_latest_cut(pipeline: Pipeline, landed: LandedWindows, rebuilt: Sequence[QualifiedName]) -> None:
-    """Readers of the latest cut see the new rows at once. Where others have gone on meanwhile, the next cut does it."""
-    latest = latest_cut(pipeline.lake)
-    if latest is None or not rebuilt:
-        return
-    identity = landed.identity
-
-    def shown(table: TableCut) -> TableCut:
-        state = table_state(pipeline.lake, table.name, *identity.stream)
-        if table.name not in rebuilt or state is None or state.generation != table.generation:
-            return table
-        if state.ordinal > latest.ordinal:
-            return table
-        return replace(table, version=state.version, commits=state.commits)
-
-    write_cut(pipeline.lake, latest.ordinal, latest.lsn, tuple(map(shown, latest.tables)), based_on=latest)

@@ -20,6 +20,12 @@ _CONCURRENT = re.compile(
     r"Concurrent(?!Transaction)\w+Exception|(Metadata|Protocol)ChangedException"
     r"|DELTA_CONCURRENT_(?!TRANSACTION)\w+|DELTA_(METADATA|PROTOCOL)_CHANGED"
 )
+# of a file of the table, or of an entry of its log
+_FILE_GONE = re.compile(
+    r"FileNotFoundException|FILE_NOT_EXIST|PATH_NOT_FOUND|VersionNotFoundException"
+    r"|DELTA_(?:VERSION_NOT_FOUND|FILE_NOT_FOUND|LOG_FILE_NOT_FOUND|NO_RECREATABLE_HISTORY_FOUND"
+    r"|TRUNCATED_TRANSACTION_LOG|VERSIONS_NOT_CONTIGUOUS|UNSUPPORTED_TIME_TRAVEL)\w*"
+)
 _OVERTAKEN = re.compile(r"ConcurrentTransactionException|DELTA_CONCURRENT_TRANSACTION")
 
 
@@ -31,6 +37,12 @@ def is_concurrent_commit(error: BaseException) -> bool:
 def is_overtaken(error: BaseException) -> bool:
     """Whether the other writer's commit had our transaction identifier."""
     return not isinstance(error, CdcError) and _OVERTAKEN.search(str(error)) is not None
+
+
+def is_file_gone(error: BaseException) -> bool:
+    """Whether a file that a version of a Delta table needs is no longer there."""
+    texts = (str(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or "")
+    return not isinstance(error, CdcError) and any(_FILE_GONE.search(text) for text in texts)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from cdc_assets.automation.run_planning import range_tags
+from cdc_assets.component import PostgresCdcComponent
 from cdc_assets.slot_observation import observe
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
@@ -336,6 +338,26 @@ def test_stopped_table_stops_alone(followed: UnderDagster) -> None:
     assert "public.orders" in str(data.description)
     assert "public.items" not in str(data.description)
     assert "\n" not in str(data.description)
+
+
+def test_another_mode_is_made_from_the_change_log(followed: UnderDagster) -> None:
+    change(followed, 1)
+    followed.run(requested(followed.tick()))
+    attributes = followed.component.model_dump(include={"name", "lake"}) | {"source": {"dsn": followed.database.dsn}}
+    attributes["tables"] = [{"name": "public.orders", "mode": "history"}, "public.items"]
+    component = PostgresCdcComponent.model_validate(attributes)
+    shop = replace(followed, component=component, defs=component.definitions())
+    change(shop, 2)
+    shop.run(requested(shop.tick()))
+    last = shop.partition_keys()[-1]
+    known = shop.metadata("public", "orders", partition=last)
+    assert known["mode_changed"].startswith("mirror to history, rebuilt from the change log, known since ")
+    assert "snapshot_reason" not in known
+    assert "mode_changed" not in shop.metadata("public", "items", partition=last)
+    shop.assert_equal(["public.items"])
+    current = [row[:3] for row in shop.lake_rows("public.orders") if row[-1] is None]
+    assert current == sorted(shop.database.execute("SELECT * FROM orders"))
+    assert len(shop.lake_rows("public.orders")) > len(current)
 
 
 def test_a_table_that_changed_without_an_event_is_read_again(followed: UnderDagster) -> None:

@@ -15,10 +15,10 @@ from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
+from spark_jobs.lake.past_states import past_states
 from spark_jobs.lake.table_state import (
     TableState,
     generation_of,
-    past_states,
     snapshot_lsn_of,
     table_state,
     table_states,
@@ -51,7 +51,9 @@ def _commit(
     """One of ours for these windows of relation 5, or a foreign one. A snapshot begins where it ends, at 0/2."""
     told = {"generation": generation, "first_window": windows[0], "last_window": windows[1], "relid": 5}
     told |= {"lo": lo, "hi": "0/2"}
-    info = {"operation": "MERGE", "userMetadata": json.dumps(told)} if txn else {"operation": "OPTIMIZE"}
+    info: dict[str, object] = {"operation": "OPTIMIZE", "timestamp": version}
+    if txn:
+        info |= {"operation": "MERGE", "userMetadata": json.dumps(told)}
     actions: list[dict[str, object]] = [{"commitInfo": info}]
     if txn:
         actions.append({"txn": {"appId": txn[0], "version": txn[1]}})
@@ -142,7 +144,7 @@ def test_what_a_table_was_newest_first(tmp_path: Path) -> None:
     _commit(lake, 4, (OURS, 5), windows=(5, 6))
     _commit(lake, 5, (txn_app_id(1, "elsewhere"), 9))
     _commit(lake, 6, (OURS, 6), generation=NEW, windows=(7, 7))
-    found = [(past.version, past.ordinal, past.commits) for past in past_states(lake, NAME, IDENTITY)]
+    found = [(past.state.version, past.state.ordinal, past.state.commits) for past in past_states(lake, NAME, IDENTITY)]
     assert found == [(6, 7, 6), (4, 6, 5), (3, 4, 4)], "what the checkpoint alone knows is no state"
 
 
@@ -154,11 +156,24 @@ def test_what_a_rebuilt_table_has_replaced_is_no_longer_what_it_was(tmp_path: Pa
     _commit(lake, 3, (OURS, 4), generation=NEW, windows=(7, 7))
     _commit(lake, 4, (OURS, 5), generation=NEW, windows=(8, 9))
     _commit(lake, 5, (OURS, 6), generation=NEW, windows=(8, 9))  # rebuilt from version 3
-    found = [(past.version, past.ordinal) for past in past_states(lake, NAME, IDENTITY)]
+    found = [(past.state.version, past.state.ordinal) for past in past_states(lake, NAME, IDENTITY)]
     assert found == [(5, 9), (3, 7), (2, 6), (1, 6), (0, 3)]
     _commit(lake, 6, (OURS, 7), generation=NEW, windows=(7, 9))  # and once more, from its snapshot
-    found = [(past.version, past.ordinal) for past in past_states(lake, NAME, IDENTITY)]
+    found = [(past.state.version, past.state.ordinal) for past in past_states(lake, NAME, IDENTITY)]
     assert found == [(6, 9), (2, 6), (1, 6), (0, 3)], "the states of the snapshot before are what they were"
+
+
+def test_another_mode_replaces_nothing_of_the_mode_before(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    mirror = TableState(NAME, generation_of(Lsn(2), "0a1b", ("delete",)), Lsn(2), 3, 0)
+    history = mirror.generation_in("history")
+    assert mirror.generation_in("mirror") == mirror.generation
+    _commit(lake, 0, (OURS, 1), generation=mirror.generation, windows=(3, 3), lo="0/2")
+    _commit(lake, 1, (OURS, 2), generation=mirror.generation, windows=(4, 6))
+    _commit(lake, 2, (OURS, 3), generation=history, windows=(4, 6))
+    _commit(lake, 3, (OURS, 4), generation=history, windows=(7, 7))
+    found = [(past.state.version, past.state.mode, past.is_snapshot) for past in past_states(lake, NAME, IDENTITY)]
+    assert found == [(3, "history", False), (2, "history", False), (1, "mirror", False), (0, "mirror", True)]
 
 
 @pytest.mark.parametrize(

@@ -6,30 +6,27 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.configuration import Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
-from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.sync import capture, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.audit import AUDIT, Audited, Row, Versions, audit_of, audited
+from tests.spark.audit import AUDIT, Row, audit_of, audited
 from tests.spark.followed_pipeline import Followed
+from tests.spark.mode_oracle import Oracle, lake_rows, xids_by_lsn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
-_COLUMNS = ("id", "v", "doc", "n")
 # keyed by mode; the fourth has no key, and sends whole old rows
 TABLES: dict[str, Mode] = {"softly": "soft_delete", "versions": "history", "changes": "append", "whole": "append"}
 
@@ -66,77 +63,14 @@ def _snapshot_rows() -> list[Row]:
 
 
 def _rows(followed: Followed, name: str) -> list[Row]:
-    path = followed.pipeline.lake.table(QualifiedName("public", name))
-    table = followed.spark.read.format("delta").load(path)
-    assert table.columns == [*_COLUMNS, *(column.name for column in mode_columns(TABLES[name]))]
-    return [row.asDict() for row in table.collect()]
-
-
-def _xids(pipeline: Pipeline) -> dict[int, int]:
-    """By commit LSN, from the log; what is not in it, is a snapshot."""
-    log = ChangeLog(pipeline.lake.change_log)
-    markers = log.markers()
-    relids = sorted({counts.relid for marker in markers for counts in marker.relations})
-    found = log.read(relids, markers[0].ordinal, markers[-1].ordinal)
-    pairs = zip(found.column("commit_lsn").to_pylist(), found.column("xid").to_pylist(), strict=True)
-    return {lsn: xid for lsn, xid in pairs if xid is not None}
-
-
-def _values(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _COLUMNS)
+    return lake_rows(followed.spark, followed.pipeline, name, TABLES[name])
 
 
 def assert_as_audited(followed: Followed, since: Sequence[Row]) -> None:
-    database, xids = followed.database, _xids(followed.pipeline)
-    versions = Versions.of("id", since, audit_of(database, "versions"))
-    held = _rows(followed, "versions")
-    assert Counter(
-        (_values(row), xids.get(row["_valid_from_lsn"]), row["_valid_to_lsn"] and xids[row["_valid_to_lsn"]])
-        for row in held
-    ) == Counter((_values(row), begun, ended) for row, begun, ended in versions.history)
-    assert all((row["_valid_to"] is None) == (row["_valid_to_lsn"] is None) for row in held)
-    assert all(row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"] for row in held)
-
-    softly = Versions.of("id", since, audit_of(database, "softly"))
-    assert Counter((_values(row), row["_deleted_at"] is not None) for row in _rows(followed, "softly")) == (
-        Counter((_values(row), deleted is not None) for row, deleted in softly.soft_deleted)
-    )
-    for name in ("changes", "whole"):
-        expected = [change for audited in audit_of(database, name) for change in _as_appended(audited, name == "whole")]
-        found = [
-            (row["_operation"], row["_xid"], *_shown(row))
-            for row in sorted(
-                _rows(followed, name),
-                key=lambda row: (row["_commit_lsn"], row["_ordinal"], row["_operation"] != "update_before"),
-            )
-            if row["_operation"] != "snapshot"
-        ]
-        assert [change[:2] for change in found] == [change[:2] for change in expected]
-        assert [_agree(*pair) for pair in zip(found, expected, strict=True)] == [True] * len(found)
-
-
-def _shown(row: Row) -> tuple[Any, ...]:
-    missing = row["_not_sent"] or []
-    return tuple(_NOT_SENT if name in missing else row[name] for name in _COLUMNS)
-
-
-_NOT_SENT = object()
-
-
-def _agree(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """What was sent is right; what was not, is not claimed to be anything."""
-    return all(mine is _NOT_SENT or mine == theirs for mine, theirs in zip(found, expected, strict=True))
-
-
-def _as_appended(change: Audited, whole: bool) -> list[tuple[Any, ...]]:
-    nothing = (None,) * len(_COLUMNS)
-    if change.op == "truncate":
-        return [("truncate", change.xid, *nothing)]
-    rows: list[tuple[Any, ...]] = []
-    if change.op == "update" and (whole or change.old["id"] != change.new["id"]):  # type: ignore[index]
-        rows.append(("update_before", change.xid, *_values(change.old or {})))
-    shown = change.old if change.op == "delete" else change.new
-    return [*rows, (change.op, change.xid, *_values(shown or {}))]
+    xids = xids_by_lsn(followed.pipeline)
+    for name, mode in TABLES.items():
+        oracle = Oracle(since, audit_of(followed.database, name), xids, whole=name == "whole")
+        oracle.assert_agrees(mode, _rows(followed, name))
 
 
 # each is one range of windows
@@ -266,23 +200,6 @@ def test_columns_are_added_to_rows_that_are_there(spark: SparkSession, database:
     }
     assert {row["w"] for row in rows("changes") if row["_operation"] == "snapshot"} == {None}
     assert all("words" in row for name in TABLES for row in rows(name))
-
-
-def test_another_mode_begins_anew(spark: SparkSession, database: Database, tmp_path: Path) -> None:
-    database.execute("CREATE TABLE item (id int PRIMARY KEY, v text)", "INSERT INTO item VALUES (1, 'a'), (2, 'b')")
-    item = QualifiedName("public", "item")
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.item")
-    modes: tuple[Mode, ...] = ("mirror", "history", "append", "mirror")
-    for mode in modes:
-        configured = replace(pipeline, tables=(Table(item, mode),))
-        database.execute("UPDATE item SET v = v || '!' WHERE id = 1")  # while the table is in the mode before
-        report = sync(configured, lambda: spark)
-        assert report.errors == ()
-        assert len(report.snapshots) == 1
-        columns = spark.read.format("delta").load(pipeline.lake.table(item)).columns
-        assert columns == ["id", "v", *(column.name for column in mode_columns(mode))]
-    (compared,) = compare(spark, pipeline, (item,))
-    assert compared.equal
 
 
 def test_what_a_mode_cannot_keep_is_refused(spark: SparkSession, database: Database, tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""What a Delta table was: the states that our commits made, as far back as Delta keeps its log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.change_log.window_marker import SlotIdentity
+from spark_jobs.configuration import Lake
+from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.table_state import TXN_PREFIX, TableState, state_written, txn_app_id
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+
+_NEVER = sys.maxsize
+
+
+@dataclass(frozen=True)
+class PastState:
+    """``state``, as the commit that was made ``at`` that time left it: microseconds since 1970, by its writer's clock.
+    ``is_snapshot``: it shows the source at ``state.snapshot_lsn``, and nothing that came behind it."""
+
+    state: TableState
+    at: int
+    is_snapshot: bool
+
+
+def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iterator[PastState]:
+    """Newest first. The ``version`` of each is the last before the next commit of ours: an OPTIMIZE shows the same
+    rows. What a rebuilt table has replaced of its own generation is left out. Raises LakeError."""
+    path, wanted = lake.table(name), txn_app_id(*identity.stream)
+    try:
+        log = TransactionLog.open(path)
+        newest = log.version if log is not None else -1
+        replaced_from, generation = _NEVER, ""
+        for commit in log.commits() if log is not None else ():
+            for txn in commit.transactions:
+                if txn.app_id == wanted:
+                    written = commit.user_metadata
+                    state = state_written(name, newest, txn.version, written)
+                    if state.generation != generation:
+                        replaced_from, generation = _NEVER, state.generation
+                    begins = written["lo"] == written["hi"] and not written.get("columns")
+                    if state.ordinal < replaced_from:
+                        is_snapshot = begins and Lsn.parse(written["lo"]) == state.snapshot_lsn
+                        yield PastState(state, commit.timestamp, is_snapshot)
+                    replaced_from = _NEVER if begins else min(replaced_from, _begin(written))
+                if txn.app_id.startswith(TXN_PREFIX):
+                    newest = commit.version - 1
+    except (OSError, ValueError, KeyError) as error:
+        raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
+
+
+def _begin(written: dict[str, Any]) -> int:
+    """The first window whose changes the commit brought; one that changed the columns alone brought none."""
+    first: int = written["first_window"]
+    return first + 1 if written["lo"] == written["hi"] else first

@@ -1,0 +1,80 @@
+"""Tables that begin anew: in another mode from what the lake has, as far as that reaches; all else with a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import (
+    CdcError,
+    DecodeError,
+    GapError,
+    NeedsSnapshotError,
+    PreconditionError,
+    UnrepresentableError,
+)
+from spark_jobs.progress import Progress, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.change_mode import ModeChanged, change_modes
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.spark.provider import SparkProvider
+
+# of a table that is to be made again: what is landed, or the versions that are left, do not lead there. The source may
+_LEADS_NOWHERE = (GapError, NeedsSnapshotError, DecodeError, UnrepresentableError, PreconditionError)
+
+
+@dataclass(frozen=True)
+class NewGenerations:
+    """What was begun: ``modes`` without a snapshot, ``snapshots`` from the source."""
+
+    modes: tuple[ModeChanged, ...] = ()
+    snapshots: tuple[TableSnapshot, ...] = ()
+
+    @property
+    def names(self) -> tuple[QualifiedName, ...]:
+        return (*(table.name for table in self.modes), *(table.name for table in self.snapshots))
+
+    @property
+    def errors(self) -> dict[QualifiedName, CdcError]:
+        """Of the tables that were not begun: they keep what they held."""
+        errors = {table.name: table.error for table in self.modes if table.error is not None}
+        return errors | {table.name: table.error for table in self.snapshots if table.error is not None}
+
+    def then(self, later: NewGenerations) -> NewGenerations:
+        """Both together."""
+        return NewGenerations((*self.modes, *later.modes), (*self.snapshots, *later.snapshots))
+
+
+def begin_generations(
+    spark: SparkProvider,
+    pipeline: Pipeline,
+    names: Sequence[QualifiedName],
+    *,
+    reasons: Mapping[QualifiedName, str] | None = None,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> NewGenerations:
+    """Those of ``names`` that are in another mode than the configuration says are made again without the source; where
+    that cannot be, and for all others, a snapshot is taken. ``reasons``: of the snapshots that nobody asked for; a
+    table that has one is read from the source, whatever its mode was.
+
+    A table that fails is reported, and keeps what it held. Raises what ``snapshot`` raises.
+    """
+    reasons = {name: why for name, why in (reasons or {}).items() if why}
+    without = [name for name in names if name not in reasons]
+    done = change_modes(spark, pipeline, without, run_id=run_id, progress=progress) if without else ()
+    unreached = {table.name: table for table in done if isinstance(table.error, _LEADS_NOWHERE)}
+    modes = tuple(table for table in done if table.name not in unreached)
+    why = {**reasons, **{name: _why_snapshot(table) for name, table in unreached.items()}}
+    rest = [name for name in names if name not in {table.name for table in modes}]
+    if not rest:
+        return NewGenerations(modes)
+    return NewGenerations(modes, snapshot(spark, pipeline, rest, reasons=why, run_id=run_id, progress=progress))
+
+
+def _why_snapshot(table: ModeChanged) -> str:
+    assert table.error is not None
+    modes = f"its mode was {table.before} and is {table.mode}"
+    return f"{table.name} must be read again: {modes}, and the change log does not lead there: {table.error.what}"

@@ -1,0 +1,219 @@
+"""A table that the configuration wants in another mode, made again from what the lake has: a version of it, and the
+change log.
+
+The source's rows are not read. The new table is built aside and takes the old one's place in one commit, numbered like
+all of ours: until then the table is what it was, in its old mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.apply.staging import staging_folder
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError, NeedsSnapshotError
+from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.lake.delta_table import replace_table, rows_written, table_at
+from spark_jobs.lake.past_states import PastState
+from spark_jobs.lake.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
+from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.fingerprints import fingerprint_words
+from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.aside import Build
+from spark_jobs.replay.landed_windows import LandedWindows
+from spark_jobs.replay.latest_cut import show_in_latest_cut
+from spark_jobs.replay.mode_base import other_mode
+from spark_jobs.replay.other_mode import OtherMode
+from spark_jobs.retries import again_when_overtaken
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.table_mode import Mode
+from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
+from spark_jobs.tables.followed_tables import watched_tables
+from spark_jobs.tables.progress import concerns, known_state
+from spark_jobs.write_guard import WriteGuard, write_guard
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class ModeChanged:
+    """Table ``name``, in mode ``before`` until now, was made again in ``mode``: from its Delta version
+    ``base_version`` and ``windows`` windows of the change log, with ``changes``. What the mode keeps is known since the
+    LSN ``known_since``. ``error``: it was not made again, and is what it was.
+    """
+
+    name: QualifiedName
+    before: Mode
+    mode: Mode
+    known_since: Lsn = Lsn(0)  # noqa: RUF009 - a number
+    base_version: int = 0
+    windows: int = 0
+    changes: ChangeCounts = NO_CHANGES
+    rows_written: int = 0
+    delta_version: int | None = None
+    error: CdcError | None = None
+
+    @property
+    def what(self) -> str:
+        """In a few words, for those who read reports."""
+        return f"{self.before} to {self.mode}, rebuilt from the change log, known since {self.known_since}"
+
+
+def change_modes(
+    spark: SparkProvider,
+    pipeline: Pipeline,
+    names: Sequence[QualifiedName],
+    *,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> tuple[ModeChanged, ...]:
+    """Bring those of ``names`` into the mode of the configuration that are in another one; the others are left alone,
+    and are not in the answer. Each is as far then as it was before.
+
+    A table that fails is in the answer with its error: GapError and NeedsSnapshotError where versions or log do not
+    reach, DecodeError and UnrepresentableError for a change that the new mode would show and cannot.
+    """
+    todo = _in_other_modes(pipeline, names)
+    if not todo:
+        return ()
+    done: list[ModeChanged] = []
+    with write_guard(pipeline.source) as guard:
+        for state in todo:
+            changed = _changed_or_error(spark, pipeline, guard, state, run_id)
+            done += [changed] if changed is not None else []
+            progress(Step("mode", f"{state.name} to {pipeline.mode_of(state.name)}", len(done), len(todo), "tables"))
+        made = [table.name for table in done if table.error is None]
+        with guard.cuts():
+            show_in_latest_cut(pipeline, LandedWindows.of(pipeline).identity, made)
+    return tuple(done)
+
+
+def _in_other_modes(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[TableState]:
+    """Those that have rows of this chapter, in another mode; as they and the latest cut have them. A table that cannot
+    be read is none of them."""
+    checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
+    if checkpoint is None:
+        return []
+    cut, chapter = latest_cut(pipeline.lake), checkpoint.identity.chapter
+    found = table_states(pipeline.lake, names, checkpoint.identity).values()
+    states = [known_state(state, cut) for state in found if isinstance(state, TableState) and not state.is_lost]
+    return [
+        state
+        for state in states
+        if state.mode != pipeline.mode_of(state.name) and not is_of_earlier_chapter(state, chapter)
+    ]
+
+
+def _changed_or_error(
+    spark: SparkProvider, pipeline: Pipeline, guard: WriteGuard, state: TableState, run_id: str
+) -> ModeChanged | None:
+    try:
+        return _locked_and_changed(spark, pipeline, guard, state.name, run_id)
+    except CdcError as error:
+        return ModeChanged(state.name, state.mode, pipeline.mode_of(state.name), error=error)
+
+
+@again_when_overtaken
+def _locked_and_changed(
+    spark: SparkProvider, pipeline: Pipeline, guard: WriteGuard, name: QualifiedName, run_id: str
+) -> ModeChanged | None:
+    """None: another process has done it meanwhile. Raises CdcError, OvertakenError among them: nothing is changed."""
+    with guard.table(name):
+        states = _in_other_modes(pipeline, [name])
+        return _changed(spark(), pipeline, states[0], run_id) if states else None
+
+
+def _changed(spark: SparkSession, pipeline: Pipeline, state: TableState, run_id: str) -> ModeChanged:
+    landed, mode = LandedWindows.of(pipeline), pipeline.mode_of(state.name)
+    other = other_mode(spark, pipeline.lake, landed, state, mode)
+    base = other.base.state
+    _require_key(pipeline, landed, other.base, state, mode)
+    build = Build(pipeline, landed, base, landed.after(base.ordinal, state.ordinal), other_mode=other)
+    build.check()
+    if not any(concerns(marker, base) for marker in build.ahead):
+        path = pipeline.lake.table(state.name)
+        return _put_in_place(spark, build, state, lambda own: other.rows(own, path), NO_CHANGES, run_id)
+    with staging_folder(pipeline.lake, state) as folder:
+        built = build.in_folder(spark, folder)
+        return _put_in_place(spark, build, state, lambda own: table_at(own, built.path), built.changes, run_id)
+
+
+def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, state: TableState, mode: Mode) -> None:
+    """Raises NeedsSnapshotError: the mode keeps rows by their key, and it is not known that the base's rows had it.
+
+    Windows of the log say what key the table had; without any, the source, if nothing was altered since the snapshot.
+    """
+    if mode in ("mirror", "append") or base.state.mode in ("history", "soft_delete"):
+        return
+    relids = () if state.relid is None else (state.relid,)
+    facts = ChangeLog(landed.path).facts(base.state.ordinal + 1, state.ordinal, relids)
+    if facts:
+        if not all(landed_facts.facts.key for landed_facts in facts):
+            raise NeedsSnapshotError("the table had no key when changes of it were landed")
+        return
+    watched = watched_tables(pipeline, (state.name,), landed.markers[-1])
+    with connected(pipeline.source.dsn) as connection:
+        _, word = fingerprint_words(connection, watched).get(state.name, (0, ""))
+    if not word or word != state.word:
+        raise NeedsSnapshotError("the table was altered, and the change log does not say yet what key it had")
+
+
+def _put_in_place(
+    spark: SparkSession,
+    build: Build,
+    state: TableState,
+    rows: Callable[[SparkSession], DataFrame],
+    changes: ChangeCounts,
+    run_id: str,
+) -> ModeChanged:
+    """Raises OvertakenError: another writer has committed since ``state``."""
+    other = build.other_mode
+    assert other is not None
+    path = build.pipeline.lake.table(state.name)
+    provenance = _provenance(build, other, state, changes, run_id)
+    with (
+        spark_errors(f"{state.name} was not brought into mode {other.mode}"),
+        overtaking(path, by_any=True),
+        committing_session(spark, provenance) as own,
+    ):
+        replace_table(rows(own), path)
+        version, written = committed_version(own, path), rows_written(own, path)
+    return ModeChanged(
+        state.name,
+        state.mode,
+        other.mode,
+        other.since.lsn,
+        build.base.version,
+        len(build.ahead),
+        changes,
+        written,
+        version,
+    )
+
+
+def _provenance(build: Build, other: OtherMode, state: TableState, changes: ChangeCounts, run_id: str) -> Provenance:
+    ahead, shown = build.ahead, build.landed.shown_by(state)
+    return Provenance(
+        *build.landed.identity.stream,
+        state.generation_in(other.mode),
+        snapshot_lsn=state.snapshot_lsn,
+        first=ahead[0].ordinal if ahead else state.ordinal,
+        last=state.ordinal,
+        lo=ahead[0].window.lo if ahead else shown,
+        hi=shown,
+        relid=state.relid or build.base.relid or 0,
+        commits=state.commits + 1,
+        run_id=run_id,
+        changes=changes,
+        cause=state.cause,
+        mode_changed=ModeOrigin(state.mode, build.base.version, other.since.lsn),
+    )

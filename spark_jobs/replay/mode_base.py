@@ -1,0 +1,84 @@
+"""Which version of a table another mode of it grows from: one that shows the source's rows, from which the change log
+leads on, and whose files are still there."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Lake
+from spark_jobs.errors import GapError, NeedsSnapshotError
+from spark_jobs.lake.delta_table import is_readable
+from spark_jobs.lake.past_rows import Moment
+from spark_jobs.lake.past_states import PastState
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.replay.landed_windows import LandedWindows
+from spark_jobs.replay.other_mode import OtherMode, source_rows
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.table_mode import Mode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: TableState, mode: Mode) -> OtherMode:
+    """Of the versions that grew from the snapshot of ``state`` the oldest one that can be read: it knows most. A mirror
+    knows no past, so it takes the newest.
+
+    Raises GapError and NeedsSnapshotError: there is no such version.
+    """
+    found = _bases(lake, landed, state)
+    if mode == "mirror":
+        found = found[-1:]
+    path = lake.table(state.name)
+
+    def can_be_read(index: int) -> bool:
+        with spark_errors(f"{state.name} cannot be read"), isolated_session(spark, {}) as own:
+            return is_readable(own, path, found[index].state.version)
+
+    # a VACUUM takes older versions first
+    first = 0 if can_be_read(0) else bisect_left(range(len(found)), True, lo=1, key=can_be_read)
+    if first == len(found):
+        raise NeedsSnapshotError("a VACUUM has removed files of the versions that it could be made from")
+    return OtherMode(mode, found[first], _moment(landed, found[first]))
+
+
+def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[PastState]:
+    """Oldest first, at least one."""
+    shown = [past for past in _of_snapshot(lake, landed, state) if source_rows(past) is not None]
+    if not shown:
+        raise NeedsSnapshotError(f"Delta's log has no version that shows the source's rows, only such in {state.mode}")
+    # of windows that changed nothing the table's own log does not know; the change log may have lost them
+    now = [replace(past, state=state) for past in shown[:1] if past.state.commits == state.commits]
+    led_on = [past for past in shown if landed.holds_after(past.state.ordinal)] or now
+    if not led_on or not landed.holds_after(led_on[0].state.ordinal):
+        raise GapError(f"the change log begins at {landed.start}, and does not lead on from any version of the table")
+    return led_on[::-1]
+
+
+def _of_snapshot(lake: Lake, landed: LandedWindows, state: TableState) -> Iterator[PastState]:
+    """What the table was since its snapshot, in whatever mode, newest first."""
+    for past in landed.past_states(lake, state.name):
+        if past.state.generation_in(state.mode) != state.generation:
+            return
+        yield past
+
+
+def _moment(landed: LandedWindows, base: PastState) -> Moment:
+    """The LSN that the version shows, and when that was: its commit came later, the next transaction of the source
+    later still or before that."""
+    lsn = landed.shown_by(base.state)
+    behind = (pc.field("commit_lsn") >= int(lsn)) & pc.field("commit_time").is_valid()
+    windows = pc.field("window") > base.state.ordinal
+    batches = list(ChangeLog(landed.path).scan(windows & behind, ["commit_time"]))
+    if not batches:
+        return Moment(lsn, base.at)
+    earliest: int = pc.min(pc.cast(pa.Table.from_batches(batches).column("commit_time"), pa.int64())).as_py()
+    return Moment(lsn, min(base.at, earliest))
