@@ -20,6 +20,7 @@ from spark_jobs.table_mask import TableMask
 Masks: TypeAlias = Mapping[QualifiedName, TableMask]
 NO_MASKS: Masks = {}
 
+# The partitions are found by pg_inherits: pg_partition_tree would lock each of them, and wait where one is altered.
 # Domains may be of domains, each with a modifier of its own: the innermost domain's counts, as it is the one that the
 # base type sees. A primary key that is deferrable can be violated inside a transaction, so it identifies no row.
 _FACTS = """
@@ -31,6 +32,11 @@ WITH RECURSIVE wanted AS (
 ), attribute AS (
   SELECT a.* FROM pg_catalog.pg_attribute a JOIN wanted w ON w.oid = a.attrelid
   WHERE a.attnum > 0 AND NOT a.attisdropped
+), tree (root, member) AS (
+  SELECT oid, oid FROM wanted
+  UNION ALL
+  SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
+  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
 ), resolved (attrelid, attnum, typid, typmod) AS (
   SELECT attrelid, attnum, atttypid, atttypmod FROM attribute
   UNION ALL
@@ -87,21 +93,29 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
       WHERE i.indrelid = leaf.oid AND a.attrelid = leaf.oid AND i.indimmediate AND i.indisvalid
         AND k.place <= i.indnkeyatts
         AND CASE leaf.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END), '[]')
-    END) FROM pg_catalog.pg_partition_tree(w.oid) tree JOIN pg_catalog.pg_class leaf ON leaf.oid = tree.relid
-    WHERE tree.isleaf AND tree.relid <> w.oid), '[]'),
+    END) FROM tree t JOIN pg_catalog.pg_class leaf ON leaf.oid = t.member AND leaf.relkind <> 'p'
+    WHERE t.root = w.oid AND t.member <> w.oid), '[]'),
   coalesce({declared}, '[]')
 FROM wanted w ORDER BY w.nspname, w.relname
 """.replace("{declared}", declared_key_sql(relid="w.oid", nspname="w.nspname", relname="w.relname"))
 
 
 _TABLES_THERE = """
-SELECT n.nspname::text, c.relname::text, c.oid::bigint,
-  (SELECT part.relid::regclass::text FROM (
-     SELECT c.oid UNION ALL SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t) AS part(relid)
-   JOIN pg_catalog.pg_class p ON p.oid = part.relid AND p.relpersistence <> 'p' ORDER BY 1 LIMIT 1)
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p')
-  AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
+WITH RECURSIVE wanted AS (
+  SELECT c.oid, n.nspname, c.relname
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'p')
+    AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
+), tree (root, member) AS (
+  SELECT oid, oid FROM wanted
+  UNION ALL
+  SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
+  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
+)
+SELECT w.nspname::text, w.relname::text, w.oid::bigint, (
+  SELECT p.oid::regclass::text FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relpersistence <> 'p'
+  WHERE t.root = w.oid ORDER BY 1 LIMIT 1)
+FROM wanted w
 """
 
 

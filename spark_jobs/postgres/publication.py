@@ -13,8 +13,9 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
-from spark_jobs.postgres.published_tables import PublishedTable, published_tables
+from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE, PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
 ColumnLists = Mapping[QualifiedName, tuple[str, ...]]
 NO_LISTS: ColumnLists = MappingProxyType({})
@@ -35,12 +36,34 @@ class Publication:
     tables: tuple[QualifiedName, ...]
 
 
+# what pg_publication_tables shows, which locks each table it shows since 16, and so waits where one is altered
 _PUBLICATION = """
-SELECT obj_description(p.oid, 'pg_publication') = %(comment)s, p.pubviaroot,
-       (SELECT coalesce(jsonb_agg(jsonb_build_array(t.schemaname, t.tablename)), '[]')
-        FROM pg_catalog.pg_publication_tables t WHERE t.pubname = p.pubname)
-FROM pg_catalog.pg_publication p WHERE p.pubname = %(name)s
+WITH RECURSIVE pub AS (
+  SELECT * FROM pg_catalog.pg_publication WHERE pubname = %(name)s
+), publishable AS (
+  SELECT * FROM pg_catalog.pg_class
+  WHERE relkind IN ('r', 'p') AND relpersistence = 'p' AND oid >= {first_normal_oid}
+), entry (relid) AS (
+  SELECT r.prrelid FROM pub JOIN pg_catalog.pg_publication_rel r ON r.prpubid = pub.oid
+  UNION SELECT c.oid FROM pub, publishable c WHERE pub.puballtables AND (pub.pubviaroot OR c.relkind = 'r'){of_schemas}
+), below (relid) AS (
+  SELECT relid FROM entry
+  UNION
+  SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_class p ON p.oid = b.relid AND p.relkind = 'p'
+  JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
+)
+SELECT obj_description(pub.oid, 'pg_publication') = %(comment)s, pub.pubviaroot,
+  (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
+   FROM below JOIN pg_catalog.pg_class c ON c.oid = below.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+   WHERE CASE WHEN pub.pubviaroot
+     THEN below.relid IN (SELECT relid FROM entry) AND NOT (c.relispartition AND (pub.puballtables OR EXISTS (
+       SELECT FROM pg_catalog.pg_partition_ancestors(c.oid) JOIN entry USING (relid) WHERE relid <> c.oid)))
+     ELSE c.relkind <> 'p' END)
+FROM pub
 """
+_OF_SCHEMAS = """
+  UNION SELECT c.oid FROM pub JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = pub.oid
+    JOIN publishable c ON c.relnamespace = s.pnnspid"""
 _EXISTING = """
 SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
@@ -49,8 +72,12 @@ WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::te
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
+    of_schemas = _OF_SCHEMAS if connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE else ""
+    statement = sql.SQL(_PUBLICATION).format(
+        of_schemas=sql.SQL(of_schemas), first_normal_oid=sql.Literal(FIRST_NORMAL_OID)
+    )
     with source_errors(f"publication {name} could not be read"):
-        row = connection.execute(_PUBLICATION, {"name": name, "comment": OUR_COMMENT}).fetchone()
+        row = connection.execute(statement, {"name": name, "comment": OUR_COMMENT}).fetchone()
     if row is None:
         return None
     ours, via_root, tables = row
@@ -122,7 +149,9 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         ours=False,
         via_partition_root=any(each.via_partition_root for each in found),
         # less the partitions that one of them publishes under the name of their root
-        tables=tuple(sorted(published_tables(connection, names, [t for each in found for t in each.tables]))),
+        tables=tuple(
+            sorted(published_tables(connection, names, [t for each in found for t in each.tables], for_reading=False))
+        ),
     )
 
 
@@ -130,7 +159,7 @@ def _in_step(connection: Connection, found: Publication, tables: Sequence[Qualif
     """Whether ours has these tables, each with its list and no row filter."""
     if set(found.tables) != set(tables):
         return False
-    published = published_tables(connection, [found.name], tables)
+    published = published_tables(connection, [found.name], tables, for_reading=False)
     return all(_is_in_step(published.get(table), lists.get(table)) for table in tables)
 
 

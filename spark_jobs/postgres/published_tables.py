@@ -97,12 +97,16 @@ class _Entry:
 
 
 def published_tables(
-    connection: Connection, publications: Sequence[str], names: Sequence[QualifiedName]
+    connection: Connection, publications: Sequence[str], names: Sequence[QualifiedName], *, for_reading: bool = True
 ) -> dict[QualifiedName, PublishedTable]:
     """Of those of ``names`` whose changes come under their own name. In a transaction: as its snapshot sees the
-    catalogue. ``error``: what keeps a table from being followed by these publications together."""
+    catalogue. ``error``: what keeps a table from being followed by these publications together.
+
+    ``for_reading`` False: waits for no lock on a table; its row filter is then only good to be compared with another.
+    """
     with source_errors("the publications could not be read"):
-        rows = connection.execute(_statement(connection), _parameters(publications, names)).fetchall()
+        statement = _statement(connection, for_reading=for_reading)
+        rows = connection.execute(statement, _parameters(publications, names)).fetchall()
     entries: dict[QualifiedName, list[_Entry]] = {}
     for nspname, relname, publication, operations, row_filter, listed, columns in rows:
         entry = _Entry(publication, tuple(operations), row_filter, listed, tuple(columns))
@@ -115,16 +119,25 @@ def unseen_operations(missing: Sequence[str]) -> str:
     return f"the publication leaves out {', '.join(missing)}: the lake does not see them"
 
 
-def _statement(connection: Connection) -> sql.Composed:
+def _statement(connection: Connection, *, for_reading: bool) -> sql.Composed:
     known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
     return sql.SQL(_PUBLISHED).format(
         schema_of_itself=sql.SQL(_SCHEMA_OF_ITSELF if known else ""),
         schema_of_root=sql.SQL(_SCHEMA_OF_ROOT if known else ""),
         of_entry=sql.SQL(_OF_ENTRY if known else ""),
-        row_filter=sql.SQL("pg_catalog.pg_get_expr(r.prqual, r.prrelid)" if known else "NULL::text"),
+        row_filter=sql.SQL(_row_filter(connection.info.server_version, for_reading=for_reading)),
         listed=sql.SQL("r.prattrs IS NOT NULL" if known else "false"),
         in_list=sql.SQL("a.attnum = ANY (r.prattrs::smallint[])" if known else "false"),
     )
+
+
+def _row_filter(server_version: int, *, for_reading: bool) -> str:
+    """``pg_get_expr`` locks the table, and waits where it is altered; what is kept says too where it was written."""
+    if server_version < SCHEMAS_AND_LISTS_SINCE:
+        return "NULL::text"
+    if for_reading:
+        return "pg_catalog.pg_get_expr(r.prqual, r.prrelid)"
+    return "regexp_replace(r.prqual::text, ' :location -?[0-9]+', '', 'g')"
 
 
 def _parameters(publications: Sequence[str], names: Sequence[QualifiedName]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def require_withheld(connection: Connection, pipeline: Pipeline) -> None:
     if not selections:
         return
     facts = {found.name: found for found in relation_facts(connection, names=tuple(selections))}
-    published = published_tables(connection, pipeline.source.publications, tuple(selections))
+    published = published_tables(connection, pipeline.source.publications, tuple(selections), for_reading=False)
     for name, sent in published.items():
         if name in facts and (error := why_not_withheld(selections[name], facts[name], sent)):
             raise error

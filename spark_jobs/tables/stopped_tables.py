@@ -37,7 +37,9 @@ def stopped_tables(
     source = pipeline.source
     publication = find_publications(connection, source.publications) if source.has_publications else None
     there, selections = tables_there(connection, names), pipeline.column_selections
-    published = published_tables(connection, source.publications, names) if publication is not None else {}
+    published = (
+        published_tables(connection, source.publications, names, for_reading=False) if publication is not None else {}
+    )
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
     configured = {*selections, *keys, *(table.name for table in pipeline.tables or () if table.options != NO_OPTIONS)}
@@ -84,7 +86,7 @@ def require_readable(connection: Connection, source: Source, names: tuple[Qualif
     that is not there raises nothing here."""
     if not source.binary:
         return
-    published = published_tables(connection, source.publications, names)
+    published = published_tables(connection, source.publications, names, for_reading=False)
     for facts in relation_facts(connection, names=names):
         sent = published.get(facts.name)
         if fault := binary_fault(sent.sent_of(facts) if sent is not None else facts):

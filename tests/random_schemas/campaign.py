@@ -16,7 +16,7 @@ from psycopg import sql
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, WindowLimits
-from spark_jobs.errors import NeedsSnapshotError
+from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.row_compare import compare
@@ -73,7 +73,13 @@ class _World:
     history: History
 
     def round(self, figures: Figures) -> list[str]:
-        """Random transactions, a sync, and the comparison: the differences."""
+        """Random transactions, a sync, and the comparison: the differences, or the error that ended it."""
+        try:
+            return self._round(figures)
+        except CdcError as error:
+            return [f"{type(error).__name__}: {error}"]
+
+    def _round(self, figures: Figures) -> list[str]:
         tables = [str(name) for name in self.names]
         with _connection(self.database) as connection:
             for _ in range(self.chance.randint(1, 6)):
