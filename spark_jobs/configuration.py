@@ -175,6 +175,10 @@ class Table:
     mask: tuple[str, ...] = ()
 
 
+# who writes changes into tables: Spark all of them, or what is small without it
+MergeEngine = Literal["spark", "auto"]
+
+
 @dataclass(frozen=True)
 class SparkOptions:
     """How to get a Spark session: a classic ``master`` or a Connect ``remote``, and where Delta's jars come from.
@@ -209,6 +213,7 @@ class Pipeline:
     retention: Retention = field(default_factory=Retention)
     health: HealthLimits = field(default_factory=HealthLimits)
     mask_salt: SecretStr | None = None
+    merge_engine: MergeEngine = "spark"
 
     def __post_init__(self) -> None:
         masked = ", ".join(str(table.name) for table in self.tables or () if table.mask)

@@ -233,6 +233,7 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
     """The numbers of the run as a whole, which applies its tables together. They are on one window only, so that plots
     do not repeat them."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
+    engine = {} if outcome.engine is None else {"engine": outcome.engine}
     taken = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
     reason = {} if taken is None else {"snapshot_reason": taken.reason, "snapshot_lsn": str(taken.lsn)}
     changed = next((table for table in begun.modes if table.name == outcome.name), None)
@@ -243,6 +244,7 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
         "rows_written": outcome.rows_written,
         "run_seconds": seconds,
         **version,
+        **engine,
         **reason,
         **mode,
         **columns,

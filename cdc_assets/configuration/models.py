@@ -38,6 +38,7 @@ from spark_jobs.configuration import (
     ColumnSelection,
     HealthLimits,
     Lake,
+    MergeEngine,
     MessagePrefixes,
     Pipeline,
     PluginName,
@@ -258,6 +259,14 @@ class SparkModel(StrictModel):
         return self
 
 
+class MergeModel(StrictModel):
+    """How changes are written into tables."""
+
+    engine: MergeEngine = Field(
+        default="spark", description="auto: small changes of small tables without Spark, the rest with it"
+    )
+
+
 class PipelineModel(StrictModel):
     """The ``attributes`` of the file."""
 
@@ -275,6 +284,7 @@ class PipelineModel(StrictModel):
     )
     tables: Sequence[TableModel] | None = Field(default=None, description="absent: every table of the publication")
     spark: SparkModel = Field(default_factory=SparkModel)
+    merge: MergeModel = Field(default_factory=MergeModel)
 
     @field_validator("tables")
     @classmethod
@@ -339,6 +349,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             config=tuple(model.spark.config.items()),
         ),
         mask_salt=mask_salt(),
+        merge_engine=model.merge.engine,
     )
 
 

@@ -65,7 +65,7 @@ def apply(
     if plan.ahead:
         with write_guard(pipeline.source) as guard:
             if plan.work:
-                applied = apply_tables(spark(), plan.work, guard=guard, progress=progress)
+                applied = apply_tables(spark, plan.work, guard=guard, progress=progress)
                 done |= {outcome.name: outcome for outcome in applied}
             if plan.shows_all_tables:
                 with guard.cuts():

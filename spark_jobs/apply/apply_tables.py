@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import one_relid
-from spark_jobs.apply.net_of_range import landed_range, net_of_range
-from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
+from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
+from spark_jobs.lake.small_table import SmallTable, merge_into, small_table
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.write_guard import UNGUARDED, WriteGuard
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _TABLES_AT_ONCE = 3
 # each commit leaves a file or two behind; Delta versions between two compactions
@@ -33,7 +31,7 @@ _COMPACT_EVERY = 16
 
 
 def apply_tables(
-    spark: SparkSession,
+    spark: SparkProvider,
     work: Sequence[TableRange],
     *,
     progress: Progress = silent,
@@ -41,10 +39,12 @@ def apply_tables(
 ) -> tuple[TableApplied, ...]:
     """Bring each table to the end of its range; windows that it is past already are passed over.
 
-    ``guard`` keeps other processes from a table while it is written. A table that cannot go on is reported as stopped,
+    ``spark`` is called for what only Spark can write. ``guard`` keeps other processes from a table while it is written.
+    A table that cannot go on is reported as stopped,
     with its error; the others go on.
     """
     done: dict[QualifiedName, TableApplied] = {}
+    spark = one_at_a_time(spark)
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="apply") as pool:
         for future in as_completed([pool.submit(apply_table, spark, each, guard) for each in work]):
             applied = future.result()
@@ -53,7 +53,7 @@ def apply_tables(
     return tuple(done[each.name] for each in work)
 
 
-def apply_table(spark: SparkSession, work: TableRange, guard: WriteGuard = UNGUARDED) -> TableApplied:
+def apply_table(spark: SparkProvider, work: TableRange, guard: WriteGuard = UNGUARDED) -> TableApplied:
     """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
     raised. A window that is not understood stops the table after those before it.
 
@@ -67,12 +67,12 @@ def apply_table(spark: SparkSession, work: TableRange, guard: WriteGuard = UNGUA
 
 
 @again_when_overtaken
-def _apply_guarded(spark: SparkSession, work: TableRange, guard: WriteGuard) -> TableApplied:
+def _apply_guarded(spark: SparkProvider, work: TableRange, guard: WriteGuard) -> TableApplied:
     with guard.table(work.name):
         return _apply_ahead(spark, work)
 
 
-def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
+def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
     """What is left of the range, from where the table is now. What stops the table is reported with that state, as it
     holds the cause of the last snapshot: whether another one has to wait depends on it.
     """
@@ -110,7 +110,7 @@ def _apply_ahead(spark: SparkSession, work: TableRange) -> TableApplied:
     return result if error is None or result.error is not None else replace(result, outcome="stopped", error=error)
 
 
-def _apply_range(spark: SparkSession, work: TableRange) -> TableApplied:
+def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
     result = TableApplied.nothing_of(work)
     try:
         if work.first.ordinal != work.state.ordinal + 1:
@@ -122,14 +122,16 @@ def _apply_range(spark: SparkSession, work: TableRange) -> TableApplied:
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result
-        landed = landed_range(spark, work, relid)
+        small = small_table(work.path) if work.pipeline.merge_engine == "auto" and is_small(work, relid) else None
+        landed = landed_range(spark, work, relid, small)
         if landed is None:
             return result
-        work = follow_columns(spark, work, relid, landed)
         if landed.columns:
+            small = None
+            work = follow_columns(spark(), work, relid, landed)
             result = _columns_followed(work, landed.columns, result)
         with net_of_range(spark, work, relid, landed) as net:
-            return _commit(spark, work, relid, net, result)
+            return _commit(spark, work, relid, net, result, small)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -143,7 +145,14 @@ def _columns_followed(work: TableRange, columns: ColumnChanges, before: TableApp
     return replace(before, outcome="applied", columns=columns.words, delta_version=version, state=state)
 
 
-def _commit(spark: SparkSession, work: TableRange, relid: int, net: NetSource, before: TableApplied) -> TableApplied:
+def _commit(
+    spark: SparkProvider,
+    work: TableRange,
+    relid: int,
+    net: NetSource,
+    before: TableApplied,
+    small: SmallTable | None,
+) -> TableApplied:
     """One commit; none when the range changes nothing. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
@@ -153,6 +162,11 @@ def _commit(spark: SparkSession, work: TableRange, relid: int, net: NetSource, b
         is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
-    with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
-        version = write_net(spark, work.path, net, work.provenance(relid, net.changes, before.columns), compact=compact)
-    return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, state=work.state_since())
+    provenance = work.provenance(relid, net.changes, before.columns)
+    version = None if small is None else merge_into(small, net, provenance, compact=compact)
+    engine: Engine = "spark" if version is None else "deltalake"
+    if version is None:
+        with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
+            version = write_net(spark(), work.path, net, provenance, compact=compact)
+    since = work.state_since()
+    return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, engine=engine, state=since)

@@ -12,41 +12,48 @@ from spark_jobs.apply.net_on_executors import described_on_executors, net_on_exe
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.net_write import NetSource
+from spark_jobs.lake.small_table import SmallTable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def landed_range(spark: SparkSession, work: TableRange, relid: int) -> LandedChanges | None:
+def landed_range(
+    spark: SparkProvider, work: TableRange, relid: int, small: SmallTable | None = None
+) -> LandedChanges | None:
     """What the log holds of the range: whole where it is small, else what describes it. None: the table's snapshot
-    shows it all."""
+    shows it all. ``small``: the table, where it is open already."""
+    if small is not None:
+        return landed_changes(work, relid, small.columns)
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
-        held = table_columns(spark, work.path)
-    if _is_small(work, relid):
+        held = table_columns(spark(), work.path)
+    if is_small(work, relid):
         return landed_changes(work, relid, held)
-    return _described(spark, work, relid, held)
+    return _described(spark(), work, relid, held)
 
 
 @contextmanager
-def net_of_range(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> Iterator[NetSource]:
+def net_of_range(spark: SparkProvider, work: TableRange, relid: int, landed: LandedChanges) -> Iterator[NetSource]:
     """``landed``: of this range. What is staged lives as long as the context."""
-    if _is_small(work, relid):
+    if is_small(work, relid):
         with net_on_driver(work, landed) as net:
             yield net
         return
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
     with (
-        isolated_session(spark, {}) as own,
+        isolated_session(spark(), {}) as own,
         spark_errors(f"{work.name}: {windows} were not applied"),
         net_on_executors(own, work, relid, landed) as net,
     ):
         yield net
 
 
-def _is_small(work: TableRange, relid: int) -> bool:
+def is_small(work: TableRange, relid: int) -> bool:
+    """Whether its net change is computed on the driver."""
     return work.bytes_of(relid) <= work.on_driver_bytes
 
 

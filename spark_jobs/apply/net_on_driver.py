@@ -60,6 +60,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
             net.changes,
             ended=ended,
             broadcast=broadcast,
+            in_memory=net.rows if rows < _STAGED_FROM_ROWS else None,
         )
 
 

@@ -13,6 +13,7 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
+Engine = Literal["spark", "deltalake"]
 Outcome = Literal["applied", "nothing to apply", "already applied", "stopped"]
 
 
@@ -23,7 +24,7 @@ class TableApplied:
     ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) their WAL. ``outcome``: ``nothing to apply`` and
     ``already applied`` have made no commit and ``delta_version`` is None; ``stopped`` has an ``error``, and what
     earlier commits of this call have written stands. ``columns``: what was done to the table's columns, a phrase for
-    each. ``state``: the table's since.
+    each. ``engine`` has made the newest commit, None where there is none. ``state``: the table's since.
     """
 
     name: QualifiedName
@@ -36,6 +37,7 @@ class TableApplied:
     rows_written: int = 0
     delta_version: int | None = None
     columns: tuple[str, ...] = ()
+    engine: Engine | None = None
     state: TableState | None = None
     error: CdcError | None = None
 
@@ -80,4 +82,5 @@ class TableApplied:
             columns=before.columns + self.columns,
             rows_written=before.rows_written + self.rows_written,
             delta_version=before.delta_version if self.delta_version is None else self.delta_version,
+            engine=self.engine or before.engine,
         )

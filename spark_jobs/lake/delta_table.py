@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 # in the metadata of each column of the Delta schema: a name may come to mean another column, a number never does
-_ATTNUM = "pg_attribute.attnum"
+ATTNUM = "pg_attribute.attnum"
 _MODE = "postgres_cdc.mode"  # of a column that the source does not have
 
 
@@ -25,7 +25,7 @@ def table_columns(spark: SparkSession, path: str, version: int | None = None) ->
     """The columns of the table at ``path`` that the source has too, in its order; as of its newest version, or of
     ``version``."""
     return tuple(
-        DeltaColumn(field.name, field.dataType.simpleString(), field.metadata.get(_ATTNUM))
+        DeltaColumn(field.name, field.dataType.simpleString(), field.metadata.get(ATTNUM))
         for field in table_at(spark, path, version).schema
         if _MODE not in field.metadata
     )
@@ -57,7 +57,7 @@ def with_attribute_numbers(
     from pyspark.sql import functions
 
     described: list[tuple[str, dict[str, int | str]]] = [
-        (column.name, {} if column.attnum is None else {_ATTNUM: column.attnum}) for column in columns
+        (column.name, {} if column.attnum is None else {ATTNUM: column.attnum}) for column in columns
     ]
     described += [(column.name, {_MODE: mode}) for column in mode_columns(mode)]
     return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))

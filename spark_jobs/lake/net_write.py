@@ -50,7 +50,7 @@ class NetSource:
     ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks; of
     a table without a key, no row goes. ``lenient``: what goes may not be there. ``changes`` were seen. ``ended``: what
     the table holds, and is not among the rows, ended by then; of tables that keep what was. ``broadcast``: so little
-    that a join takes it to the rows of the table, and never shuffles those.
+    that a join takes it to the rows of the table, and never shuffles those. ``in_memory``: the rows, where few.
     """
 
     columns: NetColumns
@@ -63,6 +63,7 @@ class NetSource:
     lenient: bool = False
     ended: RowsEnded | None = None
     broadcast: bool = False
+    in_memory: pa.Table | None = None
 
     @property
     def is_empty(self) -> bool:

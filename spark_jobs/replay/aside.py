@@ -99,7 +99,7 @@ class Build:
             state = self._begun(spark, aside)
         if not self.ahead:
             return BuiltAside(path, NO_CHANGES)
-        applied = apply_table(spark, TableRange(aside, state, self.ahead, before=self.before))
+        applied = apply_table(lambda: spark, TableRange(aside, state, self.ahead, before=self.before))
         if applied.error is not None:
             raise applied.error
         return BuiltAside(path, applied.changes)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.configuration import MergeEngine
 from tests.fixtures.servers import Database
 
 
 @dataclass(frozen=True)
 class Options:
-    """``work_mem``: of the decoder; a small one makes large transactions streamed or spilled."""
+    """``work_mem``: of the decoder; a small one makes large transactions streamed or spilled. ``engine``: who writes
+    what is small."""
 
     plugin: Literal["pgoutput", "test_decoding"]
     streaming: Literal["off", "on", "parallel"]
     two_phase: bool
     binary: bool
     work_mem: str
+    engine: MergeEngine = "spark"
 
     @property
     def of_source(self) -> dict[str, Any]:
@@ -35,6 +38,10 @@ class Options:
 
 
 def random_options(chance: random.Random, server: PostgresServer) -> Options:
+    return replace(_random_source(chance, server), engine=chance.choice(("spark", "auto")))
+
+
+def _random_source(chance: random.Random, server: PostgresServer) -> Options:
     if chance.random() < 0.15:
         return Options("test_decoding", "off", two_phase=False, binary=False, work_mem="64kB")
     streaming: list[Literal["off", "on", "parallel"]] = ["off", "on"]

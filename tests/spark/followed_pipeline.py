@@ -76,7 +76,7 @@ class Followed:
             if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
         ]
         work = [TableRange(self.pipeline, state, markers, "", self.on_driver_bytes) for state in states]
-        return apply_tables(self.spark, work)
+        return apply_tables(lambda: self.spark, work)
 
     def assert_equal(self) -> None:
         """Every table: the same rows in source and lake, compared as values."""

@@ -76,7 +76,7 @@ def writer(followed: Followed, run_id: str, held: tuple[Gate, Step] | None = Non
     """Of all windows that are landed now, from the state that the table has now; without a lock."""
     spark = held_session(followed.spark, *held) if held else followed.spark
     work = TableRange(followed.pipeline, state_of(followed), followed.markers, run_id)
-    return lambda: apply_tables(spark, [work])[0]
+    return lambda: apply_tables(lambda: spark, [work])[0]
 
 
 def change(followed: Followed, statements: tuple[str, ...]) -> int:

@@ -222,6 +222,6 @@ def test_a_column_is_followed_while_capture_is_ahead(
             capture(pipeline)
         (work,) = plan_apply(pipeline).work
         # where the range is large: executors decode it
-        applied = apply_table(spark, replace(work, on_driver_bytes=0))
+        applied = apply_table(lambda: spark, replace(work, on_driver_bytes=0))
         assert (applied.error, applied.columns) == (None, ("z was dropped", "c int was added"))
         assert_equal(spark, pipeline, orders)

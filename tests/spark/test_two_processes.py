@@ -59,7 +59,7 @@ def test_what_another_one_has_applied_since_is_not_applied_again(shop: Followed)
     shop.apply()
     shop.database.execute("INSERT INTO orders VALUES (101, 'came')", "DELETE FROM items WHERE id = 100")
     capture(shop.pipeline)
-    for table in apply_tables(shop.spark, [TableRange(shop.pipeline, state, shop.markers) for state in stale]):
+    for table in apply_tables(lambda: shop.spark, [TableRange(shop.pipeline, state, shop.markers) for state in stale]):
         last = shop.markers[-1].ordinal
         assert (table.outcome, table.first, table.last) == ("applied", last, last), "only what the other one left"
     shop.assert_equal()
@@ -71,7 +71,7 @@ def test_a_table_snapshotted_again_since_goes_on_from_there(shop: Followed) -> N
     stale = state_of(shop, ORDERS)
     (taken,) = snapshot(lambda: shop.spark, shop.pipeline, [ORDERS])
     assert taken.error is None
-    (left,) = apply_tables(shop.spark, [TableRange(shop.pipeline, stale, shop.markers)])
+    (left,) = apply_tables(lambda: shop.spark, [TableRange(shop.pipeline, stale, shop.markers)])
     assert (left.outcome, left.state) == ("already applied", taken.state)
     assert sync(shop.pipeline, lambda: shop.spark).errors == ()
     shop.assert_equal()

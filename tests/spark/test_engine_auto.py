@@ -1,0 +1,270 @@
+"""``merge: {engine: auto}``: small changes of small tables without Spark. The source is the oracle, Spark reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+from psycopg import sql
+
+from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import OvertakenError
+from spark_jobs.lake import small_table
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import SyncReport, sync
+from spark_jobs.verify.row_compare import compare
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.followed_pipeline import Followed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+# table → the type of its key, and the key of row number {0}
+KEYS = {
+    "by_int": ("int", "{0}"),
+    "by_small": ("smallint", "{0}"),
+    "by_big": ("bigint", "{0} * 4000000000"),
+    "by_text": ("text", "'Grüße ' || {0}"),
+    "by_char": ("char(9)", "'c' || {0}"),
+    "by_uuid": ("uuid", "lpad({0}::text, 32, '0')::uuid"),
+    "by_numeric": ("numeric(30,5)", "{0} + 0.00001"),
+    "by_free": ("numeric", "{0} + 0.10"),
+    "by_date": ("date", "DATE '2024-01-01' + {0}"),
+    "by_time": ("timestamp", "TIMESTAMP '1582-10-04 12:00' + {0} * interval '1 day'"),
+    "by_instant": ("timestamptz", "TIMESTAMPTZ '2024-03-31 00:59:59.999999+00' + {0} * interval '1 hour'"),
+    "by_bytes": ("bytea", "decode(lpad(to_hex({0}), 8, '0'), 'hex')"),
+    "by_jsonb": ("jsonb", "jsonb_build_object('k', {0})"),
+}
+# by Spark: it joins NaN with NaN and 0 with -0
+BY_SPARK = {"by_double": ("float8", "CASE {0} WHEN 1 THEN 'NaN'::float8 ELSE {0} END")}
+COLUMNS = {
+    "a b": "float8",
+    "we`ird": "float4",
+    'quo"ted': "numeric(38,4)",
+    "dot.ted": "timestamptz",
+    "select": "timestamp",
+    "UPPER": "text",
+    "s": "bytea",
+    "op": "date",
+    "v0": "bool",
+    "t": "json",
+    "ß": "int8",
+    "n": "numeric",
+}
+EXTREMES = (
+    ("'NaN'", "'Infinity'", "9999999999999999999999999999999999.9999", "'9999-12-31 23:59:59.999999+00'"),
+    ("'-0'", "'-0'", "-9999999999999999999999999999999999.9999", "'0001-01-01 00:00:00+00'"),
+    ("1e-308", "3e38", "0.0001", "now()"),
+    ("NULL", "NULL", "NULL", "NULL"),
+)
+
+
+def made(name: str, key_type: str, key: str) -> Iterator[str]:
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(type_)) for column, type_ in COLUMNS.items()
+    )
+    yield f'CREATE TABLE {name} ("the key" {key_type}, {columns.as_string()}, PRIMARY KEY ("the key"))'
+    yield f'INSERT INTO {name} ("the key") SELECT {key.format("g")} FROM generate_series(1, 20) g'
+
+
+def random_change(chance: random.Random, name: str, key: str) -> str:
+    row, other = (key.format(f"({chance.randint(1, 30)})") for _ in range(2))
+    real, small, decimal, instant = chance.choice(EXTREMES)
+    values = (
+        f"{real}, {small}, {decimal}, {instant}, {instant.replace('+00', '')},"
+        f" {chance.choice(('NULL', repeated('é', chance), chr(39) * 2))}, decode('00ff', 'hex'), '0001-01-01',"
+        f" {chance.choice(('true', 'false', 'NULL'))}, '[1,  2]', {chance.randint(-9, 9)}, 1.50"
+    )
+    free = f'AND NOT EXISTS (SELECT FROM {name} WHERE "the key" = {other})'
+    return chance.choice(
+        (
+            f"INSERT INTO {name} VALUES ({row}, {values}) ON CONFLICT DO NOTHING",
+            f'UPDATE {name} SET "UPPER" = {repeated("z", chance)}, "ß" = 1 - "ß" WHERE "the key" = {row}',
+            f'DELETE FROM {name} WHERE "the key" = {row}',
+            f'UPDATE {name} SET "the key" = {other} WHERE "the key" = {row} {free}',
+        )
+    )
+
+
+def repeated(letter: str, chance: random.Random) -> str:
+    return f"repeat('{letter}', {chance.randint(0, 40)})"
+
+
+def auto(database: Database, lake: Path, *tables: str) -> Pipeline:
+    return replace(pipeline_of(database, lake, *tables), merge_engine="auto")
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("Spark was asked for")
+
+
+def synced(pipeline: Pipeline, spark: SparkSession | None = None) -> SyncReport:
+    """Without ``spark``, none may be asked for."""
+    report = sync(pipeline, no_spark if spark is None else lambda: spark)
+    assert report.errors == ()
+    return report
+
+
+def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: str) -> None:
+    compared = compare(spark, pipeline, tuple(QualifiedName("public", name) for name in names))
+    assert [str(table) for table in compared if not table.equal] == []
+
+
+def test_keys_and_values_of_every_type(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    tables = {**KEYS, **BY_SPARK}
+    for name, (key_type, key) in tables.items():
+        database.execute(*made(name, key_type, key))
+    pipeline = auto(database, tmp_path / "lake", *(f"public.{name}" for name in tables))
+    synced(pipeline, spark)
+    chance = random.Random(14)  # noqa: S311 - no secret
+    for _ in range(3):
+        for name, (_, key) in tables.items():
+            database.execute(*(random_change(chance, name, key) for _ in range(12)))
+        report = synced(pipeline, spark)
+        engines = {applied.name.relname: applied.engine for applied in report.tables}
+        assert engines == {name: "spark" if name in BY_SPARK else "deltalake" for name in engines}
+        assert len(engines) == len(tables)
+        assert_equal(spark, pipeline, *tables)
+
+
+@pytest.fixture
+def followed(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
+    database.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, v text, doc text, amount numeric(38,4), x float8)",
+        "ALTER TABLE item ALTER doc SET STORAGE EXTERNAL",
+        "INSERT INTO item SELECT g, 'v' || g, repeat('d', 3000), g, g FROM generate_series(1, 20) g",
+    )
+    pipeline = auto(database, tmp_path / "lake", "public.item")
+    synced(pipeline, spark)
+    return Followed(spark, database, pipeline, (QualifiedName("public", "item"),))
+
+
+def test_a_sync_that_needs_no_spark_asks_for_none(followed: Followed) -> None:
+    followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)", "DELETE FROM item WHERE id < 4")
+    (applied,) = synced(followed.pipeline).tables
+    assert (applied.engine, applied.rows_written, applied.changes.deletes) == ("deltalake", 4, 3)
+    assert applied.state is not None
+    assert applied.state.version == applied.delta_version
+    assert_equal(followed.spark, followed.pipeline, "item")
+    # nothing of it is written twice, and Spark goes on from there
+    assert [again.outcome for again in synced(followed.pipeline).tables] == ["nothing to apply"]
+    followed.database.execute("UPDATE item SET v = 'by Spark' WHERE id > 15")
+    (applied,) = synced(replace(followed.pipeline, merge_engine="spark"), followed.spark).tables
+    assert applied.engine == "spark"
+    assert_equal(followed.spark, followed.pipeline, "item")
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("TRUNCATE item", "INSERT INTO item VALUES (1, 'after', 'd', 1, 1)"),
+        ("UPDATE item SET v = 'the document stays' WHERE id = 3",),
+        ("UPDATE item SET id = 100 WHERE id = 3",),
+        ("ALTER TABLE item ADD w int DEFAULT 5", "UPDATE item SET w = 6, doc = '' WHERE id = 2"),
+    ],
+    ids=["truncated", "unchanged TOAST", "key and unchanged TOAST", "DDL"],
+)
+def test_what_is_left_to_spark(followed: Followed, statements: tuple[str, ...]) -> None:
+    followed.database.execute(*statements)
+    (applied,) = synced(followed.pipeline, followed.spark).tables
+    assert applied.engine == "spark"
+    assert_equal(followed.spark, followed.pipeline, "item")
+    followed.database.execute("UPDATE item SET v = 'small again', doc = 'd' WHERE id = 1")
+    (applied,) = synced(followed.pipeline).tables
+    assert applied.engine == "deltalake"
+    assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_table, "SMALL_BYTES", 0)
+    followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)")
+    assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
+    followed.database.execute("DELETE FROM item WHERE id = 21")
+    assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
+    followed.database.execute("INSERT INTO item VALUES (22, 'new', 'd', 1, 1)")
+    assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
+    assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def test_many_small_commits_leave_few_files_and_a_log_that_spark_reads(followed: Followed) -> None:
+    path = followed.pipeline.lake.table(followed.names[0])
+    followed.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
+    for number in range(40):
+        followed.database.execute(f"INSERT INTO item VALUES ({100 + number}, 'n', 'd', {number}, 'NaN')")
+        synced(followed.pipeline, followed.spark)
+    assert len(DeltaTable(path).file_uris()) <= 17
+    checkpoint = max(Path(path, "_delta_log").glob("*.checkpoint*.parquet"))
+    covered = checkpoint.name.partition(".")[0]
+    for commit in Path(path, "_delta_log").glob("*.json"):
+        if commit.name < f"{covered}.json":
+            commit.unlink()
+    assert_equal(followed.spark, followed.pipeline, "item")
+    followed.database.execute("DELETE FROM item WHERE id = 100")
+    assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
+    assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def test_files_say_nothing_of_values_that_would_mislead_a_reader(followed: Followed) -> None:
+    """By the greatest value of a column a reader skips files: as a double, or without NaN, it would be too small."""
+    largest = "9999999999999999999999999999999999.9999"
+    followed.database.execute(f"UPDATE item SET amount = {largest}, x = 'NaN', doc = 'd' WHERE id = 7")
+    synced(followed.pipeline)
+    table = followed.spark.read.format("delta").load(followed.pipeline.lake.table(followed.names[0]))
+    for condition in (f"amount = {largest}", f"amount >= {largest}", "x = double('NaN')", "x > 1e300", "id = 7"):
+        assert [row["id"] for row in table.where(condition).collect()] == [7], condition
+    assert table.where("doc IS NULL").count() == 0
+    assert table.where("id > 19").count() == 1
+
+
+def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one commits between the look at the table's state and the commit; and: between opening and commit."""
+    followed.database.execute("INSERT INTO item VALUES (21, 'once', 'd', 1, 1)")
+    capture(followed.pipeline)
+    stale = TableRange(followed.pipeline, _state(followed), followed.markers)
+    merge, raced = small_table.merge_into, list[bool]()
+
+    def late(*arguments: object, **options: object) -> int | None:
+        if not raced:
+            raced.append(True)
+            followed.apply()
+            with pytest.raises(OvertakenError):
+                merge(*arguments, **options)  # type: ignore[arg-type]
+            raise OvertakenError("as before")
+        return merge(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("spark_jobs.apply.apply_tables.merge_into", late)
+    (applied,) = apply_tables(no_spark, [stale])
+    assert (raced, applied.error, applied.outcome) == ([True], None, "already applied")
+    assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def _state(followed: Followed):  # type: ignore[no-untyped-def]
+    from spark_jobs.lake.table_state import table_state
+
+    return table_state(followed.pipeline.lake, followed.names[0], *followed.markers[0].identity.stream)
+
+
+def test_what_deltalake_refuses_spark_writes(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed.spark.sql(
+        f"ALTER TABLE delta.`{followed.pipeline.lake.table(followed.names[0])}`"
+        " SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    followed.database.execute("DELETE FROM item WHERE id = 1")
+    (applied,) = synced(followed.pipeline, followed.spark).tables
+    assert applied.engine == "spark"
+    assert_equal(followed.spark, followed.pipeline, "item")
