@@ -17,6 +17,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.partitions.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
@@ -80,11 +81,14 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
         done.add_snapshots(snapshot(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
+        partly = read_partitions(spark, pipeline, done.to_mend(), run_id=run_id, progress=progress)
+        done.add_partitions(partly)
         again = tables_to_read_again(pipeline, done.to_mend())
-        if not again:
+        if not again and not partly.tables:
             break
         # a change may come while they are read: then they are read once more, in the next round
-        done.add_snapshots(_read_again(spark, pipeline, again, run_id, progress))
+        if again:
+            done.add_snapshots(_read_again(spark, pipeline, again, run_id, progress))
     else:
         captured = _follow(pipeline, spark, done, run_id, progress)
     lag = max(0, _flushed(pipeline) - captured.landed_end)
@@ -193,6 +197,12 @@ class _Done:
                 self.failed.add(table.name)
             # what stopped the table before is mended, or is reported with the snapshot
             self.tables[table.name] = [done for done in self.tables.get(table.name, ()) if done.error is None]
+
+    def add_partitions(self, report: PartitionsReport) -> None:
+        self.windows += report.windows
+        for table in report.tables:
+            rounds = self.tables.get(table.name, ())
+            self.tables[table.name] = [*(done for done in rounds if done.error is None), table]
 
     def add(self, report: CatchUpReport) -> None:
         self.messages = report.messages and report.messages.after(self.messages)
