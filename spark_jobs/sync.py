@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply.apply import CatchUpReport, apply
@@ -105,8 +106,10 @@ def apply_and_read_again(
     messages: bool | None = None,
     run_id: str = "",
     progress: Progress = silent,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[CatchUpReport, tuple[TableSnapshot, ...]]:
-    """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window.
+    """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window. Of those
+    of which partitions came or went these are read; ``capturing``: see ``read_partitions``.
 
     Returns the outcome of all tables, and the snapshots that were taken.
     """
@@ -120,6 +123,8 @@ def apply_and_read_again(
         run_id=run_id,
         progress=progress,
     )
+    partly = read_partitions(spark, pipeline, report.tables, run_id=run_id, progress=progress, capturing=capturing)
+    report = replace(report, tables=tuple(partly.outcome(done) for done in report.tables))
     again = tables_to_read_again(pipeline, report.tables)
     if not again:
         return replace(report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)), ()

@@ -127,6 +127,10 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         )
         for table in read_again:
             context.log.warning("%s; it was read again at %s", table.reason, table.lsn)
+        for outcome in report.tables:
+            if read := outcome.partitions:
+                told = "%s: %s; only those rows were read again, %d at %s"
+                context.log.warning(told, outcome.name, read.reason, read.rows, read.lsn)
         seconds = time.monotonic() - started
     keys = source_keys_of(pipeline, tuple(run.tables), context.log.warning)
     stopped = list(failed.values())
@@ -220,6 +224,8 @@ def _run_metadata(outcome: TableApplied, read_again: TableSnapshot | None, secon
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
     reason = {} if read_again is None else {"snapshot_reason": read_again.reason, "snapshot_lsn": str(read_again.lsn)}
     columns = {"columns_changed": "; ".join(outcome.columns)} if outcome.columns else {}
+    read = outcome.partitions
+    partitions = {} if read is None else {"partitions_read": read.reason, "partition_rows": read.rows}
     return {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
@@ -227,4 +233,5 @@ def _run_metadata(outcome: TableApplied, read_again: TableSnapshot | None, secon
         **version,
         **reason,
         **columns,
+        **partitions,
     }

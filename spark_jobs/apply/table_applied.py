@@ -79,6 +79,7 @@ class TableApplied:
             outcome=before.outcome if self.outcome == "nothing to apply" else self.outcome,
             changes=before.changes + self.changes,
             columns=before.columns + self.columns,
+            partitions=self.partitions or before.partitions,
             rows_written=before.rows_written + self.rows_written,
             delta_version=before.delta_version if self.delta_version is None else self.delta_version,
         )

@@ -43,9 +43,9 @@ class PartitionsReport:
     tables: tuple[TableApplied, ...] = ()
     windows: tuple[WindowMarker, ...] = ()
 
-    @property
-    def names(self) -> frozenset[QualifiedName]:
-        return frozenset(table.name for table in self.tables)
+    def outcome(self, before: TableApplied) -> TableApplied:
+        """What became of that table since."""
+        return next((table for table in self.tables if table.name == before.name), before)
 
 
 @dataclass(frozen=True)

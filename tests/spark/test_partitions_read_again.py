@@ -162,14 +162,17 @@ CASES: dict[str, Case] = {
             ),
             "CREATE TABLE {t}_1 PARTITION OF {t} FOR VALUES FROM (MINVALUE) TO ('2024-03-01 02:00+02')",
             "CREATE TABLE {t}_2 PARTITION OF {t} FOR VALUES FROM ('2024-03-01 00:00Z') TO ('2024-03-02 00:00:00.5Z')",
-            "INSERT INTO {t} SELECT '2024-02-29 12:00Z'::timestamptz + g * interval '1 hour' FROM generate_series(0, 36) g",
+            "INSERT INTO {t} SELECT '2024-02-29 12:00Z'::timestamptz + g * interval '1 h' FROM generate_series(0, 36) g",
         ),
         ("DROP TABLE {t}_1", "UPDATE {t} SET t = 'x'"),
         0,
     ),
     "by_two_columns": Case(
         (
-            "CREATE TABLE {t} (a smallint, b date, n timestamp, t text, PRIMARY KEY (a, b, n)) PARTITION BY RANGE (a, b, n)",
+            (
+                "CREATE TABLE {t} (a smallint, b date, n timestamp, t text, PRIMARY KEY (a, b, n))"
+                " PARTITION BY RANGE (a, b, n)"
+            ),
             (
                 "CREATE TABLE {t}_1 PARTITION OF {t} FOR VALUES FROM (MINVALUE, MINVALUE, MINVALUE)"
                 " TO (1, '2024-01-05', '2024-01-05 06:00')"
