@@ -194,7 +194,9 @@ class Follower:
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
         messages = has_messages_table(self._pipeline)
-        report, again = apply_and_read_again(self._spark, self._pipeline, names, excluding=waiting, messages=messages)
+        report, again = apply_and_read_again(
+            self._spark, self._pipeline, names, excluding=waiting, messages=messages, capturing=self._slot
+        )
         self._note({applied.name: applied.error for applied in report.tables})
         return begun.then(again), report
 

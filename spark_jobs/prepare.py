@@ -65,9 +65,9 @@ def prepare(pipeline: Pipeline) -> Prepared:
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
     missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    there = {name: states.get(name) for name in tables if name not in missing}
     remasked = {name: why for name in tables if (why := _why_masked_anew(states.get(name), masks.get(name, "")))}
-    reasons = {**_retyped(pipeline, there), **remasked}
+    # a table that is in another mode too may not be made from what it holds
+    reasons = {**_retyped(pipeline, {name: states.get(name) for name in tables}), **remasked}
     missing = tuple(name for name in tables if name in missing or name in reasons)
     return Prepared(checkpoint, tables, missing, stopped, reasons)
 

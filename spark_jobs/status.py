@@ -15,7 +15,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError, LakeError, SlotError, SourceError
 from spark_jobs.lake.cuts import Cut, latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
-from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.lake.table_state import PartitionsRead, TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
@@ -47,7 +47,8 @@ class TableStatus:
     ``behind_windows`` are landed but not applied, with ``behind_changes`` of this table in them; ``behind_bytes`` is
     the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty where it was the first or
     was asked for. ``missing_operations``: those that its publications left out then; the lake does not see them.
-    ``mode``: what the table keeps, which may be another than the configuration has by now.
+    ``mode``: what the table keeps, which may be another than the configuration has by now. ``partitions``: those that
+    were read again last since the snapshot, and why.
     """
 
     name: QualifiedName
@@ -61,6 +62,7 @@ class TableStatus:
     snapshot_reason: str = ""
     missing_operations: tuple[str, ...] = ()
     mode: Mode = "mirror"
+    partitions: PartitionsRead | None = None
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,7 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
         snapshot_reason=state.cause.reason if state.cause else "",
         missing_operations=state.missing_operations,
         mode=state.mode,
+        partitions=state.partitions,
     )
 
 

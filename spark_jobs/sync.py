@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply.apply import CatchUpReport, apply
@@ -19,6 +20,7 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import NewGenerations, begin_generations
+from spark_jobs.partitions.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
@@ -87,11 +89,14 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
         done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
+        partly = read_partitions(spark, pipeline, done.to_mend(), run_id=run_id, progress=progress)
+        done.add_partitions(partly)
         again = tables_to_read_again(pipeline, done.to_mend())
-        if not again:
+        if not again and not partly.tables:
             break
         # a change may come while they are read: then they are read once more, in the next round
-        done.begin(_read_again(spark, pipeline, again, run_id, progress))
+        if again:
+            done.begin(_read_again(spark, pipeline, again, run_id, progress))
     else:
         captured = _follow(pipeline, spark, done, run_id, progress)
     lag = max(0, _flushed(pipeline) - captured.landed_end)
@@ -108,8 +113,10 @@ def apply_and_read_again(
     messages: bool | None = None,
     run_id: str = "",
     progress: Progress = silent,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[CatchUpReport, NewGenerations]:
-    """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window.
+    """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window. Of those
+    of which partitions came or went these are read; ``capturing``: see ``read_partitions``.
 
     Returns the outcome of all tables, and the generations that were begun.
     """
@@ -123,6 +130,8 @@ def apply_and_read_again(
         run_id=run_id,
         progress=progress,
     )
+    partly = read_partitions(spark, pipeline, report.tables, run_id=run_id, progress=progress, capturing=capturing)
+    report = replace(report, tables=tuple(partly.outcome(done) for done in report.tables))
     again = tables_to_read_again(pipeline, report.tables)
     if not again:
         return replace(
@@ -200,6 +209,12 @@ class _Done:
         self.failed |= begun.errors.keys()
         for name in begun.names:  # what stopped the table before is mended, or is reported with its new generation
             self.tables[name] = [done for done in self.tables.get(name, ()) if done.error is None]
+
+    def add_partitions(self, report: PartitionsReport) -> None:
+        self.windows += report.windows
+        for table in report.tables:
+            rounds = self.tables.get(table.name, ())
+            self.tables[table.name] = [*(done for done in rounds if done.error is None), table]
 
     def add(self, report: CatchUpReport) -> None:
         self.messages = report.messages and report.messages.after(self.messages)

@@ -1,13 +1,16 @@
-"""Every line of docs/schema-changes.md names a test that exists, and the case of it that shows the line."""
+"""Every line of docs/schema-changes.md names a live test that compares the lake with the source, and the case of it."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# each compares tables with their source, row by row
+COMPARISONS = {"compare", "verify", "source_rows", "assert_equal"}
 
 
 def rows() -> list[list[str]]:
@@ -15,6 +18,29 @@ def rows() -> list[list[str]]:
     lines = (ROOT / "docs" / "schema-changes.md").read_text().splitlines()
     found = [line.strip("|").split("|") for line in lines if line.startswith("| ")]
     return [[cell.strip() for cell in cells] for cells in found[1:]]
+
+
+def marks(module: ast.Module, function: ast.FunctionDef) -> set[str]:
+    """The names of pytest's marks, of the function and of its whole module."""
+    of_module = [
+        statement.value
+        for statement in module.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark"
+    ]
+    text = " ".join(map(ast.unparse, [*of_module, *function.decorator_list]))
+    return set(re.findall(r"pytest\.mark\.(\w+)", text))
+
+
+def called(functions: dict[str, ast.FunctionDef], name: str) -> set[str]:
+    """The names of what the function calls, itself and through other functions of its module."""
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        nodes = (node.func for node in ast.walk(functions[ahead.pop()]) if isinstance(node, ast.Call))
+        new = {ast.unparse(node).rpartition(".")[2] for node in nodes} - found
+        found |= new
+        ahead += new & functions.keys()
+    return found
 
 
 def test_every_row_says_one_of_three_things() -> None:
@@ -26,10 +52,14 @@ def test_every_row_says_one_of_three_things() -> None:
 
 
 @pytest.mark.parametrize("test", sorted({test.strip("`") for _, _, test in rows()}))
-def test_every_test_exists(test: str) -> None:
+def test_every_test_exists_and_compares_the_lake_with_the_source(test: str) -> None:
     match = re.fullmatch(r'([\w/]+\.py)::(\w+)(?:\["(.+)"\])?', test)
     assert match is not None, test
-    path, function, case = match.groups()
+    path, name, case = match.groups()
     text = (ROOT / "tests" / path).read_text()
-    assert f"def {function}(" in text, test
+    module = ast.parse(text)
+    functions = {statement.name: statement for statement in module.body if isinstance(statement, ast.FunctionDef)}
+    assert name in functions, test
     assert case is None or f'"{case}"' in text, test
+    assert marks(module, functions[name]) >= {"spark", "postgres"}, test
+    assert called(functions, name) & COMPARISONS, test

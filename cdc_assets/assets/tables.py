@@ -127,6 +127,10 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         )
         begun = missing.begun.then(again)
         _log_begun(context, begun)
+        for outcome in report.tables:
+            if read := outcome.partitions:
+                told = "%s: %s; only those rows were read again, %d at %s"
+                context.log.warning(told, outcome.name, read.reason, read.rows, read.lsn)
         seconds = time.monotonic() - started
     keys = source_keys_of(pipeline, tuple(run.tables), context.log.warning)
     stopped = list(missing.failed.values())
@@ -239,6 +243,8 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
     changed = next((table for table in begun.modes if table.name == outcome.name), None)
     mode = {} if changed is None else {"mode_changed": changed.what}
     columns = {"columns_changed": "; ".join(outcome.columns)} if outcome.columns else {}
+    read = outcome.partitions
+    partitions = {} if read is None else {"partitions_read": read.reason, "partition_rows": read.rows}
     return {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
@@ -248,4 +254,5 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
         **reason,
         **mode,
         **columns,
+        **partitions,
     }

@@ -50,6 +50,12 @@ def _display(status: PipelineStatus) -> RenderableType:
     parts += [Text(), _tables(status.tables, status.messages)]
     if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
         parts += [Text(), Text("\n".join(["snapshots that were taken because of a change:", *reasons]))]
+    if read := [(table.name, table.partitions) for table in status.tables if table.partitions is not None]:
+        lines = (f"{name}: {one.reason}: {one.rows:,} rows read again at {one.lsn}" for name, one in read)
+        parts += [
+            Text(),
+            Text("\n".join(["partitions that were read again, and nothing else of their tables:", *lines])),
+        ]
     unseen = [f"{t.name}: {unseen_operations(t.missing_operations)}" for t in status.tables if t.missing_operations]
     if unseen:
         parts += [Text(), Text("\n".join(unseen), style="yellow")]

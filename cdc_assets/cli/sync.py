@@ -12,7 +12,13 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.table_reports import applied_table, columns_followed, modes_changed, snapshot_table
+from cdc_assets.cli.table_reports import (
+    applied_table,
+    columns_followed,
+    modes_changed,
+    partitions_read,
+    snapshot_table,
+)
 from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.table_applied import TableApplied
@@ -48,6 +54,8 @@ def _display(report: SyncReport) -> RenderableType:
     parts += [applied_table(tables, report.messages), Text()]
     if any(table.columns for table in tables):
         parts += [columns_followed(tables), Text()]
+    if any(table.partitions for table in tables):
+        parts += [partitions_read(tables), Text()]
     parts.append(
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "

@@ -54,6 +54,13 @@ def modes_changed(changed: Sequence[ModeChanged]) -> Text:
     return Text("\n".join(lines))
 
 
+def partitions_read(applied: Sequence[TableApplied]) -> Text:
+    """Which partitions were read again alone, and how many rows that were: one line per table."""
+    read = ((table.name, table.partitions) for table in applied if table.partitions is not None)
+    lines = (f"{name}: {one.reason}: only those rows were read again, {one.rows:,} at {one.lsn}" for name, one in read)
+    return Text("\n".join(lines))
+
+
 def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
     """Rows read, the one LSN that they are from, and why tables were read again without being asked for."""
     reasons = ("because",) if any(table.reason for table in snapshots) else ()

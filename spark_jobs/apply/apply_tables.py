@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
+from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import one_relid
 from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
@@ -101,12 +102,13 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
     ahead = work.after(state)
     if ahead is None:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
-    if changed := change_without_event(ahead.markers, state):
+    changed = change_without_event(ahead.markers, state)
+    if changed and not (ahead.regions and ahead.regions.make_up_for(ahead.markers, state)):
         return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
     understood, error = understood_windows(ahead.markers, state)
-    if not understood:
+    if not understood or (changed and error):  # what was read is of the end of all windows
         return TableApplied.without_commit(work.name, ahead.first, state=state, error=error)
-    result = _apply_range(spark, replace(ahead, markers=understood))
+    result = _apply_range(spark, replace(ahead, markers=understood, regions=ahead.regions if changed else None))
     return result if error is None or result.error is not None else replace(result, outcome="stopped", error=error)
 
 
@@ -119,6 +121,8 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
                 f" {work.first.ordinal}",
                 hint=new_snapshot(work.name),
             )
+        if work.regions is not None:
+            return apply_regions(spark(), work, work.regions)
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result

@@ -9,7 +9,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.lake.table_state import PartitionsRead, TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -24,7 +24,8 @@ class TableApplied:
     ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) their WAL. ``outcome``: ``nothing to apply`` and
     ``already applied`` have made no commit and ``delta_version`` is None; ``stopped`` has an ``error``, and what
     earlier commits of this call have written stands. ``columns``: what was done to the table's columns, a phrase for
-    each. ``engine`` has made the newest commit, None where there is none. ``state``: the table's since.
+    each. ``engine`` has made the newest commit, None where there is none. ``state``: the table's since. ``partitions``:
+    those that were read again, and nothing else of the table.
     """
 
     name: QualifiedName
@@ -40,6 +41,7 @@ class TableApplied:
     engine: Engine | None = None
     state: TableState | None = None
     error: CdcError | None = None
+    partitions: PartitionsRead | None = None
 
     @classmethod
     def nothing_of(cls, work: TableRange) -> TableApplied:
@@ -80,6 +82,7 @@ class TableApplied:
             outcome=before.outcome if self.outcome == "nothing to apply" else self.outcome,
             changes=before.changes + self.changes,
             columns=before.columns + self.columns,
+            partitions=self.partitions or before.partitions,
             rows_written=before.rows_written + self.rows_written,
             delta_version=before.delta_version if self.delta_version is None else self.delta_version,
             engine=self.engine or before.engine,

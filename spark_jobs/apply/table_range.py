@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
@@ -15,6 +16,9 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
+if TYPE_CHECKING:
+    from spark_jobs.apply.regions_read import RegionsRead
+
 # messages of one table's range that are decoded on the driver; of a larger one it never sees a row
 ON_DRIVER_BYTES = 128 << 20
 
@@ -22,7 +26,8 @@ ON_DRIVER_BYTES = 128 << 20
 @dataclass(frozen=True)
 class TableRange:
     """``markers``: landed windows in order, none missing, at least one. ``state``: the table's before them. ``before``:
-    transactions that committed there or later are left out, where the last window is not to be applied whole."""
+    transactions that committed there or later are left out, where the last window is not to be applied whole.
+    ``regions``: what is read again of the table at the end of the last window."""
 
     pipeline: Pipeline
     state: TableState
@@ -30,6 +35,7 @@ class TableRange:
     run_id: str = ""
     on_driver_bytes: int = ON_DRIVER_BYTES
     before: Lsn | None = None
+    regions: RegionsRead | None = None
 
     @property
     def name(self) -> QualifiedName:
@@ -102,4 +108,5 @@ class TableRange:
             changes=changes,
             cause=self.state.cause,
             columns=tuple(columns),
+            partitions=self.state.partitions,
         )

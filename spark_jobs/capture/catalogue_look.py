@@ -26,6 +26,7 @@ from spark_jobs.postgres.fingerprints import (
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import ColumnChange, Fingerprint, MovedFile
+from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 
@@ -33,13 +34,14 @@ from spark_jobs.tables.followed_tables import followed_names, watched_tables
 @dataclass(frozen=True)
 class _Suspect:
     """``reasons`` are certain; each of ``moved_files`` is one unless a TRUNCATE explains it. ``columns`` are followed
-    in place. ``is_new``: it was not looked at before."""
+    in place. ``is_new``: it was not looked at before. ``regions``: see ``Differences``."""
 
     fingerprint: Fingerprint
     reasons: tuple[str, ...] = ()
     moved_files: tuple[MovedFile, ...] = ()
     columns: tuple[ColumnChange, ...] = ()
     is_new: bool = False
+    regions: tuple[Region, ...] = ()
 
     @property
     def is_certain(self) -> bool:
@@ -47,7 +49,8 @@ class _Suspect:
 
     def with_reasons_only(self) -> _Suspect:
         """Nothing is followed in place."""
-        return replace(self, reasons=(*self.reasons, *(change.what for change in self.columns)), columns=())
+        reasons = (*self.reasons, *(change.what for change in self.columns))
+        return replace(self, reasons=reasons, columns=(), regions=())
 
 
 @dataclass
@@ -94,7 +97,9 @@ class CatalogueLook:
         known = self.landed.moved if self.landed is not None else ()
         new = (
             FileMoved(
-                replace(_changed(suspect), reasons=(file.reason,), columns=(), added=()), file.changed, self.insert_lsn
+                replace(_changed(suspect), reasons=(file.reason,), columns=(), added=(), regions=()),
+                file.changed,
+                self.insert_lsn,
             )
             for suspect in self.suspects
             for file in suspect.moved_files
@@ -174,7 +179,8 @@ def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> t
             suspects.append(_Suspect(fingerprint, is_new=True))
         elif known.word != fingerprint.word:
             differences = fingerprint.differences_from(known)
-            suspects.append(_Suspect(fingerprint, differences.reasons, differences.moved_files, differences.columns))
+            found = differences.reasons, differences.moved_files, differences.columns
+            suspects.append(_Suspect(fingerprint, *found, regions=differences.regions))
     return tuple(suspects)
 
 
@@ -198,7 +204,14 @@ def _changed(suspect: _Suspect) -> TableChanged:
     columns = tuple(change.what for change in suspect.columns)
     added = tuple(change.attnum for change in suspect.columns if change.added)
     return TableChanged(
-        known.relid, known.name.nspname, known.name.relname, known.word, suspect.reasons, columns, added
+        known.relid,
+        known.name.nspname,
+        known.name.relname,
+        known.word,
+        suspect.reasons,
+        columns,
+        added,
+        suspect.regions,
     )
 
 
@@ -206,11 +219,20 @@ def _merged(tables: Iterable[TableChanged]) -> tuple[TableChanged, ...]:
     """One entry for a table of one fingerprint, with all reasons."""
     by_table: dict[tuple[int, str], TableChanged] = {}
     for table in tables:
-        known = by_table.get((table.relid, table.word), replace(table, reasons=()))
-        reasons = tuple(dict.fromkeys(known.reasons + table.reasons))
-        columns, added = known.columns or table.columns, known.added or table.added
-        by_table[table.relid, table.word] = replace(known, reasons=reasons, columns=columns, added=added)
+        known = by_table.get((table.relid, table.word))
+        by_table[table.relid, table.word] = table if known is None else _both(known, table)
     return tuple(by_table.values())
+
+
+def _both(known: TableChanged, more: TableChanged) -> TableChanged:
+    return replace(
+        known,
+        reasons=tuple(dict.fromkeys(known.reasons + more.reasons)),
+        columns=known.columns or more.columns,
+        added=known.added or more.added,
+        # where one of them may have changed any row, both together may
+        regions=known.regions + more.regions if known.regions and more.regions else (),
+    )
 
 
 def _word_of(words: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.schema.partition_bounds import Region
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class TableChanged:
 
     ``reasons``: why its rows may have changed. ``columns``: what happened to its columns and left all rows as they are;
     the catalogue's facts are landed with it. ``added``: the numbers of those that are new. Without reasons and columns
-    this is the first look at it: it has changed if its snapshot is of another fingerprint.
+    this is the first look at it: it has changed if its snapshot is of another fingerprint. ``regions``: where all its
+    reasons are partitions that came or went, the rows that may differ by them; empty: any row may.
     """
 
     relid: int
@@ -113,6 +115,7 @@ class TableChanged:
     reasons: tuple[str, ...]
     columns: tuple[str, ...] = ()
     added: tuple[int, ...] = ()
+    regions: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,8 @@ def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
 
 def _table_changed(fields: dict[str, Any]) -> TableChanged:
     listed = {name: tuple(fields.get(name, ())) for name in ("reasons", "columns", "added")}
-    return TableChanged(**{**fields, **listed})
+    regions = tuple(Region.of_json(region) for region in fields.get("regions", ()))
+    return TableChanged(**{**fields, **listed, "regions": regions})
 
 
 def _relation_counts(fields: dict[str, Any]) -> RelationCounts:

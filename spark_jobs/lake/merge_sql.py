@@ -61,16 +61,20 @@ def ranged_key(shape: TableShape) -> int | None:
     return next((place for place in places if shape.columns[place].lake_type.kind in _RANGED), None)
 
 
-def merge_statement(path: str, shape: TableShape, kept: Sequence[int], key_range: KeyRange | None) -> str:
+def merge_statement(
+    path: str, shape: TableShape, kept: Sequence[int], key_range: KeyRange | None, *, among: str = ""
+) -> str:
     """The MERGE of the view ``net_change`` into the table at ``path``.
 
     ``kept`` are the places of columns that may be unchanged: where one is, the table's value stays. Such a row
-    must be in the table; where it is not, the statement fails instead of storing a null.
+    must be in the table; where it is not, the statement fails instead of storing a null. ``among``: what all rows of
+    the table meet that are in the net change.
     """
+    matches = [*key_matches(shape, key_range), *filter(None, [among])]
     clauses = [
         f"MERGE INTO {delta_identifier(path)} AS t",
         f"USING {NET_CHANGE} AS s",
-        f"ON {' AND '.join(key_matches(shape, key_range))}",
+        f"ON {' AND '.join(matches)}",
         f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE",
     ]
     if updates := updated_values(shape, kept):  # a table that is all key has nothing to update

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake.table_state import SnapshotCause, txn_app_id
+from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.errors import is_concurrent_commit, is_overtaken
 from spark_jobs.spark.session import isolated_session
@@ -44,7 +44,8 @@ class Provenance:
     A snapshot's ``first`` is its ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``.
     ``commits`` is the number of this commit: one more than the table had. ``cause`` is that of the table's snapshot,
     ``columns``: what happened to the table's columns since the commit before. ``mode_changed``: of the commit that put
-    the table into another mode; its windows are those that were applied again.
+    the table into another mode; its windows are those that were applied again. ``partitions``: those that were read
+    again alone, by this commit or last before it.
     """
 
     system_identifier: int
@@ -62,6 +63,7 @@ class Provenance:
     cause: SnapshotCause | None = None
     columns: tuple[str, ...] = ()
     mode_changed: ModeOrigin | None = None
+    partitions: PartitionsRead | None = None
 
     @property
     def txn_app_id(self) -> str:
@@ -84,6 +86,7 @@ class Provenance:
                 **asdict(self.changes),
                 "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
+                "partitions_read": None if self.partitions is None else asdict(self.partitions),
                 **_told(self.mode_changed),
             },
             separators=(",", ":"),
@@ -124,6 +127,11 @@ def committed_version(session: SparkSession, path: str) -> int:
     if not version:
         raise _overtaken(path)
     return int(version)
+
+
+def has_committed(session: SparkSession) -> bool:
+    """Whether a write of ``session`` has become a commit: it was not skipped, and there was something to write."""
+    return bool(session.conf.get(_LAST_COMMIT, None))
 
 
 @contextmanager

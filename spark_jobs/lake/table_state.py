@@ -43,6 +43,15 @@ class SnapshotCause:
 
 
 @dataclass(frozen=True)
+class PartitionsRead:
+    """Partitions of a table were read again alone: why, how many ``rows`` they held, and at which LSN."""
+
+    reason: str
+    rows: int
+    lsn: str
+
+
+@dataclass(frozen=True)
 class TableState:
     """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
 
@@ -51,7 +60,7 @@ class TableState:
     where that is not ``mirror``, the types that were chosen for its columns, and the word of its masks, where it has
     some. ``relid`` is the source table's OID.
     ``commits`` counts ours: the version of the table's transaction identifier. ``cause``: why that snapshot was taken,
-    None where it was asked for.
+    None where it was asked for. ``partitions``: those that were read again last since that snapshot.
     """
 
     name: QualifiedName
@@ -62,6 +71,7 @@ class TableState:
     relid: int | None = None
     commits: int = 0
     cause: SnapshotCause | None = None
+    partitions: PartitionsRead | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -208,6 +218,7 @@ def state_written(name: QualifiedName, version: int, commits: int, written: dict
         written["relid"],
         commits,
         _cause(written.get("cause")),
+        None if (read := written.get("partitions_read")) is None else PartitionsRead(**read),
     )
 
 

@@ -32,10 +32,10 @@ WITH RECURSIVE asked AS (
   SELECT c.oid AS relid, a.nspname, a.relname, a.note, a.mask FROM asked a
   JOIN pg_catalog.pg_namespace n ON n.nspname = a.nspname
   JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = a.relname AND c.relkind IN ('r', 'p')
-), tree (relid, member, parent, attached, command) AS (
-  SELECT relid, relid, 0::oid, 0::bigint, 0::bigint FROM wanted
+), tree (relid, member, parent, attached, command, leaving) AS (
+  SELECT relid, relid, 0::oid, 0::bigint, 0::bigint, false FROM wanted
   UNION ALL
-  SELECT t.relid, i.inhrelid, i.inhparent, i.xmin::text::bigint, i.cmin::text::bigint
+  SELECT t.relid, i.inhrelid, i.inhparent, i.xmin::text::bigint, i.cmin::text::bigint, i.inhdetachpending
   FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
   JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
 ), part AS (
@@ -67,7 +67,10 @@ WITH RECURSIVE asked AS (
       (SELECT k.oid::bigint FROM pg_catalog.pg_constraint k
         WHERE k.conrelid = c.oid AND k.contype = 'p' AND (c.relreplident = 'f' OR c.relkind = 'p')),
       {declared_index}
-    ) ORDER BY c.oid) AS parts
+    ) || CASE WHEN t.parent = 0 AND c.relkind <> 'p' THEN '[]' ELSE jsonb_build_array(
+      CASE WHEN t.parent <> 0 AND NOT t.leaving THEN pg_catalog.pg_get_expr(c.relpartbound, 0) END,
+      {partition_key}
+    ) END ORDER BY c.oid) AS parts
   FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   GROUP BY t.relid
 ), used (relid, typid) AS (
@@ -129,6 +132,17 @@ _LISTED = """
         WHERE r.prrelid = w.relid AND p.pubname = ANY (%(publications)s) AND r.prattrs IS NOT NULL
           AND NOT a.attnum = ANY (r.prattrs::smallint[]))
 """
+# a name is left out where a value is not compared as its type's own order or equality does
+_PARTITION_KEY = """(
+  SELECT jsonb_build_array(p.partstrat, jsonb_agg(CASE WHEN o.opcdefault AND coalesce(l.collisdeterministic, true)
+    THEN a.attname END ORDER BY k.place))
+  FROM pg_catalog.pg_partitioned_table p
+    CROSS JOIN unnest(p.partattrs::smallint[], p.partclass::oid[], p.partcollation::oid[])
+      WITH ORDINALITY k(attnum, opclass, collation_oid, place)
+    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = k.attnum AND k.attnum > 0
+    LEFT JOIN pg_catalog.pg_opclass o ON o.oid = k.opclass
+    LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid
+  WHERE p.partrelid = c.oid GROUP BY p.partstrat)"""
 # of all transactions below it, none is still at work
 _HORIZON = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
 _INSERT_LSN = """
@@ -208,6 +222,7 @@ def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple
         entries=sql.SQL(_ENTRIES + (_SCHEMA_ENTRIES if known else "")),
         listed=sql.SQL(_LISTED if known else ""),
         first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
+        partition_key=sql.SQL(_PARTITION_KEY),
         declared_index=sql.SQL(declared_index_sql(relid="c.oid", nspname="n.nspname", relname="c.relname")),
     )
     parameters = {

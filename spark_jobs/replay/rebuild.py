@@ -137,6 +137,7 @@ def _put_in_place(
         run_id=run_id,
         changes=built.changes,
         cause=state.cause,
+        partitions=state.partitions,
     )
     with (
         spark_errors(f"{state.name} was not rebuilt"),

@@ -16,11 +16,13 @@ from typing import Any
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import NUMERIC_OID
+from spark_jobs.schema.partition_bounds import Bound, PartitionKey, Region, bound_of, outermost
 from spark_jobs.table_mask import why_masked_otherwise
 
 # as quote_ident writes it
 _QUOTED_NAME = re.compile(r'"(?:[^"]|"")+"|[^", ]+')
 _FIELDS_AT_FIRST = 11  # of a part, behind its name
+_KEYS = 2  # behind those, in every log that has bounds
 _TEXT_OIDS = (25, 1043)  # text, varchar: one turns into the other without a rewrite, and both print the same
 
 
@@ -45,7 +47,8 @@ class FingerprintPart:
     its changes name their row. ``indexes``: those that may have been its replica identity, with their ``xmin``.
     ``primary_key``: the OID of that constraint, which a REINDEX leaves as it is; None: there is none, or rows come by
     another identity, without which the source refuses to update and delete them. ``declared_key``: that of the unique
-    constraint or index behind the key that the configuration declares.
+    constraint or index behind the key that the configuration declares. ``bound`` as PostgreSQL prints it, of a
+    partition that is not about to leave; ``partition_key``: of a table that is cut into partitions itself.
     """
 
     relid: int
@@ -63,6 +66,8 @@ class FingerprintPart:
     indexes: tuple[str, ...]
     primary_key: int | None = None
     declared_key: int | None = None
+    bound: str | None = None
+    partition_key: PartitionKey | None = None
 
 
 @dataclass(frozen=True)
@@ -107,12 +112,14 @@ class ColumnChange:
 class Differences:
     """``reasons``: why rows may differ without an event; ``moved_files``: reasons unless they are explained.
 
-    ``columns``: what the lake can follow in place, by attribute number.
+    ``columns``: what the lake can follow in place, by attribute number. ``regions``: where all ``reasons`` are
+    partitions that came or went, the rows that may differ by them; empty: any.
     """
 
     reasons: tuple[str, ...]
     moved_files: tuple[MovedFile, ...] = ()
     columns: tuple[ColumnChange, ...] = ()
+    regions: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,16 +178,46 @@ class Fingerprint:
         if not self._keeps_missing_values(known):
             reasons += [change.what for change in columns if change.added]
             columns = [change for change in columns if not change.added]
+        regions: list[Region | None] = []
         for part in self.parts:
             old = known.pop(part.relid, None)
             if old is None or old.attached != part.attached:
                 if not part.made_as_partition:
                     reasons.append(f"partition {part.name} was attached")
+                    regions.append(_attached_region(before, self, old, part))
                 continue
-            reasons += _part_reasons(old, part, _renamed(before, self))
+            others = _part_reasons(old, part, _renamed(before, self))
+            reasons, regions = [*reasons, *others], [*regions, *(None for _ in others)]
             moved += _moved_file(old, part, self)
         reasons += [f"partition {part.name} was detached or dropped" for part in known.values()]
-        return Differences(tuple(dict.fromkeys(reasons)), tuple(moved), tuple(columns))
+        regions += [before.region(part) for part in known.values()]
+        # another reason than these has no region, and nothing does where columns are others by now
+        known_regions = [region for region in regions if region is not None]
+        are_all = len(reasons) == len(known_regions) and not columns
+        within = outermost(known_regions) if are_all else ()
+        return Differences(tuple(dict.fromkeys(reasons)), tuple(moved), tuple(columns), within)
+
+    def bounds(self, part: FingerprintPart) -> tuple[Bound | None, ...]:
+        """Of the partition, and before it of those that it is a partition of, below the root; None: not known."""
+        by_relid = {each.relid: each for each in self.parts}
+        columns = {column.attname: (column.attnum, column.atttypid) for column in self.columns}
+        found: list[Bound | None] = []
+        while part.parent:
+            parent = by_relid[part.parent]
+            found.insert(0, bound_of(part.bound, parent.partition_key, columns))
+            part = parent
+        return tuple(found)
+
+    def region(self, part: FingerprintPart) -> Region | None:
+        """The rows that the partition may hold; None where that cannot be said exactly."""
+        bounds = self.bounds(part)
+        known = tuple(bound for bound in bounds if bound is not None)
+        return Region(known) if known and len(known) == len(bounds) else None
+
+    @property
+    def leaves(self) -> tuple[FingerprintPart, ...]:
+        """The parts that hold rows."""
+        return tuple(part for part in self.parts if part.partition_key is None)
 
     def _keeps_missing_values(self, before: Mapping[int, FingerprintPart]) -> bool:
         """Whether the catalogue still says what rows from before hold in a column that was added: a file that is
@@ -188,6 +225,14 @@ class Fingerprint:
         part = self.parts[0]
         old = before.get(part.relid)
         return len(self.parts) == 1 and old is not None and old.relfilenode == part.relfilenode
+
+
+def _attached_region(
+    before: Fingerprint, after: Fingerprint, old: FingerprintPart | None, new: FingerprintPart
+) -> Region | None:
+    """Of one that comes back under other bounds nobody knows which it had in between."""
+    region = after.region(new)
+    return region if old is None or before.region(old) == region else None
 
 
 def _membership(before: Fingerprint, after: Fingerprint) -> list[str]:
@@ -302,9 +347,12 @@ def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> 
 
 
 def _part(values: list[Any]) -> FingerprintPart:
-    """Logs from before the keys were landed lack them."""
+    """Logs from before the keys, or the bounds, were landed lack them."""
     relid, nspname, relname, *fields = values
     rest, (indexes, *keys) = fields[: _FIELDS_AT_FIRST - 1], fields[_FIELDS_AT_FIRST - 1 :]
+    if len(keys) > _KEYS:
+        strategy, columns = keys[-1] or ("", ())
+        keys[-1] = PartitionKey(strategy, tuple(columns)) if strategy else None
     return FingerprintPart(relid, QualifiedName(nspname, relname), *[*rest, tuple(indexes), *keys])
 
 

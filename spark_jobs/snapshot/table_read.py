@@ -85,10 +85,16 @@ class TableRead:
 
         ``conninfo`` is what ``connection.conninfo`` made.
         """
+        values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
+        return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
+
+    def values(
+        self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+    ) -> DataFrame:
+        """The rows as the decoder yields them, in the columns that ``net_columns.value`` names."""
         read = _range_reader(self, conninfo, snapshot_name, on_unrepresentable)
-        tasks = spark.range(0, len(self.tasks), 1, len(self.tasks))
-        rows = with_variants(tasks.mapInArrow(read, ddl(value_fields(self.shape))), self.shape.columns)
-        return rows.selectExpr(*named_columns(self.shape.columns))
+        tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
+        return tasks.mapInArrow(read, ddl(value_fields(self.shape)))
 
 
 def _range_reader(

@@ -9,6 +9,7 @@ from spark_jobs.change_log.window_marker import ChapterBreak, TableChanged, Wind
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.partition_bounds import Region, outermost
 
 
 def tells_of(marker: WindowMarker, name: QualifiedName, relid: int | None) -> bool:
@@ -35,6 +36,23 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
                 reasons = changed.reasons or ("it was changed right after its snapshot",)
                 return changed_without_event(state.name, reasons, f"seen with window {marker.ordinal}, {marker.window}")
     return None
+
+
+def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple[Region, ...]:
+    """Where all that ``change_without_event`` finds are partitions that came or went, and no column changed beside
+    them: the rows that may differ by them. Empty: none, or any row may differ."""
+    found: list[Region] = []
+    for marker in markers:
+        if marker.broke is not None:
+            return ()
+        if marker.window.hi <= state.snapshot_lsn:
+            continue
+        for changed in _changed(marker, state.name, state.relid):
+            if changed.word != state.word:
+                if not changed.regions or changed.columns:
+                    return ()
+                found += changed.regions
+    return outermost(found)
 
 
 def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tuple[TableChanged, ...]:

@@ -58,6 +58,8 @@ def commit(version: int, first: int, last: int, *, takes_windows: bool = True) -
 def test_a_window_that_was_applied_twice_is_found_and_columns_are_none() -> None:
     snapshot, later = commit(0, 2, 2, takes_windows=False), commit(2, 3, 5)
     assert faults([snapshot, commit(1, 2, 2, takes_windows=False), later], ()) == []
+    # windows 3 and 4 held nothing of the table
+    assert faults([snapshot, commit(1, 4, 4, takes_windows=False), commit(2, 5, 5)], ()) == []
     (twice,) = faults([snapshot, later, commit(3, 5, 6)], ())
     assert "windows 5 to 5 twice" in twice
     (astray,) = faults([snapshot, later, commit(3, 3, 3, takes_windows=False)], ())

@@ -62,23 +62,23 @@ def commits_after_death(commits: Sequence[OurCommit], deaths: Mapping[str, float
 def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> list[str]:
     """What is wrong with a table's chain of commits; nothing, if the windows of each generation tile.
 
-    A window between two commits may be missing only if it holds nothing of the table.
+    A window between two commits may be missing only if it holds nothing of the table: then the table is at its end
+    without a commit, and may be given columns there.
     """
     found = []
     touched = {marker.ordinal: {counts.relid for counts in marker.relations} for marker in markers}
     for before, after in pairwise(commits):
+        between = range(before.last + 1, after.first if after.takes_windows else after.first + 1)
+        left_out = [n for n in between if after.relid in touched.get(n, ())]
         if after.app_id == before.app_id and after.number <= before.number:
             found.append(f"number {after.number} after {before.number}: {after}")
         if after.generation != before.generation:
             if any(each.generation == after.generation for each in commits if each.version < before.version):
                 found.append(f"a snapshot that was replaced is back: {after}")
-        elif not after.takes_windows:
-            if (after.first, after.last) != (before.last, before.last):
-                found.append(f"columns were written at window {after.last}, the table was at {before.last}: {after}")
-        elif after.first <= before.last:
+        elif not after.takes_windows and after.last < before.last:
+            found.append(f"columns were written at window {after.last}, the table was at {before.last}: {after}")
+        elif after.takes_windows and after.first <= before.last:
             found.append(f"windows {after.first} to {min(after.last, before.last)} twice: {after}")
-        else:
-            left_out = [n for n in range(before.last + 1, after.first) if after.relid in touched.get(n, ())]
-            if left_out:
-                found.append(f"windows {left_out} left out: {after}")
+        elif left_out:
+            found.append(f"windows {left_out} left out: {after}")
     return found

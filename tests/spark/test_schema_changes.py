@@ -18,7 +18,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import apply
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
-from tests.spark.test_changes_without_events import assert_equal, read_again, synced
+from tests.spark.altered_tables import assert_equal, read_again, synced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +110,12 @@ READ_AGAIN: dict[str, tuple[str, ...]] = {
         "ALTER TABLE {t} RENAME a TO x",
         "UPDATE {t} SET x = 'between' WHERE id < 4",
         "ALTER TABLE {t} RENAME x TO y",
+    ),
+    "renamed_and_dropped": (
+        "ALTER TABLE {t} RENAME a TO x",
+        "UPDATE {t} SET x = 'between' WHERE id < 4",
+        "ALTER TABLE {t} DROP b",
+        "UPDATE {t} SET x = 'after' WHERE id = 3",
     ),
     "default_rewritten": (
         "ALTER TABLE {t} ADD c int DEFAULT 7",

@@ -1,0 +1,103 @@
+"""A range of windows into a table of which partitions came or went: their rows are read, the log has all others."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.apply.landed_changes import LandedChanges, one_relid
+from spark_jobs.apply.net_of_range import landed_range, net_of_range
+from spark_jobs.apply.regions_read import RegionsRead
+from spark_jobs.apply.staging import staging_folder
+from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.change_counts import NO_CHANGES
+from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.lake.delta_table import table_columns
+from spark_jobs.lake.net_write import NetSource
+from spark_jobs.lake.region_merge import RegionRows, write_regions
+from spark_jobs.lake.table_state import PartitionsRead
+from spark_jobs.schema.net_columns import ddl, value_fields
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def apply_regions(spark: SparkSession, work: TableRange, regions: RegionsRead) -> TableApplied:
+    """Bring the table to the end of the range, in one commit. Raises OvertakenError, SchemaChangeError where only a new
+    snapshot helps, and what reading and decoding raise: nothing is written then."""
+    relid = one_relid(work)
+    landed = None if relid is None else landed_range(lambda: spark, work, relid)
+    _require_same_columns(spark, work, regions.shape, landed)
+    with ExitStack() as staged:
+        folder = staged.enter_context(staging_folder(work.pipeline.lake, work.state))
+        rows = _staged(spark, work, regions, f"{folder}/regions")
+        net = None
+        if relid is not None and landed is not None:
+            net = staged.enter_context(net_of_range(lambda: spark, work, relid, landed))
+        return _commit(spark, work, regions, net, rows)
+
+
+def _commit(
+    spark: SparkSession, work: TableRange, regions: RegionsRead, net: NetSource | None, rows: RegionRows
+) -> TableApplied:
+    if net is not None and net.truncated:
+        raise _must_be_read_whole(work, "it was truncated, and partitions of it came or went")
+    assert work.state.relid is not None
+    read = PartitionsRead(regions.reason, rows.count, str(regions.lsn))
+    changes = net.changes if net is not None else NO_CHANGES
+    provenance = replace(work.provenance(work.state.relid, changes), partitions=read)
+    net = None if net is None or net.is_empty else net
+    with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
+        version = write_regions(spark, work.path, net, rows, provenance)
+    return replace(
+        TableApplied.nothing_of(work),
+        outcome="applied",
+        changes=changes,
+        rows_written=rows.count + (net.rows if net is not None else 0),
+        delta_version=version,
+        engine="spark",
+        partitions=read,
+        state=work.state_since(),
+    )
+
+
+def _staged(spark: SparkSession, work: TableRange, regions: RegionsRead, folder: str) -> RegionRows:
+    """Read once, whole, before anything is written: the commit says how many rows they were."""
+    schema = ddl(value_fields(regions.shape))
+    with isolated_session(spark, {}) as own, spark_errors(f"{work.name}: partitions could not be read"):
+        regions.values(own).write.option("compression", "snappy").parquet(folder)
+        count = own.read.schema(schema).parquet(folder).count()
+    regions.require_unaltered()
+
+    def read(session: SparkSession) -> DataFrame:
+        return session.read.schema(schema).parquet(folder)
+
+    return RegionRows(regions.regions, regions.shape, read, count, work.state.version)
+
+
+def _require_same_columns(
+    spark: SparkSession, work: TableRange, shape: TableShape, landed: LandedChanges | None
+) -> None:
+    """Lake, change log and source have the same columns. Raises SchemaChangeError."""
+    with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
+        held = {column.name: (column.sql, column.attnum) for column in table_columns(spark, work.path)}
+    here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    same = held.keys() == here.keys() and all(held[name] in (here[name], (here[name][0], None)) for name in here)
+    if not same or (landed is not None and (landed.columns or _described(landed.shape) != _described(shape))):
+        raise _must_be_read_whole(work, "its columns or its key changed, and partitions of it came or went")
+
+
+def _described(shape: TableShape) -> list[tuple[str, int, str, bool]]:
+    return [(column.name, column.attnum, column.lake_type.sql, column.key) for column in shape.columns]
+
+
+def _must_be_read_whole(work: TableRange, why: str) -> SchemaChangeError:
+    return SchemaChangeError(
+        f"{work.name} must be read again: {why}",
+        hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(work.name)}",
+    )

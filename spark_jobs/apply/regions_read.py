@@ -1,0 +1,44 @@
+"""What is read again of a table, in place of changes that nobody sent: all rows of some regions, at one exact LSN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.lake.net_write import Frame
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.partition_bounds import Region
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.tables.catalogue_changes import regions_changed
+
+
+@dataclass(frozen=True)
+class RegionsRead:
+    """All rows of ``regions`` at ``lsn``, where a window ends: ``values`` reads them, by executors, in the columns of
+    ``shape``. ``reason``: what happened to partitions, in words.
+
+    ``require_unaltered`` is called when they are read. Raises SchemaChangeError: the table was altered meanwhile.
+    """
+
+    regions: tuple[Region, ...]
+    lsn: Lsn
+    shape: TableShape
+    reason: str
+    values: Frame
+    require_unaltered: Callable[[], None]
+
+    def make_up_for(self, markers: Sequence[WindowMarker], state: TableState) -> bool:
+        """Whether rows of these regions are all that may differ when the table is brought through the windows of
+        ``markers``, which end at ``lsn``."""
+        changed = regions_changed(markers, state)
+        if not changed or markers[-1].window.hi != self.lsn or not can_be_read_by_region(state):
+            return False
+        return all(any(own.covers(region) for own in self.regions) for region in changed)
+
+
+def can_be_read_by_region(state: TableState) -> bool:
+    """Whether the table holds what the source does: rows as they are now, all of them, in types and values that can be
+    compared on both sides."""
+    return state.mode == "mirror" and not (state.missing_operations or state.types.word or state.mask or state.is_lost)

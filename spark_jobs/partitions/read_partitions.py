@@ -1,0 +1,185 @@
+"""Tables of which partitions came or went without a row event: the rows of these partitions are read again, alone.
+
+At the LSN of an exported snapshot: the log is brought to exactly that LSN, like for a comparison, and then one commit
+brings each table there. Where anything is in doubt the table is left as it is, for a new snapshot of all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.regions_read import can_be_read_by_region
+from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.capture.capture import capture
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.partitions.region_plan import RegionPlan, TablesSeen, reasons_of
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.progress import Progress, silent
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.export import ExportedSnapshot, exported_snapshot
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.tables.catalogue_changes import regions_changed
+from spark_jobs.tables.followed_tables import watched_tables
+from spark_jobs.write_guard import write_guard
+
+# another process may land a window across the snapshot's LSN: another one is tried
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class PartitionsReport:
+    """``tables``: those that were tried, without those that only a whole snapshot brings on; ``windows``: landed on the
+    way."""
+
+    tables: tuple[TableApplied, ...] = ()
+    windows: tuple[WindowMarker, ...] = ()
+
+    def outcome(self, before: TableApplied) -> TableApplied:
+        """What became of that table since."""
+        return next((table for table in self.tables if table.name == before.name), before)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """``capturing`` is held while a window is landed, where another thread of this process lands some too."""
+
+    pipeline: Pipeline
+    spark: SparkProvider
+    run_id: str
+    progress: Progress
+    capturing: AbstractContextManager[object]
+    landed: list[WindowMarker] = field(default_factory=list)
+
+    @property
+    def log(self) -> ChangeLog:
+        return ChangeLog(self.pipeline.lake.change_log)
+
+
+def read_partitions(
+    spark: SparkProvider,
+    pipeline: Pipeline,
+    outcomes: Iterable[TableApplied],
+    *,
+    run_id: str = "",
+    progress: Progress = silent,
+    capturing: AbstractContextManager[object] | None = None,
+) -> PartitionsReport:
+    """Of ``outcomes``, tables that stopped because partitions came or went, and for no other reason: bring them to the
+    LSN of a snapshot of now, of which only those partitions' rows are read. ``on_rewrite: error`` leaves them stopped.
+
+    A table that cannot be read so is not in the report; one that may be the next time is in it with its error.
+    """
+    stopped = {outcome.name: outcome for outcome in outcomes if _may_be_read_so(pipeline, outcome)}
+    if pipeline.on_rewrite == "error" or not stopped:
+        return PartitionsReport()
+    reading = _Reading(pipeline, spark, run_id, progress, capturing or nullcontext())
+    try:
+        done = _read(reading, stopped)
+    except CdcError as error:
+        done = [_stopped(outcome, error) for outcome in stopped.values()]
+    tried = (table for table in done if not isinstance(table.error, NeedsSnapshotError))
+    return PartitionsReport(tuple(tried), tuple(reading.landed))
+
+
+def _may_be_read_so(pipeline: Pipeline, outcome: TableApplied) -> bool:
+    """As far as that is known without the source."""
+    state = outcome.state
+    if state is None or state.relid is None or not isinstance(outcome.error, NeedsSnapshotError):
+        return False
+    plain = outcome.name not in pipeline.masks and pipeline.source.has_publications
+    return plain and can_be_read_by_region(state)
+
+
+def _read(reading: _Reading, stopped: dict[QualifiedName, TableApplied]) -> list[TableApplied]:
+    names = _with_regions(reading.log.markers(_lowest(stopped)), stopped)
+    for attempt in range(1, _ATTEMPTS + 1):
+        if not names:
+            break
+        with exported_snapshot(reading.pipeline.source.dsn) as (exported, connection):
+            last = _brought_to(reading, exported.lsn)
+            if last is not None:
+                return _at_one_lsn(reading, {name: stopped[name] for name in names}, exported, connection, last)
+        if attempt == _ATTEMPTS:
+            raise OvertakenError(f"another process lands windows across {exported.lsn}", hint="run it again")
+    return []
+
+
+def _with_regions(
+    markers: Sequence[WindowMarker], stopped: dict[QualifiedName, TableApplied]
+) -> tuple[QualifiedName, ...]:
+    def changed(state: TableState) -> bool:
+        ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
+        return bool(regions_changed(ahead, state)) and not _is_truncated(ahead, state)
+
+    return tuple(name for name, outcome in stopped.items() if outcome.state is not None and changed(outcome.state))
+
+
+def _is_truncated(markers: Sequence[WindowMarker], state: TableState) -> bool:
+    return any(
+        counts.changes.truncates for marker in markers for counts in marker.relations if counts.relid == state.relid
+    )
+
+
+def _lowest(stopped: dict[QualifiedName, TableApplied]) -> int:
+    return min(outcome.state.ordinal for outcome in stopped.values() if outcome.state is not None)
+
+
+def _brought_to(reading: _Reading, lsn: Lsn) -> WindowMarker | None:
+    """The log's last window, which ends at ``lsn``; None where another process has landed one across it."""
+    while True:
+        with reading.capturing:
+            captured = capture(reading.pipeline, upto=lsn, progress=reading.progress)
+        reading.landed.extend(captured.landed)
+        if captured.caught_up:
+            break
+    last = reading.log.checkpoint()
+    return last if last is not None and last.window.hi == lsn else None
+
+
+def _at_one_lsn(
+    reading: _Reading,
+    stopped: dict[QualifiedName, TableApplied],
+    exported: ExportedSnapshot,
+    connection: Connection,
+    last: WindowMarker,
+) -> list[TableApplied]:
+    pipeline, log = reading.pipeline, reading.log
+    watched = watched_tables(pipeline, tuple(stopped), last)
+    seen = TablesSeen.of(connection, watched, log, last)
+    markers = [marker for marker in log.markers(_lowest(stopped)) if marker.ordinal <= last.ordinal]
+    done: list[TableApplied] = []
+    work: list[TableRange] = []
+    for name in _with_regions(markers, stopped):
+        state = stopped[name].state
+        assert state is not None
+        ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
+        regions = regions_changed(ahead, state)
+        plan = RegionPlan(pipeline, exported, watched, name, regions, reasons_of(ahead, name))
+        try:
+            read = plan.read(connection, seen)
+        except CdcError as error:
+            done.append(_stopped(stopped[name], error))
+            continue
+        work.append(TableRange(pipeline, state, ahead, reading.run_id, regions=read))
+    if work:
+        with write_guard(pipeline.source) as guard:
+            done += apply_tables(reading.spark, work, guard=guard, progress=reading.progress)
+    return [table if table.error is None else _stopped(stopped[table.name], table.error) for table in done]
+
+
+def _stopped(outcome: TableApplied, error: CdcError) -> TableApplied:
+    """Why it had to be read again, and why it could not be."""
+    assert outcome.error is not None
+    if isinstance(error, NeedsSnapshotError):
+        return replace(outcome, error=error)
+    why = f"{outcome.error.what}; its partitions could not be read again: {error.what}"
+    return replace(outcome, error=type(error)(why, hint=error.hint))

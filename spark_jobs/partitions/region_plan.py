@@ -1,0 +1,141 @@
+"""How the rows of regions are read in an exported snapshot: of which leaves, and where that is not exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from spark_jobs.apply.regions_read import RegionsRead
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.fingerprints import Watched, fingerprints
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.partition_bounds import LISTED_TYPES, BoundColumn, Region
+from spark_jobs.schema.region_sql import in_postgres
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.snapshot.export import ExportedSnapshot, ctid_ranges
+from spark_jobs.snapshot.table_read import TableRead
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class TablesSeen:
+    """Tables as the exported snapshot has them; ``landed``: as the look has them that was landed with the window which
+    ends there."""
+
+    now: Mapping[QualifiedName, Fingerprint]
+    landed: Mapping[QualifiedName, Fingerprint]
+    published: Mapping[QualifiedName, PublishedTable]
+    facts: Mapping[QualifiedName, RelationFacts]
+
+    @classmethod
+    def of(cls, connection: Connection, watched: Watched, log: ChangeLog, last: WindowMarker) -> TablesSeen:
+        """``connection`` stands in the snapshot; ``last`` ends there."""
+        looked = last.catalogue
+        landed = log.fingerprints(looked.window) if looked is not None else ()
+        found = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
+        return cls(
+            fingerprints(connection, watched),
+            {fingerprint.name: fingerprint for fingerprint in landed},
+            published_tables(connection, watched.publications, watched.names),
+            {facts.name: facts for facts in found},
+        )
+
+
+@dataclass(frozen=True)
+class RegionPlan:
+    """``regions`` of table ``name`` are to be read in ``exported``, for this ``reason``."""
+
+    pipeline: Pipeline
+    exported: ExportedSnapshot
+    watched: Watched
+    name: QualifiedName
+    regions: tuple[Region, ...]
+    reason: str
+
+    def read(self, connection: Connection, seen: TablesSeen) -> RegionsRead:
+        """``connection`` stands in the snapshot. Raises SchemaChangeError where rows of other regions may differ
+        too, or source and lake might not agree on which rows these are."""
+        facts, sent = seen.facts.get(self.name), seen.published.get(self.name)
+        now, landed = seen.now.get(self.name), seen.landed.get(self.name)
+        if facts is None or sent is None or now is None or landed is None:
+            raise self._whole("it is not there, or not published")
+        # what the window's look has seen, and the snapshot does not show, no later look sees again
+        if _differ(now, landed):
+            raise self._whole("it was altered again meanwhile")
+        described = with_options(facts, self.pipeline.column_options(self.name))
+        columns = {column.attnum: column.attname for column in facts.columns}
+        filters = [f"({sent.row_filter})"] if sent.row_filter else []
+        within = in_postgres(self.regions, lambda column: sql.Identifier(columns[column.attnum]).as_string(None))
+        of_regions = replace(sent, row_filter=" AND ".join([*filters, f"({within})"]))
+        leaves = [part.relid for part in now.leaves if any(not r.is_apart_from(now.bounds(part)) for r in self.regions)]
+        ranges = [each for leaf in leaves for each in ctid_ranges(connection, leaf)]
+        read = TableRead.of(self.name, described, ranges, of_regions, truncates_follow=False)
+        self._require_plain_keys(read.shape)
+        return RegionsRead(
+            self.regions, self.exported.lsn, read.shape, self.reason, self._values(read), self._unaltered_since(now)
+        )
+
+    def _values(self, read: TableRead) -> Callable[[SparkSession], DataFrame]:
+        pipeline, exported = self.pipeline, self.exported
+        source = conninfo(pipeline.source.dsn)
+
+        def values(spark: SparkSession) -> DataFrame:
+            return read.values(spark, source, exported.snapshot_name, pipeline.on_unrepresentable)
+
+        return values
+
+    def _unaltered_since(self, then: Fingerprint) -> Callable[[], None]:
+        """Rows are read under the names that columns and leaves have by now."""
+
+        def require() -> None:
+            with connected(self.pipeline.source.dsn) as connection:
+                now = fingerprints(connection, self.watched).get(self.name)
+            if now is None or _differ(then, now):
+                raise self._whole("it was altered while partitions of it were read")
+
+        return require
+
+    def _require_plain_keys(self, shape: TableShape) -> None:
+        by_number = {column.attnum: column for column in shape.columns}
+
+        def is_plain(column: BoundColumn) -> bool:
+            found = by_number.get(column.attnum)
+            lake = LISTED_TYPES[column.typid][1]
+            return found is not None and found.key and found.atttypid == column.typid and found.lake_type.sql == lake
+
+        if not all(is_plain(column) for region in self.regions for column in region.columns):
+            raise self._whole("it is partitioned by a column that is none of its key")
+
+    def _whole(self, why: str) -> SchemaChangeError:
+        return SchemaChangeError(
+            f"{self.name} must be read again: {why}",
+            hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(self.name)}",
+        )
+
+
+def _differ(before: Fingerprint, after: Fingerprint) -> bool:
+    if before.word == after.word:
+        return False
+    found = after.differences_from(before)
+    return bool(found.reasons or found.moved_files or found.columns)
+
+
+def reasons_of(markers: Sequence[WindowMarker], name: QualifiedName) -> str:
+    """What these windows' looks say of the table, in words."""
+    looks = (marker.catalogue.changed for marker in markers if marker.catalogue is not None)
+    of_table = (table for changed in looks for table in changed if QualifiedName(table.nspname, table.relname) == name)
+    return "; ".join(dict.fromkeys(reason for table in of_table for reason in table.reasons))

@@ -1,0 +1,69 @@
+"""The rows of regions as a condition in SQL: of PostgreSQL, which reads them, and of Spark, which replaces them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spark_jobs.schema.partition_bounds import LISTED_TYPES, Bound, BoundColumn, RangeEnd, Region
+
+_DATE, _TIMESTAMP, _TIMESTAMPTZ = 1082, 1114, 1184
+_INTEGERS = (20, 21, 23)
+_Terms = Callable[[BoundColumn], str]
+_Literal = Callable[[str, int], str]
+
+
+def in_postgres(regions: Sequence[Region], column: _Terms) -> str:
+    """``column`` gives the expression of a column. True for the rows of any of them; their columns are never null."""
+    return _any_of(regions, column, _postgres_literal)
+
+
+def in_spark(regions: Sequence[Region], column: _Terms) -> str:
+    """The same rows. Of literals alone: Delta can tell by them which files hold none."""
+    return _any_of(regions, column, _spark_literal)
+
+
+def _any_of(regions: Sequence[Region], column: _Terms, literal: _Literal) -> str:
+    conditions = (" AND ".join(_bound(bound, column, literal) for bound in region.bounds) for region in regions)
+    return " OR ".join(f"({condition})" for condition in conditions)
+
+
+def _bound(bound: Bound, column: _Terms, literal: _Literal) -> str:
+    if bound.lower is None or bound.upper is None:
+        only = bound.columns[0]
+        return f"{column(only)} IN ({', '.join(literal(value, only.typid) for value in bound.listed)})"
+    ends = (
+        _beyond(bound, end, operator, column, literal) for end, operator in ((bound.lower, ">"), (bound.upper, "<"))
+    )
+    return " AND ".join(ends)
+
+
+def _beyond(bound: Bound, end: RangeEnd, operator: str, column: _Terms, literal: _Literal) -> str:
+    """Row by row in the order of the key. A row that is equal in all values of the end is beyond it where it is a lower
+    one, or MINVALUE or MAXVALUE follow and say so."""
+    equal_too = end.beyond != "max" if operator == ">" else end.beyond == "max"
+    condition = "true" if equal_too else "false"
+    for place in reversed(range(len(end.values))):
+        name, value = column(bound.columns[place]), literal(end.values[place], bound.columns[place].typid)
+        if condition in ("true", "false"):
+            condition = f"{name} {operator}{'=' if condition == 'true' else ''} {value}"
+        else:
+            condition = f"({name} {operator} {value} OR ({name} = {value} AND {condition}))"
+    return condition
+
+
+def _postgres_literal(value: str, typid: int) -> str:
+    text = value + "+00" if typid == _TIMESTAMPTZ else value
+    # our sessions pin standard_conforming_strings
+    return "'" + text.replace("'", "''") + f"'::pg_catalog.{LISTED_TYPES[typid][0]}"
+
+
+def _spark_literal(value: str, typid: int) -> str:
+    if typid in _INTEGERS:
+        return value
+    if typid == _DATE:
+        return f"DATE'{value}'"
+    if typid == _TIMESTAMP:
+        return f"TIMESTAMP_NTZ'{value}'"
+    if typid == _TIMESTAMPTZ:
+        return f"TIMESTAMP_LTZ'{value}+00:00'"
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,107 @@
+"""A table that must be read again: when, how often, what its reader is told, and what happens to the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import pipeline_status
+from spark_jobs.sync import apply, snapshot, sync
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.altered_tables import assert_equal, read_again, synced
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+
+@pytest.fixture
+def orders(spark: SparkSession, database: Database, tmp_path: Path) -> Pipeline:
+    """Two tables, synced, with a window after their snapshots."""
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, a int, b int)",
+        "CREATE TABLE items (id int PRIMARY KEY, sku text)",
+        "INSERT INTO orders SELECT g, g, -g FROM generate_series(1, 20) g",
+        "INSERT INTO items SELECT g, 'sku' FROM generate_series(1, 20) g",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items")
+    synced(spark, pipeline)
+    database.execute("UPDATE items SET sku = 'seen' WHERE id = 1")
+    synced(spark, pipeline)
+    return pipeline
+
+
+ORDERS, ITEMS = QualifiedName("public", "orders"), QualifiedName("public", "items")
+REWRITE = "ALTER TABLE orders ALTER a TYPE int USING a + 1"
+
+
+def test_captured_in_one_run_and_applied_in_another(spark: SparkSession, database: Database, orders: Pipeline) -> None:
+    """The log says it: whoever applies needs no source to know."""
+    database.execute(REWRITE, "UPDATE items SET sku = 'later'")
+    capture(orders)
+    report = apply(lambda: spark, orders)
+    (error,) = report.errors
+    assert isinstance(error, SchemaChangeError)
+    assert "public.orders must be read again: it was rewritten by DDL, or unlogged for a time (seen with window" in str(
+        error
+    )
+    assert_equal(spark, orders, ITEMS)
+    (trouble,) = [table.error for table in pipeline_status(orders).tables if table.error]
+    assert "public.orders must be read again" in str(trouble)
+    assert set(read_again(synced(spark, orders))) == {"orders"}
+    assert_equal(spark, orders, ORDERS, ITEMS)
+
+
+def test_where_the_configuration_says_so_the_table_stops_instead(
+    spark: SparkSession, database: Database, orders: Pipeline
+) -> None:
+    pipeline = replace(orders, on_rewrite="error")
+    database.execute(REWRITE, "UPDATE items SET sku = 'later'")
+    for _ in range(2):
+        report = sync(pipeline, lambda: spark)
+        (error,) = report.errors
+        assert isinstance(error, NeedsSnapshotError)
+        assert report.snapshots == ()
+        assert_equal(spark, pipeline, ITEMS)
+    (taken,) = snapshot(lambda: spark, pipeline, [ORDERS])
+    assert taken.error is None
+    synced(spark, pipeline)
+    assert_equal(spark, pipeline, ORDERS, ITEMS)
+
+
+def test_a_table_that_changes_on_every_run_is_told_to_wait(
+    spark: SparkSession, database: Database, orders: Pipeline
+) -> None:
+    for _ in range(3):
+        database.execute(REWRITE, "UPDATE items SET sku = sku || '.'")
+        assert set(read_again(synced(spark, orders))) == {"orders"}
+    database.execute(REWRITE, "UPDATE items SET sku = sku || '.'")
+    report = sync(orders, lambda: spark)
+    (error,) = report.errors
+    assert "it changes again and again, and is not read again before" in str(error)
+    assert report.snapshots == ()
+    assert_equal(spark, orders, ITEMS)
+    (taken,) = snapshot(lambda: spark, orders, [ORDERS])  # whoever asks for it need not wait
+    assert taken.error is None
+    synced(spark, orders)
+    assert_equal(spark, orders, ORDERS, ITEMS)
+
+
+def test_several_changes_before_and_between_two_captures_are_one_snapshot(
+    spark: SparkSession, database: Database, orders: Pipeline
+) -> None:
+    database.execute(REWRITE, "ALTER TABLE orders ADD c text DEFAULT 'x'", "UPDATE orders SET c = 'y' WHERE id = 1")
+    capture(orders)
+    database.execute("ALTER TABLE orders RENAME b TO d", "UPDATE orders SET c = 'z' WHERE id = 2")
+    report = synced(spark, orders)
+    assert [table.name for table in report.snapshots] == [ORDERS]
+    assert_equal(spark, orders, ORDERS, ITEMS)
