@@ -20,7 +20,7 @@ from benchmarks.age import measure_age
 from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.catalogue_look import measure_catalogue_looks
 from benchmarks.draining import DRAINED, measure_drain
-from benchmarks.floor import measure_floor
+from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_following
 from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement, temporary_folder
@@ -101,6 +101,10 @@ def _floor(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_floor(bench.server, bench.pipeline, bench.spark)
 
 
+def _many(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_many(bench.server, bench.pipeline, bench.spark)
+
+
 def _age(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_age(bench.server, bench.pipeline, bench.spark, bench.size.unit // 2)
 
@@ -129,6 +133,7 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "looks": _looks,
     "large": _large,
     "floor": _floor,
+    "many": _many,
     "age": _age,
     "mixed": _mixed,
     "drain": _drain,
