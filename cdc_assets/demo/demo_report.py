@@ -1,0 +1,107 @@
+"""What a demonstration has shown: how each table fared, and all of it added up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.status import PipelineStatus
+from spark_jobs.sync import SyncReport
+from spark_jobs.verify.row_compare import Comparison
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
+    WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not;
+    ``columns``: what was done to its columns in place."""
+
+    name: QualifiedName
+    comparison: Comparison
+    snapshot_rows: int
+    changes: int
+    lag_before: int
+    lag_after: int
+    read_again: str = ""
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DemoReport:
+    """``sync_seconds`` is the time spent in the syncs that applied ``changes``, capture included."""
+
+    tables: tuple[TableResult, ...]
+    lake: Path
+    configuration: Path
+    windows: int
+    snapshot_seconds: float
+    sync_seconds: float
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        return all(table.comparison.equal for table in self.tables)
+
+    @property
+    def changes(self) -> int:
+        return sum(table.changes for table in self.tables)
+
+    @property
+    def changes_per_second(self) -> float:
+        return self.changes / self.sync_seconds if self.sync_seconds else 0.0
+
+
+@dataclass
+class Tally:
+    """What the syncs of one demonstration did, added up."""
+
+    snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
+    changes: Counter[QualifiedName] = field(default_factory=Counter)
+    read_again: dict[QualifiedName, str] = field(default_factory=dict)
+    columns: dict[QualifiedName, tuple[str, ...]] = field(default_factory=dict)
+    alterations: tuple[str, ...] = ()
+    windows: int = 0
+    seconds: float = 0.0
+
+    def add(self, report: SyncReport, seconds: float) -> None:
+        for error in report.errors:
+            raise error
+        for snapshot in report.snapshots:
+            self.snapshot_rows[snapshot.name] = snapshot.rows
+            if snapshot.reason:
+                self.read_again[snapshot.name] = _why(snapshot)
+        for table in report.tables:
+            self.changes[table.name] += table.changes.total
+            if table.columns:
+                self.columns[table.name] = self.columns.get(table.name, ()) + table.columns
+        self.windows += len(report.windows)
+        self.seconds += seconds
+        followed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns)
+        again = (f"{table.name} was read again: {_why(table)}" for table in report.snapshots if table.reason)
+        self.alterations = (*self.alterations, *followed, *again)
+
+
+def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
+    """``before`` and ``after`` the last sync."""
+    name = comparison.name
+    return TableResult(
+        name=name,
+        comparison=comparison,
+        snapshot_rows=tally.snapshot_rows[name],
+        changes=tally.changes[name],
+        lag_before=_lag(before, name),
+        lag_after=_lag(after, name),
+        read_again=tally.read_again.get(name, ""),
+        columns=tally.columns.get(name, ()),
+    )
+
+
+def _why(snapshot: TableSnapshot) -> str:
+    return snapshot.reason.removeprefix(f"{snapshot.name} must be read again: ")
+
+
+def _lag(status: PipelineStatus, name: QualifiedName) -> int:
+    return next(table.behind_bytes or 0 for table in status.tables if table.name == name)
