@@ -10,10 +10,13 @@ import pickle
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
+from spark_jobs.apply import apply_regions
 from spark_jobs.capture import chapter
 from spark_jobs.capture.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
+from spark_jobs.lake import region_merge
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.recover import recover
@@ -68,9 +71,30 @@ def recover_between_snapshots(pipeline: Pipeline) -> None:
     recover(pipeline, lambda: spark, progress=lambda step: _die() if step.what == "snapshot" else None)
 
 
+def partitions_staged(pipeline: Pipeline) -> None:
+    """The rows of a partition are read again, and lie in the lake; nothing is committed."""
+    apply_regions.write_regions = lambda *_, **__: _die()  # type: ignore[assignment, attr-defined]
+    spark = spark_session(pipeline.spark)
+    sync(pipeline, lambda: spark)
+
+
+def partitions_written(pipeline: Pipeline) -> None:
+    """They are committed, and nobody has heard of it."""
+    write = region_merge.write_regions
+
+    def write_and_die(*arguments: Any, **options: Any) -> None:
+        write(*arguments, **options)
+        _die()
+
+    apply_regions.write_regions = write_and_die  # type: ignore[assignment, attr-defined]
+    spark = spark_session(pipeline.spark)
+    sync(pipeline, lambda: spark)
+
+
 BORDERS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied)}
 STEPS = BORDERS | {step.__name__: step for step in (somewhere_in_sync, somewhere_in_snapshots)}
 STEPS |= {step.__name__: step for step in (recover_slot_made, recover_chapter_begun, recover_between_snapshots)}
+STEPS |= {step.__name__: step for step in (partitions_staged, partitions_written)}
 
 
 def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:

@@ -49,7 +49,7 @@ class _Cut:
             f"ALTER TABLE {self.name} ALTER doc SET STORAGE EXTERNAL",
             *(self._partition(slot) for slot in range(_SLOTS)),
             (
-                f"INSERT INTO {self.name} SELECT p, i, 'first', {_DOC} FROM generate_series(0, {_SLOTS * _WIDTH - 1}) p,"
+                f"INSERT INTO {self.name} SELECT p, i, 'a', {_DOC} FROM generate_series(0, {_SLOTS * _WIDTH - 1}) p,"
                 " generate_series(1, 5) i"
             ),
         ]

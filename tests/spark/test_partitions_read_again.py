@@ -162,7 +162,7 @@ CASES: dict[str, Case] = {
             ),
             "CREATE TABLE {t}_1 PARTITION OF {t} FOR VALUES FROM (MINVALUE) TO ('2024-03-01 02:00+02')",
             "CREATE TABLE {t}_2 PARTITION OF {t} FOR VALUES FROM ('2024-03-01 00:00Z') TO ('2024-03-02 00:00:00.5Z')",
-            "INSERT INTO {t} SELECT '2024-02-29 12:00Z'::timestamptz + g * interval '1 h' FROM generate_series(0, 36) g",
+            "INSERT INTO {t} SELECT '2024-02-29 12:00Z'::timestamptz + g * interval '1 h' FROM generate_series(0,36) g",
         ),
         ("DROP TABLE {t}_1", "UPDATE {t} SET t = 'x'"),
         0,
@@ -181,7 +181,10 @@ CASES: dict[str, Case] = {
                 "CREATE TABLE {t}_2 PARTITION OF {t} FOR VALUES FROM (1, '2024-01-05', '2024-01-05 06:00')"
                 " TO (2, '2024-01-07', MAXVALUE)"
             ),
-            "CREATE TABLE {t}_3 PARTITION OF {t} FOR VALUES FROM (2, '2024-01-07', MAXVALUE) TO (MAXVALUE, MAXVALUE, MAXVALUE)",
+            (
+                "CREATE TABLE {t}_3 PARTITION OF {t} FOR VALUES FROM (2, '2024-01-07', MAXVALUE)"
+                " TO (MAXVALUE, MAXVALUE, MAXVALUE)"
+            ),
             (
                 "INSERT INTO {t} SELECT a, d, d + h * interval '6 hours', 'x' FROM generate_series(0, 3) a,"
                 " generate_series('2024-01-04'::date, '2024-01-08', '1 day') d, generate_series(0, 2) h"
