@@ -106,7 +106,9 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
     if changed and not (ahead.regions and ahead.regions.make_up_for(ahead.markers, state)):
         return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
     understood, error = understood_windows(ahead.markers, state)
-    if not understood or (changed and error):  # what was read is of the end of all windows
+    if changed and error:  # what was read is of the end of all windows; a new snapshot shows what is not understood
+        return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
+    if not understood:
         return TableApplied.without_commit(work.name, ahead.first, state=state, error=error)
     result = _apply_range(spark, replace(ahead, markers=understood, regions=ahead.regions if changed else None))
     return result if error is None or result.error is not None else replace(result, outcome="stopped", error=error)

@@ -47,14 +47,12 @@ def write_regions(
     net: NetSource | None,
     rows: RegionRows,
     provenance: Provenance,
-    *,
-    compact: bool = False,
 ) -> int:
     """Commit what was read, and a net change outside of it, if there is one. Returns the Delta version.
 
     It is a commit even where no row changes: it says how far the table is. Raises as ``write_net`` does.
     """
-    with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
+    with overtaking(path), committing_session(spark, provenance) as own:
         kept = net.columns.unchanged if net is not None else ()
         read = _as_change(with_variants(rows.read(own), rows.shape.columns), UPSERT, rows.shape, kept)
         gone = _gone(own, path, rows)

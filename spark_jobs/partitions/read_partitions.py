@@ -18,7 +18,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError
+from spark_jobs.errors import CdcError, DecodeError, NeedsSnapshotError, OvertakenError, UnrepresentableError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.partitions.region_plan import RegionPlan, TablesSeen, reasons_of
@@ -33,6 +33,8 @@ from spark_jobs.write_guard import write_guard
 
 # another process may land a window across the snapshot's LSN: another one is tried
 _ATTEMPTS = 3
+# of a table that a snapshot of all of it brings on, whatever the log holds
+_READ_WHOLE = (NeedsSnapshotError, DecodeError, UnrepresentableError)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def read_partitions(
         done = _read(reading, stopped)
     except CdcError as error:
         done = [_stopped(outcome, error) for outcome in stopped.values()]
-    tried = (table for table in done if not isinstance(table.error, NeedsSnapshotError))
+    tried = (table for table in done if not isinstance(table.error, _READ_WHOLE))
     return PartitionsReport(tuple(tried), tuple(reading.landed))
 
 

@@ -81,13 +81,21 @@ class RegionPlan:
         filters = [f"({sent.row_filter})"] if sent.row_filter else []
         within = in_postgres(self.regions, lambda column: sql.Identifier(columns[column.attnum]).as_string(None))
         of_regions = replace(sent, row_filter=" AND ".join([*filters, f"({within})"]))
-        leaves = [part.relid for part in now.leaves if any(not r.is_apart_from(now.bounds(part)) for r in self.regions)]
-        ranges = [each for leaf in leaves for each in ctid_ranges(connection, leaf)]
+        ranges = [each for leaf in self._leaves(now) for each in ctid_ranges(connection, leaf)]
         read = TableRead.of(self.name, described, ranges, of_regions, truncates_follow=False)
         self._require_plain_keys(read.shape)
         return RegionsRead(
             self.regions, self.exported.lsn, read.shape, self.reason, self._values(read), self._unaltered_since(now)
         )
+
+    def _leaves(self, now: Fingerprint) -> list[int]:
+        """The OIDs of those that may hold rows of the regions, a DEFAULT partition among them."""
+        found = []
+        for part in now.leaves:
+            bounds = now.bounds(part)
+            if not all(region.is_apart_from(bounds) for region in self.regions):
+                found.append(part.relid)
+        return found
 
     def _values(self, read: TableRead) -> Callable[[SparkSession], DataFrame]:
         pipeline, exported = self.pipeline, self.exported

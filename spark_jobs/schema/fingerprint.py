@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from spark_jobs.qualified_name import QualifiedName
@@ -199,14 +200,20 @@ class Fingerprint:
 
     def bounds(self, part: FingerprintPart) -> tuple[Bound | None, ...]:
         """Of the partition, and before it of those that it is a partition of, below the root; None: not known."""
-        by_relid = {each.relid: each for each in self.parts}
-        columns = {column.attname: (column.attnum, column.atttypid) for column in self.columns}
         found: list[Bound | None] = []
         while part.parent:
-            parent = by_relid[part.parent]
-            found.insert(0, bound_of(part.bound, parent.partition_key, columns))
+            parent = self._by_relid[part.parent]
+            found.insert(0, bound_of(part.bound, parent.partition_key, self._columns_by_name))
             part = parent
         return tuple(found)
+
+    @cached_property
+    def _by_relid(self) -> Mapping[int, FingerprintPart]:
+        return {part.relid: part for part in self.parts}
+
+    @cached_property
+    def _columns_by_name(self) -> Mapping[str, tuple[int, int]]:
+        return {column.attname: (column.attnum, column.atttypid) for column in self.columns}
 
     def region(self, part: FingerprintPart) -> Region | None:
         """The rows that the partition may hold; None where that cannot be said exactly."""

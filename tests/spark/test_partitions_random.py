@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply import net_of_range
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
@@ -127,10 +128,16 @@ def _executed(database: Database, statement: str) -> None:
         assert not statement.startswith(("CREATE", "ALTER", "DROP")), statement
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "on_driver"), [(1, True), (3, False)], ids=["on the driver", "on executors"])
 def test_random_changes_of_partitions(
-    spark: SparkSession, postgres_17: PostgresServer, tmp_path: Path, seed: int
+    spark: SparkSession,
+    postgres_17: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    on_driver: bool,
 ) -> None:
+    monkeypatch.setattr(net_of_range, "_is_small", lambda *_: on_driver)
     chance = random.Random(seed)  # noqa: S311 - nothing is kept secret by it
     tables = [_Cut("ranges", "RANGE", chance), _Cut("lists", "LIST", chance)]
     names = tuple(QualifiedName("public", table.name) for table in tables)
@@ -140,7 +147,7 @@ def test_random_changes_of_partitions(
             database.execute(*table.create())
         pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names))
         assert sync(pipeline, lambda: spark).errors == ()
-        for number in range(6):
+        for number in range(5):
             changed(database, tables, chance.randrange(1, 8))
             if number % 2:
                 _while_it_changes(lambda: sync(pipeline, lambda: spark), lambda: changed(database, tables, 3))
