@@ -73,6 +73,7 @@ def _tables(report: DemoReport) -> Table:
 def _altered(report: DemoReport) -> Text:
     followed = [f"{table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns]
     again = [f"{table.name}: {table.read_again}" for table in report.tables if table.read_again]
+    partitions = [f"{table.name}: {table.partitions}" for table in report.tables if table.partitions]
     return Text(
         "\n".join(
             [
@@ -80,6 +81,8 @@ def _altered(report: DemoReport) -> Text:
                 *followed,
                 "Altered in a way that changes rows without an event, and read again by themselves:",
                 *again,
+                "The same, but of these tables only the rows of a partition were read again:",
+                *partitions,
             ]
         )
     )

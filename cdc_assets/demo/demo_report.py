@@ -17,7 +17,8 @@ from spark_jobs.verify.row_compare import Comparison
 class TableResult:
     """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
     WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not;
-    ``columns``: what was done to its columns in place."""
+    ``partitions``: those of which the rows were read again alone; ``columns``: what was done to its columns in
+    place."""
 
     name: QualifiedName
     comparison: Comparison
@@ -26,6 +27,7 @@ class TableResult:
     lag_before: int
     lag_after: int
     read_again: str = ""
+    partitions: str = ""
     columns: tuple[str, ...] = ()
 
 
@@ -61,6 +63,7 @@ class Tally:
     snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
     changes: Counter[QualifiedName] = field(default_factory=Counter)
     read_again: dict[QualifiedName, str] = field(default_factory=dict)
+    partitions: dict[QualifiedName, str] = field(default_factory=dict)
     columns: dict[QualifiedName, tuple[str, ...]] = field(default_factory=dict)
     alterations: tuple[str, ...] = ()
     windows: int = 0
@@ -77,11 +80,14 @@ class Tally:
             self.changes[table.name] += table.changes.total
             if table.columns:
                 self.columns[table.name] = self.columns.get(table.name, ()) + table.columns
+            if table.partitions:
+                self.partitions[table.name] = f"{table.partitions.reason} ({table.partitions.rows:,} rows)"
         self.windows += len(report.windows)
         self.seconds += seconds
         followed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns)
         again = (f"{table.name} was read again: {_why(table)}" for table in report.snapshots if table.reason)
-        self.alterations = (*self.alterations, *followed, *again)
+        parts = (f"of {table.name} only partitions were read again" for table in report.tables if table.partitions)
+        self.alterations = (*self.alterations, *followed, *again, *parts)
 
 
 def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
@@ -95,6 +101,7 @@ def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, a
         lag_before=_lag(before, name),
         lag_after=_lag(after, name),
         read_again=tally.read_again.get(name, ""),
+        partitions=tally.partitions.get(name, ""),
         columns=tally.columns.get(name, ()),
     )
 

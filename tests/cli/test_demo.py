@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 READ_AGAIN = {
     "shop.items": "it was rewritten by DDL",
     "shop.order_lines": "the type of column quantity was changed; it was rewritten by DDL",
-    "shop.visits": "partition shop.visits_2024 was attached",
 }
+PARTITION_READ_AGAIN = {"shop.visits": "partition shop.visits_2024 was attached (2,000 rows)"}
 FOLLOWED_IN_PLACE = {
     "shop.customers": ["given_name was renamed to family_name", "family_name was renamed to given_name"],
     "shop.orders": ["channel string was added"],
@@ -38,6 +38,7 @@ def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path)
         assert table["comparison"]["source_rows"] == table["comparison"]["lake_rows"]
         assert table["comparison"]["differing_columns"] == []
     assert {table["name"]: table["read_again"].split(" (")[0] for table in tables if table["read_again"]} == READ_AGAIN
+    assert {table["name"]: table["partitions"] for table in tables if table["partitions"]} == PARTITION_READ_AGAIN
     assert {table["name"]: table["columns"] for table in tables if table["columns"]} == FOLLOWED_IN_PLACE
     assert sum(table["changes"] for table in tables) > 0
     assert (folder / "lake" / "tables" / "shop" / "orders" / "_delta_log").is_dir()

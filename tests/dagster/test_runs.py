@@ -372,6 +372,34 @@ def test_a_table_that_changed_without_an_event_is_read_again(followed: UnderDags
     assert "snapshot_reason" not in followed.metadata("public", "items", partition=followed.partition_keys()[-1])
 
 
+def test_a_partition_that_comes_is_read_alone(
+    database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    database.execute(
+        "CREATE TABLE days (day date PRIMARY KEY, t text) PARTITION BY RANGE (day)",
+        "CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')",
+        "INSERT INTO days SELECT '2024-01-01'::date + g, 'x' FROM generate_series(0, 30) g",
+    )
+    tables = [*TABLES, "public.days"]
+    shop = under_dagster(database, tmp_path / "lake", instance, spark, tables=tables)
+    until_quiet(shop)
+    database.execute(
+        "CREATE TABLE days_2 (LIKE days INCLUDING ALL)",
+        "INSERT INTO days_2 VALUES ('2024-02-03', 'unseen')",
+        "ALTER TABLE days ATTACH PARTITION days_2 FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')",
+        "UPDATE days SET t = 'seen' WHERE day = '2024-01-05'",
+    )
+    change(shop, 1)
+    request = requested(shop.tick())
+    assert shop.run(request).success
+    told = shop.metadata("public", "days", partition=range_of(request)[1])
+    assert (told["partitions_read"], told["partition_rows"]) == ("partition public.days_2 was attached", 1)
+    assert "snapshot_reason" not in told
+    change(shop, 2)
+    assert "caught up" in until_quiet(shop)
+    shop.assert_equal(tables)
+
+
 def test_table_added_later_is_snapshotted_on_the_way(
     followed: UnderDagster, database: Database, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
