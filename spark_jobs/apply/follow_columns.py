@@ -24,8 +24,7 @@ def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: La
     if not landed.columns:
         return work
     with spark_errors(f"{work.name}: the columns of {work.path} were not altered"):
-        # a change that was appended is what it was
-        if landed.columns.fills_rows and work.state.mode != "append":
+        if landed.columns.rewrites_rows(work.state.mode):
             provenance = work.columns_provenance(relid, landed.columns.words)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
             return replace(work, state=replace(work.state, version=version, commits=work.state.commits + 1))

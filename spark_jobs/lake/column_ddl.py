@@ -18,6 +18,7 @@ from spark_jobs.lake.table_commit import Provenance, committed_version, committi
 from spark_jobs.lake.table_state import mode_of
 from spark_jobs.lake.variants import stored_sql
 from spark_jobs.schema.column_changes import ColumnChanges
+from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
@@ -48,19 +49,21 @@ def alter_columns(spark: SparkSession, path: str, changes: ColumnChanges) -> Non
 def rewrite_columns(
     spark: SparkSession, path: str, shape: TableShape, provenance: Provenance, policy: OnUnrepresentable
 ) -> int:
-    """All rows with the columns of ``shape``, those that are new with their missing value, in one numbered commit.
-    Rows that the source has no more, which some modes keep, get none. Returns its Delta version; raises
-    OvertakenError."""
+    """All rows with the columns of ``shape`` in their types, those that are new with their missing value, in one
+    numbered commit. Rows that the source has no more, which some modes keep, get none. Returns its Delta version;
+    raises OvertakenError."""
     mode = mode_of(provenance.generation)
-    kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode)
+    kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode) or "false"
     with overtaking(path), committing_session(spark, provenance) as own:
         held = {column.attnum: column.name for column in table_columns(own, path)}
         new = [column for column in shape.columns if column.attnum not in held]
         rows = own.read.format("delta").load(path)
         renamed = rows.selectExpr(
-            *(f"{quoted(held[c.attnum])} AS {_between_sql(c)}" for c in shape.columns if c.attnum in held), *kept
+            *(f"{_in_type(quoted(held[c.attnum]), c)} AS {_between_sql(c)}" for c in shape.columns if c.attnum in held),
+            *kept,
         )
-        filled = renamed.crossJoin(_missing_values(own, new, shape, policy))
+        # a row of no column is no row, and would leave none
+        filled = renamed.crossJoin(_missing_values(own, new, shape, policy)) if new else renamed
         named = filled.selectExpr(
             *(
                 f"{_between_sql(c) if c.attnum in held else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
@@ -71,6 +74,10 @@ def rewrite_columns(
         )
         replace_table(with_attribute_numbers(named, shape.columns, mode), path)
         return committed_version(own, path)
+
+
+def _in_type(value: str, column: LakeColumn) -> str:
+    return f"CAST({value} AS {column.lake_type.sql})" if column.lake_type.kind is LakeKind.DECIMAL else value
 
 
 def _missing_values(

@@ -6,14 +6,19 @@ they are. All else (another type, a column that was not announced) is only right
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.lake_types import LakeKind, LakeType, is_widened
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import name_fault
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.table_mode import Mode
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -24,22 +29,32 @@ class DeltaColumn:
     sql: str
     attnum: int | None
 
+    def is_widened_in(self, column: LakeColumn) -> bool:
+        """Whether ``column`` holds every value of this one, with more digits."""
+        digits = _DECIMAL.fullmatch(self.sql)
+        if digits is None:
+            return False
+        return is_widened(LakeType(LakeKind.DECIMAL, int(digits[1]), int(digits[2])), column.lake_type)
+
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """What turns the columns of the lake's table into those of the source. ``renamed``: old column and new one."""
+    """What turns the columns of the lake's table into those of the source. ``renamed`` and ``widened``: old column and
+    new one; one may be in both."""
 
     dropped: tuple[DeltaColumn, ...] = ()
     renamed: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
     added: tuple[LakeColumn, ...] = ()
+    widened: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.dropped or self.renamed or self.added)
+        return bool(self.dropped or self.renamed or self.added or self.widened)
 
-    @property
-    def fills_rows(self) -> bool:
-        """Whether rows that are there get a value: then every file is written again."""
-        return any(column.missing is not None for column in self.added)
+    def rewrites_rows(self, mode: Mode) -> bool:
+        """Whether every file is written again: rows that are there get a value, or one of another type. A change that
+        was appended is what it was."""
+        fills = mode != "append" and any(column.missing is not None for column in self.added)
+        return fills or bool(self.widened)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -48,6 +63,7 @@ class ColumnChanges:
             *(f"{column.name} was dropped" for column in self.dropped),
             *(f"{old.name} was renamed to {new.name}" for old, new in self.renamed),
             *(f"{column.name} {column.lake_type.sql} was added" for column in self.added),
+            *(f"{new.name} {old.sql} was widened to {new.lake_type.sql}" for old, new in self.widened),
         )
 
 
@@ -63,19 +79,22 @@ def column_changes(
         _require_same(held, shape, lsn)
         return ColumnChanges()
     known = {column.attnum: column for column in held}
-    differences, renamed, new = [], [], []
+    differences, renamed, widened, new = [], [], [], []
     for column in shape.columns:
         old = known.pop(column.attnum, None)
         if old is None:
             new.append(column)
             if column.attnum not in added:
                 differences.append(f"{column.name} {column.lake_type.sql} is new")
+            continue
+        if old.is_widened_in(column):
+            widened.append((old, column))
         elif old.sql != column.lake_type.sql:
             differences.append(f"{old.name} was {old.sql} and is {column.lake_type.sql}")
-        elif old.name != column.name:
+        if old.name != column.name:
             renamed.append((old, column))
     numbers = {column.attnum for column in shape.columns}
-    changes = ColumnChanges(tuple(known.values()), tuple(renamed), tuple(new))
+    changes = ColumnChanges(tuple(known.values()), tuple(renamed), tuple(new), tuple(widened))
     sent = replace(facts, columns=tuple(column for column in facts.columns if column.attnum in numbers))
     if changes and (fault := name_fault(sent, stored=True)):
         differences.append(f"it has {fault}")

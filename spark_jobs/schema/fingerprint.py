@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.lake_types import NUMERIC_OID
+from spark_jobs.schema.lake_types import NUMERIC_OID, LakeType, is_widened, lake_type
 from spark_jobs.schema.partition_bounds import Bound, PartitionKey, Region, bound_of, outermost
 from spark_jobs.table_mask import why_masked_otherwise
 
@@ -171,8 +171,10 @@ class Fingerprint:
         """What happened since ``before``, a look at the table of the same OID or of the same name."""
         if before.relid != self.relid:
             return Differences((f"another table has the name {self.name} now",))
-        columns = _columns(before, self)
-        reasons = [*_membership(before, self), *_type_changes(before, self), *_types(before, self)]
+        widened = _widened(before, self) if self._has_files_of(before) else ()
+        columns = [*_columns(before, self), *widened]
+        followed = {change.attnum for change in widened}
+        reasons = [*_membership(before, self), *_type_changes(before, self, followed), *_types(before, self)]
         reasons += filter(None, [why_masked_otherwise(before.mask_word, self.mask_word)])
         moved: list[MovedFile] = []
         known = {part.relid: part for part in before.parts}
@@ -226,6 +228,11 @@ class Fingerprint:
         """The parts that hold rows."""
         return tuple(part for part in self.parts if part.partition_key is None)
 
+    def _has_files_of(self, before: Fingerprint) -> bool:
+        """Whether no row of the parts that both have can have been written again."""
+        files = {part.relid: part.relfilenode for part in before.parts}
+        return all(files.get(part.relid, part.relfilenode) == part.relfilenode for part in self.parts)
+
     def _keeps_missing_values(self, before: Mapping[int, FingerprintPart]) -> bool:
         """Whether the catalogue still says what rows from before hold in a column that was added: a file that is
         written again, by VACUUM FULL too, holds it itself from then on. Of partitions each may say something else."""
@@ -261,8 +268,24 @@ def _columns(before: Fingerprint, after: Fingerprint) -> list[ColumnChange]:
     return [*changes, *dropped]
 
 
-def _type_changes(before: Fingerprint, after: Fingerprint) -> list[str]:
+def _widened(before: Fingerprint, after: Fingerprint) -> tuple[ColumnChange, ...]:
+    """Of a numeric that has more digits before the point PostgreSQL writes no row again, and the lake none that the
+    source must send. (From 38 digits on the lake has another type.)"""
     known = {column.attnum: column for column in before.columns}
+    return tuple(
+        ColumnChange(column.attnum, f"column {column.attname} was widened")
+        for column in after.columns
+        if column.attnum in known and is_widened(_lake_type(known[column.attnum]), _lake_type(column))
+    )
+
+
+def _lake_type(column: FingerprintColumn) -> LakeType:
+    return lake_type(column.atttypid, column.atttypmod)
+
+
+def _type_changes(before: Fingerprint, after: Fingerprint, followed: Collection[int]) -> list[str]:
+    """Without those that are ``followed`` in place."""
+    known = {column.attnum: column for column in before.columns if column.attnum not in followed}
     return [
         f"the type of column {column.attname} was changed"
         for column in after.columns

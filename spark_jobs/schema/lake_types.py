@@ -109,6 +109,12 @@ def lake_type(atttypid: int, atttypmod: int) -> LakeType:
     return LakeType(_FLAT.get(atttypid, LakeKind.STRING))
 
 
+def is_widened(old: LakeType, new: LakeType) -> bool:
+    """Whether both are decimals, and every value of ``old`` prints the same in ``new``, which has more digits."""
+    both = old.kind is new.kind is LakeKind.DECIMAL
+    return both and old.scale == new.scale and old.precision < new.precision
+
+
 def _numeric(atttypmod: int) -> LakeType:
     """``numeric(p, s)`` with 0 <= s <= p <= 38 is a decimal; every other numeric keeps its exact digits as a string."""
     if atttypmod < _VARHDRSZ:

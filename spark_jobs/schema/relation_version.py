@@ -14,7 +14,7 @@ from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.schema.chosen_types import element_type
-from spark_jobs.schema.lake_types import LakeType, lake_type
+from spark_jobs.schema.lake_types import LakeType, is_widened, lake_type
 from spark_jobs.schema.relation_facts import ColumnFacts, means_the_same_everywhere
 from spark_jobs.schema.table_shape import TableShape
 
@@ -110,7 +110,8 @@ def _numbers(relation: Relation, columns: Sequence[KnownColumn]) -> tuple[int, .
 
 
 def _means(wire: RelationColumn, known: KnownType) -> bool:
-    """Whether the values mean the same in the lake: a type's name and a modifier that changes nothing may differ."""
+    """Whether the values mean the same in the lake: a type's name and a modifier that changes nothing may differ, and a
+    decimal may have had fewer digits."""
     if known.lake_type.chosen and wire.atttypid != known.atttypid:
         return False
     if known.lake_type.element is not None and means_the_same_everywhere(known.atttypid):
@@ -118,6 +119,7 @@ def _means(wire: RelationColumn, known: KnownType) -> bool:
     if known.lake_type.chosen:  # what it was chosen for does not change with a modifier
         return True
     if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(known.atttypid):
-        return lake_type(wire.atttypid, wire.atttypmod) == known.lake_type
+        sent = lake_type(wire.atttypid, wire.atttypmod)
+        return sent == known.lake_type or is_widened(sent, known.lake_type)
     # the facts say what a domain is in the lake; its own OID does not
     return wire.atttypid == known.atttypid

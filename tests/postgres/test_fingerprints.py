@@ -52,10 +52,15 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "plain",
         "it was rewritten by DDL",
     ),
-    "a wider numeric": (
-        ("ALTER TABLE plain ALTER n TYPE numeric(12,2)",),
+    "a numeric of another scale": (
+        ("ALTER TABLE plain ALTER n TYPE numeric(12,3)",),
         "plain",
         "the type of column n was changed",
+    ),
+    "a wider numeric, and written again": (
+        ("ALTER TABLE plain ALTER n TYPE numeric(12,2) USING n + 1",),
+        "plain",
+        "the type of column n was changed; it was rewritten by DDL",
     ),
     "added, and the file that lacks it written again": (
         ("ALTER TABLE plain ADD c text DEFAULT 'x'", "VACUUM FULL plain"),
@@ -210,6 +215,11 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
         ("column id was renamed to number",),
     ),
     "dropped from a root and its partitions": (("ALTER TABLE parted DROP t",), "parted", ("column t was dropped",)),
+    "a numeric widened": (
+        ("ALTER TABLE plain ALTER n TYPE numeric(12,2)",),
+        "plain",
+        ("column n was widened",),
+    ),
     "dropped, and written again": (
         ("ALTER TABLE plain DROP a", "VACUUM FULL plain"),
         "plain",

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from tests.random_schemas.table_now import TableNow
-from tests.random_schemas.values import RETYPES, VALUES, set_value, value
+from tests.random_schemas.values import RETYPES, VALUES, WIDENED, set_value, value
 
 _Chance = random.Random
 
@@ -122,6 +122,14 @@ def _retype_column(chance: _Chance, table: TableNow) -> str:
     return f"ALTER TABLE {table.name} ALTER {column.quoted} TYPE {typname} USING {column.quoted}::text::{typname}"
 
 
+def _widen_column(chance: _Chance, table: TableNow) -> str:
+    narrow = [column for column in table.columns if column.type in WIDENED]
+    if not narrow:
+        return _rename_column(chance, table)
+    column = chance.choice(narrow)
+    return f"ALTER TABLE {table.name} ALTER {column.quoted} TYPE {WIDENED[column.type]}"
+
+
 def _set_identity(chance: _Chance, table: TableNow) -> str:
     if table.primary_key is None:
         return f"ALTER TABLE {table.name} REPLICA IDENTITY FULL"
@@ -164,6 +172,7 @@ _DDL: dict[Callable[[_Chance, TableNow], str], int] = {
     _rename_column: 15,
     _swap_names: 8,
     _retype_column: 6,
+    _widen_column: 6,
     _set_identity: 8,
     _change_key: 4,
     _partitions: 10,

@@ -171,8 +171,37 @@ PARTITIONS_READ = {
         reason="partition public.returned_1 was attached",
     ),
 }
+WIDER = (
+    "UPDATE {t} SET a = 9999.99 WHERE id = 2",
+    "ALTER TABLE {t} ALTER a TYPE numeric(12,2)",
+    "UPDATE {t} SET a = -1234567890.12 WHERE id = 3",
+    "INSERT INTO {t} VALUES (8, 9999999999.99)",
+)
+WIDENED = ("a decimal(6,2) was widened to decimal(12,2)",)
 # with what happens to other tables at the same time; more of them in test_schema_changes.py
 IN_PLACE = {
+    "numeric_widened": Altered("a numeric(6,2)", "g + 0.12", WIDER, followed=WIDENED),
+    "numeric_key_widened": Altered(
+        "a numeric(6,2)",
+        "g + 0.12",
+        WIDER,
+        followed=WIDENED,
+        made_with=("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey, ADD PRIMARY KEY (a, id)",),
+    ),
+    "numeric_of_whole_rows_widened": Altered(
+        "a numeric(6,2)",
+        "g + 0.12",
+        WIDER,
+        followed=WIDENED,
+        made_with=("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey", "ALTER TABLE {t} REPLICA IDENTITY FULL"),
+    ),
+    "numeric_of_partitions_widened": Altered("a numeric(6,2)", "g + 0.12", WIDER, followed=WIDENED, partitioned=True),
+    "numeric_widened_and_renamed": Altered(
+        "a numeric(6,2)",
+        "g + 0.12",
+        ("BEGIN", *WIDER, "ALTER TABLE {t} RENAME a TO b", "ALTER TABLE {t} ADD c int DEFAULT 7", "COMMIT"),
+        followed=("a was renamed to b", "c int was added", "b decimal(6,2) was widened to decimal(12,2)"),
+    ),
     "swapped": Altered(
         "a int, b int",
         "g, -g",

@@ -1,0 +1,59 @@
+"""A numeric that gets more digits, in tables that keep what was: every row they keep is still there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+
+from spark_jobs.configuration import Table
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mode import Mode
+from spark_jobs.verify.verify import verify
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.altered_tables import synced
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+# rows that each mode holds in the end, of five that were there, two that came, one that changed and one that went
+HELD = {"mirror": 6, "soft_delete": 7, "history": 8, "append": 5 + 4}
+
+
+def test_every_mode_keeps_its_rows(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    names = {mode: QualifiedName("public", f"in_{mode}") for mode in MODES}
+    for name in names.values():
+        database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, a numeric(6,2))",
+            f"INSERT INTO {name} SELECT g, g + 0.12 FROM generate_series(1, 5) g",
+        )
+    made = pipeline_of(database, tmp_path / "lake", *map(str, names.values()))
+    pipeline = replace(made, tables=tuple(Table(name, mode) for mode, name in names.items()))
+    synced(spark, pipeline)
+    for name in names.values():
+        database.execute(f"DELETE FROM {name} WHERE id = 5", f"INSERT INTO {name} VALUES (6, 9999.99)")
+    synced(spark, pipeline)
+    for name in names.values():
+        database.execute(
+            f"ALTER TABLE {name} ALTER a TYPE numeric(20,2), ADD c int DEFAULT 7",
+            f"UPDATE {name} SET a = -123456789012345678.12 WHERE id = 1",
+            f"INSERT INTO {name} VALUES (7, NULL)",
+        )
+    report = synced(spark, pipeline)
+    assert report.snapshots == ()
+    followed = {applied.name.relname: applied.columns for applied in report.tables}
+    assert set(followed.values()) == {("c int was added", "a decimal(6,2) was widened to decimal(20,2)")}
+    held = {mode: spark.read.format("delta").load(pipeline.lake.table(name)) for mode, name in names.items()}
+    assert {mode: table.count() for mode, table in held.items()} == HELD
+    assert {dict(table.dtypes)["a"] for table in held.values()} == {"decimal(20,2)"}
+    # what was appended, or is gone from the source, never had the new column
+    assert held["append"].where("c IS NOT NULL").count() == 2
+    assert held["soft_delete"].where("c IS NULL").count() == 1
+    verdicts = {table.name.relname: table.verdict for table in verify(pipeline, lambda: spark).tables}
+    assert verdicts == {f"in_{mode}": "equal" for mode in MODES if mode != "append"}
