@@ -32,18 +32,24 @@ def alter_columns(spark: SparkSession, path: str, changes: ColumnChanges) -> Non
     if changes.dropped:
         names = ", ".join(quoted(column.name) for column in changes.dropped)
         spark.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
-    held = {column.name.lower() for column in table_columns(spark, path)}
-    for old, new in changes.renamed:
-        if new.name.lower() in held:  # names are swapped, or differ in case
-            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old.name)} TO {quoted(_between(new))}")
-    for old, new in changes.renamed:
-        name = _between(new) if new.name.lower() in held else old.name
-        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(name)} TO {quoted(new.name)}")
+    for old, new in _renames(changes, held=[column.name for column in table_columns(spark, path)]):
+        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
     if changes.added:
         # SQL cannot give a column metadata
         ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
         nothing = with_attribute_numbers(spark.createDataFrame([], ddl), changes.added)
         nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+
+
+def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str]]:
+    """Old names and new ones, in an order in which none is taken yet: names may be swapped, handed on from column to
+    column, or differ in case alone. Such columns get a name in between first."""
+    taken, wanted = {name.lower() for name in held}, {new.name.lower() for _, new in changes.renamed}
+    crossing = {new.attnum for old, new in changes.renamed if new.name.lower() in taken or old.name.lower() in wanted}
+    return [
+        *((old.name, _between(new)) for old, new in changes.renamed if new.attnum in crossing),
+        *((_between(new) if new.attnum in crossing else old.name, new.name) for old, new in changes.renamed),
+    ]
 
 
 def rewrite_columns(

@@ -72,6 +72,16 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
         "COMMIT",
         "UPDATE {t} SET a = 'after' WHERE id IN (3, 5)",
     ),
+    "handed_on": (
+        "UPDATE {t} SET a = 'before' WHERE id < 4",
+        "BEGIN",
+        "ALTER TABLE {t} RENAME z TO y",
+        "ALTER TABLE {t} RENAME doc TO z",
+        "ALTER TABLE {t} RENAME a TO doc",
+        "ALTER TABLE {t} RENAME b TO a",
+        "COMMIT",
+        "UPDATE {t} SET doc = 'after', a = 9 WHERE id IN (3, 5)",
+    ),
     "key_renamed": (
         "UPDATE {t} SET a = 'before' WHERE id < 4",
         "ALTER TABLE {t} RENAME id TO number",
