@@ -13,8 +13,9 @@ from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfig
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from cdc_assets.blueprint import Blueprint
+from cdc_assets.configuration.engine_form import pipeline_of
 from cdc_assets.configuration.environment import EnvironmentScope
-from cdc_assets.configuration.models import PipelineModel, pipeline_of
+from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
 from cdc_assets.translation import (
     LakeSettings,

@@ -10,7 +10,8 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 from pydantic import Field, SecretStr
 
 from cdc_assets.configuration.fields import SparkValue
-from cdc_assets.configuration.models import LakeModel, RetentionModel, SourceModel, SparkModel, TableModel, WindowsModel
+from cdc_assets.configuration.models import LakeModel, RetentionModel, SourceModel, SparkModel, WindowsModel
+from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.errors import ConfigurationError
 
 

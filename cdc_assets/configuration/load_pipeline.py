@@ -15,8 +15,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from cdc_assets.configuration.engine_form import pipeline_of
 from cdc_assets.configuration.environment import rendered
-from cdc_assets.configuration.models import PipelineModel, pipeline_of
+from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.yaml_document import YamlDocument, documents
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError

@@ -6,18 +6,13 @@ table exists is for PostgreSQL to say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import timedelta
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.fields import (
     MESSAGES,
-    ChosenTypeText,
     Count,
     Hours,
     LakePath,
@@ -27,39 +22,18 @@ from cdc_assets.configuration.fields import (
     SlotName,
     SparkValue,
     Streaming,
-    TableName,
     require_named_once,
     seconds_or_none,
     size_or_none,
 )
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
+from cdc_assets.configuration.strict_model import StrictModel
+from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.configuration import (
     PLUGIN_SETTINGS,
-    ColumnSelection,
-    HealthLimits,
-    Lake,
     MergeEngine,
-    MessagePrefixes,
-    Pipeline,
     PluginName,
-    Retention,
-    Source,
-    SparkOptions,
-    Table,
-    Threshold,
-    WindowLimits,
     why_not_maskable,
 )
-from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Mode
-
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-
-
-class StrictModel(BaseModel):
-    """Unknown fields are refused; a value never appears in an error, it may be a secret."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class MessagesModel(StrictModel):
@@ -162,82 +136,6 @@ class HealthModel(StrictModel):
     )
 
 
-class ColumnsModel(StrictModel):
-    """Which columns are followed, by their names in the catalogue: those named, or all but those named."""
-
-    include: Sequence[str] = Field(default=(), description="these alone: their names as they are, without quotes")
-    exclude: Sequence[str] = Field(default=(), description="all but these; they never leave the database")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> ColumnsModel:
-        if bool(self.include) == bool(self.exclude):
-            raise ValueError("expected include or exclude, as in {exclude: [email]}")
-        require_named_once([*self.include, *self.exclude])
-        return self
-
-
-class TableModel(StrictModel):
-    """One followed table: its name alone, or a mapping."""
-
-    name: TableName = Field(description='as SQL writes it: public.orders, public."Order Items"')
-    mode: Mode = "mirror"
-    columns: ColumnsModel | None = Field(default=None, description="include or exclude; absent: all that are published")
-    key: Sequence[str] = Field(
-        default=(),
-        description="the columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key",
-    )
-    types: dict[str, ChosenTypeText] = Field(
-        default_factory=dict,
-        description="other types for single columns: decimal(p,s) of a numeric, array of an array, binary of a uuid",
-    )
-    on_unrepresentable: dict[str, OrNull] = Field(
-        default_factory=dict, description="of single columns, where it is not the pipeline's"
-    )
-    mask: dict[str, Literal["sha256"]] = Field(
-        default_factory=dict,
-        description="columns of which only hashes are kept, as in {email: sha256}: their names as they are",
-    )
-    # Dagster's; the component's own model says what it holds
-    translation: Any = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: object) -> object:
-        return {"name": value} if isinstance(value, str) else value
-
-    @field_validator("key")
-    @classmethod
-    def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
-        require_named_once(key)
-        return key
-
-    @model_validator(mode="after")
-    def _masks_what_comes(self) -> TableModel:
-        columns = self.columns or ColumnsModel.model_construct()
-        for name in self.mask:
-            if name in columns.exclude or (columns.include and name not in columns.include):
-                raise ValueError(f"mask: column {name} is left out by columns; take it out of one of the two")
-            if name in self.types:
-                raise ValueError(
-                    f"types: column {name} is masked, and hashes are strings; take it out of one of the two"
-                )
-        return self
-
-    @property
-    def qualified_name(self) -> QualifiedName:
-        return QualifiedName.parse(self.name)
-
-    @property
-    def schema_name(self) -> str:
-        """``nspname``; with ``table_name`` for templates in ``translation``."""
-        return self.qualified_name.nspname
-
-    @property
-    def table_name(self) -> str:
-        """``relname``."""
-        return self.qualified_name.relname
-
-
 class SparkModel(StrictModel):
     """How to get a Spark session."""
 
@@ -310,59 +208,3 @@ class PipelineModel(StrictModel):
             wrong = f"tables: columns of {', '.join(selected)}"
             raise ValueError(f"{wrong}: plugin: {plugin} sends every column; use plugin: pgoutput")
         return self
-
-
-def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
-    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own.
-
-    Raises ConfigurationError: columns are masked, and the environment holds no salt.
-    """
-    source = model.source
-    tables = None if model.tables is None else tuple(map(_table_of, model.tables))
-    return Pipeline(
-        name=model.name,
-        source=Source(
-            dsn=source.dsn,
-            slot=source.slot or model.name,
-            publication=source.publication or model.name,
-            plugin=source.plugin,
-            streaming=source.streaming,
-            two_phase=source.two_phase,
-            origin=source.origin,
-            messages=source.messages
-            if isinstance(source.messages, bool)
-            else MessagePrefixes(tuple(source.messages.prefixes)),
-            binary=source.binary,
-            proto_version=source.proto_version,
-        ),
-        lake=Lake(_absolute(model.lake.path, folder)),
-        windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
-        retention=Retention(timedelta(hours=model.retention.change_log), timedelta(hours=model.retention.cuts)),
-        health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
-        tables=tables,
-        on_unrepresentable=model.on_unrepresentable,
-        on_rewrite=model.on_rewrite,
-        spark=SparkOptions(
-            master=model.spark.master,
-            remote=model.spark.remote,
-            jars=model.spark.jars,
-            config=tuple(model.spark.config.items()),
-        ),
-        mask_salt=mask_salt(),
-        merge_engine=model.merge.engine,
-    )
-
-
-def _table_of(model: TableModel) -> Table:
-    columns = model.columns
-    selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
-    types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
-    options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask))
-
-
-def _absolute(path: str, folder: Path) -> str:
-    """The same place from wherever it is asked: the command and Dagster have different working directories."""
-    if _URI.match(path):
-        return path
-    return str((folder / Path(path).expanduser()).resolve())

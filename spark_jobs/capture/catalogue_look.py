@@ -25,7 +25,8 @@ from spark_jobs.postgres.fingerprints import (
     transaction_horizon,
 )
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint import ColumnChange, Fingerprint, MovedFile
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.fingerprint_differences import ColumnChange, MovedFile, differences
 from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
@@ -178,9 +179,10 @@ def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> t
         if known is None:
             suspects.append(_Suspect(fingerprint, is_new=True))
         elif known.word != fingerprint.word:
-            differences = fingerprint.differences_from(known)
-            found = differences.reasons, differences.moved_files, differences.columns
-            suspects.append(_Suspect(fingerprint, *found, regions=differences.regions))
+            found = differences(known, fingerprint)
+            suspects.append(
+                _Suspect(fingerprint, found.reasons, found.moved_files, found.columns, regions=found.regions)
+            )
     return tuple(suspects)
 
 

@@ -20,6 +20,7 @@ from spark_jobs.postgres.published_tables import PublishedTable, published_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.fingerprint_differences import differences
 from spark_jobs.schema.partition_bounds import LISTED_TYPES, BoundColumn, Region
 from spark_jobs.schema.region_sql import in_postgres
 from spark_jobs.schema.relation_facts import RelationFacts
@@ -138,7 +139,7 @@ class RegionPlan:
 def _differ(before: Fingerprint, after: Fingerprint) -> bool:
     if before.word == after.word:
         return False
-    found = after.differences_from(before)
+    found = differences(before, after)
     return bool(found.reasons or found.moved_files or found.columns)
 
 

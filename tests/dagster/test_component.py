@@ -26,7 +26,7 @@ from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
-from spark_jobs.configuration import ColumnSelection
+from spark_jobs.configuration import ColumnSelection, Threshold
 from spark_jobs.errors import ConfigurationError
 from tests.fixtures.servers import fresh_database
 
@@ -247,6 +247,12 @@ def test_spark_settings_are_not_in_what_dagster_stores_and_shows() -> None:
         with dg.build_resources({"spark": (defs.resources or {})["shop_spark"]}) as resources:
             assert isinstance(resources.spark, LazyPySparkResource)
             assert SECRET not in repr(resources.spark)
+
+
+def test_settings_without_a_template_reach_the_pipeline() -> None:
+    component, _ = loaded(body(merge={"engine": "auto"}, health={"lag_bytes": {"warn": "2GiB"}}))
+    assert component.pipeline.merge_engine == "auto"
+    assert component.pipeline.health.lag_bytes == Threshold(2 << 30)
 
 
 def test_pipelines_with_slots_of_one_name_have_nothing_in_common() -> None:

@@ -1,0 +1,83 @@
+"""The configuration as the engine takes it: frozen, without a default left open."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+from cdc_assets.configuration.environment import mask_salt
+from cdc_assets.configuration.models import PipelineModel
+from cdc_assets.configuration.table_model import TableModel
+from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.configuration import (
+    ColumnSelection,
+    HealthLimits,
+    Lake,
+    MessagePrefixes,
+    Pipeline,
+    Retention,
+    Source,
+    SparkOptions,
+    Table,
+    Threshold,
+    WindowLimits,
+)
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
+    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own.
+
+    Raises ConfigurationError: columns are masked, and the environment holds no salt.
+    """
+    source = model.source
+    tables = None if model.tables is None else tuple(map(_table_of, model.tables))
+    return Pipeline(
+        name=model.name,
+        source=Source(
+            dsn=source.dsn,
+            slot=source.slot or model.name,
+            publication=source.publication or model.name,
+            plugin=source.plugin,
+            streaming=source.streaming,
+            two_phase=source.two_phase,
+            origin=source.origin,
+            messages=source.messages
+            if isinstance(source.messages, bool)
+            else MessagePrefixes(tuple(source.messages.prefixes)),
+            binary=source.binary,
+            proto_version=source.proto_version,
+        ),
+        lake=Lake(_absolute(model.lake.path, folder)),
+        windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
+        retention=Retention(timedelta(hours=model.retention.change_log), timedelta(hours=model.retention.cuts)),
+        health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
+        tables=tables,
+        on_unrepresentable=model.on_unrepresentable,
+        on_rewrite=model.on_rewrite,
+        spark=SparkOptions(
+            master=model.spark.master,
+            remote=model.spark.remote,
+            jars=model.spark.jars,
+            config=tuple(model.spark.config.items()),
+        ),
+        mask_salt=mask_salt(),
+        merge_engine=model.merge.engine,
+    )
+
+
+def _table_of(model: TableModel) -> Table:
+    columns = model.columns
+    selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
+    types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
+    options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask))
+
+
+def _absolute(path: str, folder: Path) -> str:
+    """The same place from wherever it is asked: the command and Dagster have different working directories."""
+    if _URI.match(path):
+        return path
+    return str((folder / Path(path).expanduser()).resolve())
