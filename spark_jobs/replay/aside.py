@@ -80,7 +80,7 @@ class Build:
             begin = self.landed.shown_by(self.base)
             raise SchemaChangeError(
                 f"the change log does not lead on from the version of {begin}: {changed.what}",
-                hint="choose an LSN before that, or behind the snapshot that was taken then",
+                hint="choose an LSN before that, or behind what was read again then",
             )
 
     def in_folder(self, spark: SparkSession, folder: str) -> BuiltAside:
