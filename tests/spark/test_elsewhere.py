@@ -30,3 +30,9 @@ def test_executors_in_processes_of_their_own(
 
 def test_through_spark_connect(item: Database, connect_server: str, tmp_path: Path) -> None:
     follow_elsewhere(SparkOptions(remote=connect_server), item, tmp_path)
+
+
+def test_partitions_that_come_and_go_through_spark_connect(
+    database: Database, connect_server: str, tmp_path: Path
+) -> None:
+    follow_elsewhere(SparkOptions(remote=connect_server), database, tmp_path, "tests.spark.partitions_elsewhere")
