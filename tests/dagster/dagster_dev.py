@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,8 +41,11 @@ class DagsterDev:
         """The one field of a GraphQL answer."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310
-            answer = json.load(response)
+        try:
+            with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:  # which says why in its body
+            raise AssertionError(error.read().decode()) from error
         assert "errors" not in answer, answer["errors"]
         [value] = answer["data"].values()
         return value
