@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import psycopg
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
@@ -199,15 +200,25 @@ def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon:
     """Whether a row of this one part, not of its partitions, was written by a transaction below ``horizon``.
 
     VACUUM FULL and CLUSTER leave such rows; after a rewrite or a TRUNCATE all rows are newer. False too where the role
-    may not read them.
+    may not read them, or another session has locked them: that may last, and would hold up all tables.
     """
+    named = sql.Identifier(name.nspname, name.relname)
     query = sql.SQL("SELECT EXISTS (SELECT FROM ONLY {} WHERE age(xmin) > age({}::text::xid))").format(
-        sql.Identifier(name.nspname, name.relname), sql.Literal(str(horizon % _XIDS))
+        named, sql.Literal(str(horizon % _XIDS))
     )
     try:
         with source_errors(f"{name} could not be read"):
-            return bool(connection.execute(query).fetchall()[0][0])
+            return _read_unless_locked(connection, named, query)
     except PreconditionError:
+        return False
+
+
+def _read_unless_locked(connection: Connection, named: sql.Identifier, query: sql.Composed) -> bool:
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE NOWAIT").format(named))
+            return bool(connection.execute(query).fetchall()[0][0])
+    except psycopg.errors.LockNotAvailable:
         return False
 
 
