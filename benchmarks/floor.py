@@ -32,9 +32,9 @@ def measure_floor(
     for engine, first, further in _AT_MOST:
         for count in (1, 10):
             took = _median_sync(server, pipeline_of, spark, engine, count)
-            at_most = first + (count - 1) * further
+            at_most = round(first + (count - 1) * further, 1)
             yield Measurement(
-                f"sync of 10 changes each, {count} tables, {engine}", took, count * _CHANGES, at_most=at_most
+                f"sync of 10 changes a table, tables: {count}, {engine}", took, count * _CHANGES, at_most=at_most
             )
 
 
@@ -43,7 +43,7 @@ def measure_many(
 ) -> Iterator[Measurement]:
     """A hundred tables, all of which have changed."""
     took = _median_sync(server, pipeline_of, spark, "auto", _MANY)
-    yield Measurement(f"sync of 10 changes each, {_MANY} tables, auto", took, _MANY * _CHANGES, at_most=15.0)
+    yield Measurement(f"sync of 10 changes a table, tables: {_MANY}, auto", took, _MANY * _CHANGES, at_most=15.0)
 
 
 def _median_sync(
