@@ -137,7 +137,7 @@ def test_random_changes_of_partitions(
     seed: int,
     on_driver: bool,
 ) -> None:
-    monkeypatch.setattr(net_of_range, "_is_small", lambda *_: on_driver)
+    monkeypatch.setattr(net_of_range, "is_small", lambda *_: on_driver)
     chance = random.Random(seed)  # noqa: S311 - nothing is kept secret by it
     tables = [_Cut("ranges", "RANGE", chance), _Cut("lists", "LIST", chance)]
     names = tuple(QualifiedName("public", table.name) for table in tables)
