@@ -47,6 +47,29 @@ def test_tables_that_are_locked_hold_up_nothing(every_database: Database, tmp_pa
     assert sum(marker.changes for marker in landed) == 3
 
 
+def test_lines_of_locked_tables_are_captured(every_database: Database, tmp_path: Path) -> None:
+    """``test_decoding`` names partitions, so capture looks up which table they belong to."""
+    every_database.execute(
+        "CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)",
+        "CREATE TABLE parted_1_low PARTITION OF parted_1 FOR VALUES FROM (0) TO (5)",
+        "CREATE TABLE plain (id int PRIMARY KEY)",
+        "CREATE TABLE heir () INHERITS (plain)",
+    )
+    made = pipeline_of(every_database, tmp_path / "lake", "public.parted", "public.plain")
+    pipeline = replace(made, source=replace(made.source, plugin="test_decoding"))
+    prepare(pipeline)
+    capture(pipeline)
+    every_database.execute(
+        "INSERT INTO plain VALUES (1)", "INSERT INTO parted VALUES (1)", "INSERT INTO heir VALUES (2)"
+    )
+    with every_database.connect() as other:
+        other.execute("BEGIN; LOCK TABLE parted, plain, heir IN ACCESS EXCLUSIVE MODE")
+        landed = capture(pipeline).landed
+        other.execute("ROLLBACK")
+    assert sum(marker.changes for marker in landed) == 2
+
+
 def test_rows_that_lie_in_another_file_are_not_waited_for(every_database: Database, tmp_path: Path) -> None:
     """A TRUNCATE is explained by its message. A VACUUM FULL is by the rows, which nobody can look at while they are
     locked: in doubt the table is read again."""

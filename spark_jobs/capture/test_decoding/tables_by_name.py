@@ -13,12 +13,18 @@ from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 
-# roots with the most partitions first: a followed partition of a followed table stands for that table too
+# roots with the most partitions first: a followed partition of a followed table stands for that table too.
+# pg_partition_tree would lock each partition, and wait where one is altered
 _PARTITIONS = """
-SELECT root.oid::bigint, jsonb_agg(jsonb_build_array(n.nspname, c.relname))
-FROM unnest(%s::oid[]) root(oid), pg_catalog.pg_partition_tree(root.oid::regclass) t
-JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE t.relid <> root.oid GROUP BY root.oid ORDER BY count(*) DESC
+WITH RECURSIVE tree (root, member) AS (
+  SELECT oid, oid FROM unnest(%s::oid[]) root(oid)
+  UNION ALL
+  SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
+  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
+)
+SELECT t.root::bigint, jsonb_agg(jsonb_build_array(n.nspname, c.relname))
+FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE t.member <> t.root GROUP BY t.root ORDER BY count(*) DESC
 """
 _EXISTS = """
 SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
