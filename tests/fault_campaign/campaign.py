@@ -44,7 +44,7 @@ def run_campaign(folder: Path, jars: Path, runs: int, seed: int, only: tuple[Kin
             if plan.verb == "prepare":
                 _prepare_again(place, plan, figures)
             windows, found = check(place.database, place.pipeline, windows)
-            figures.differences += [f"{plan}: {each}" for each in found]
+            figures.differ(*(f"{plan}: {each}" for each in found))
             _report(plan, figures, time.monotonic() - started)
             if plan.number % _COMPARED_EVERY == 0 and plan.number != runs:
                 _compare(place, figures, f"after-{plan.number}")
@@ -58,7 +58,7 @@ def _compare(place: World, figures: Figures, run: str) -> None:
     """A clean sync must bring the lake to the source."""
     resolve_all(place.database)
     said = _done(place, "local", Order("compare", run, place.pipeline, place.database, _NAMES), figures)
-    figures.differences += [f"{run}: {line.removeprefix(DIFFERENCE)}" for line in said if line.startswith(DIFFERENCE)]
+    figures.differ(*(f"{run}: {line.removeprefix(DIFFERENCE)}" for line in said if line.startswith(DIFFERENCE)))
     figures.comparisons += 1
 
 
@@ -72,9 +72,9 @@ def _prepare_again(place: World, plan: Plan, figures: Figures) -> None:
         _done(place, "none", Order(verb, f"{plan.run}-again", pipeline, place.database), figures)
         place.database.execute("UPDATE changed SET n = n WHERE id < 3")
     ordinal, found = check(place.database, pipeline, 0)
-    figures.differences += [f"{plan}: {each}" for each in found]
+    figures.differ(*(f"{plan}: {each}" for each in found))
     if ordinal < 1:
-        figures.differences.append(f"{plan}: prepared again, it landed nothing")
+        figures.differ(f"{plan}: prepared again, it landed nothing")
     slot = pipeline.source.slot
     place.database.execute(f"SELECT pg_drop_replication_slot('{slot}')", f"DROP PUBLICATION {slot}")
     shutil.rmtree(pipeline.lake.path)
@@ -90,9 +90,9 @@ def _done(place: World, session: Session, order: Order, figures: Figures) -> lis
             client.kill()
         time.sleep(0.02)
     if client.ended:
-        figures.differences.append(f"{order.run}: the client did not come to the end of {order.verb}")
+        figures.differ(f"{order.run}: the client did not come to the end of {order.verb}")
     said = place.clients.errors.read_text().splitlines()
-    figures.differences += [line for line in said if line.startswith(f"told: {order.run}: ")]
+    figures.differ(*(line for line in said if line.startswith(f"told: {order.run}: ")))
     return client.said
 
 

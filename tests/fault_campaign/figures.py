@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -40,7 +41,12 @@ class Figures:
         self.blocked += sum(part.blocked for part in ran.load)
         self.lost += sum(part.lost for part in ran.load)
         if ran.hung:
-            self.differences.append(f"{plan}: it did not come to an end, and was killed")
+            self.differ(f"{plan}: it did not come to an end, and was killed")
+
+    def differ(self, *found: str) -> None:
+        """Shown at once: a campaign that is stopped must not keep what it found to itself."""
+        self.differences += found
+        sys.stderr.writelines(f"  difference: {each}\n" for each in found)
 
     @property
     def faultless(self) -> bool:

@@ -49,6 +49,11 @@ class Figures:
     seconds: float = 0
     differences: list[str] = field(default_factory=list)
 
+    def differ(self, *found: str) -> None:
+        """Shown at once: a campaign that is stopped must not keep what it found to itself."""
+        self.differences += found
+        sys.stderr.writelines(f"\n{each}\n" for each in found)
+
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -146,10 +151,10 @@ def _live(world: _World, figures: Figures, number: int) -> None:
         differences = world.round(figures)
         figures.rounds += 1
         if differences:
-            figures.differences += [f"world {number}: {difference}" for difference in differences]
+            figures.differ(*(f"world {number}: {difference}" for difference in differences))
             kept = Path(world.pipeline.lake.path).with_name("history.sql")
             kept.write_text("\n".join(world.history.statements))
-            figures.differences.append(f"world {number}: what was executed is in {kept}")
+            figures.differ(f"world {number}: what was executed is in {kept}")
             break
     figures.statements += len(world.history.statements)
     figures.ddl += world.history.ddl
