@@ -14,7 +14,8 @@ from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
-from spark_jobs.lake.small_table import SmallTable, merge_into, small_table
+from spark_jobs.lake.opened_table import OpenedTable, file_sizes, opened_table
+from spark_jobs.lake.small_merge import merge_into
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
@@ -128,16 +129,16 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result
-        small = small_table(work.path) if work.pipeline.merge_engine == "auto" and is_small(work, relid) else None
-        landed = landed_range(spark, work, relid, small)
+        opened = opened_table(work.path) if is_small(work, relid) else None
+        landed = landed_range(spark, work, relid, opened)
         if landed is None:
             return result
         if landed.columns:
-            small = None
+            opened = None  # it shows the columns of before
             work = follow_columns(spark(), work, relid, landed)
             result = _columns_followed(work, landed.columns, result)
         with net_of_range(spark, work, relid, landed) as net:
-            return _commit(spark, work, relid, net, result, small)
+            return _commit(spark, work, relid, net, result, opened)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -157,7 +158,7 @@ def _commit(
     relid: int,
     net: NetSource,
     before: TableApplied,
-    small: SmallTable | None,
+    opened: OpenedTable | None,
 ) -> TableApplied:
     """One commit; none when the range changes nothing. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
@@ -169,10 +170,16 @@ def _commit(
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     provenance = work.provenance(relid, net.changes, before.columns)
-    version = None if small is None else merge_into(small, net, provenance, compact=compact)
+    # a TRUNCATE that ends rows touches all of them
+    key_range = net.key_range if net.ended is None else None
+    sizes = None if opened is None else file_sizes(opened, net.columns.shape, key_range)
+    version: int | None = None
+    if opened is not None and sizes is not None and work.pipeline.merge_engine == "auto":
+        version = merge_into(opened, sizes, net, provenance, compact=compact)
     engine: Engine = "spark" if version is None else "deltalake"
     if version is None:
+        touched = None if sizes is None else sizes.touched
         with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
-            version = write_net(spark(), work.path, net, provenance, compact=compact)
+            version = write_net(spark(), work.path, net, provenance, compact=compact, touched=touched)
     since = work.state_since()
     return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, engine=engine, state=since)

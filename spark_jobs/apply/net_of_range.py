@@ -12,7 +12,7 @@ from spark_jobs.apply.net_on_executors import described_on_executors, net_on_exe
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.small_table import SmallTable
+from spark_jobs.lake.opened_table import OpenedTable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def landed_range(
-    spark: SparkProvider, work: TableRange, relid: int, small: SmallTable | None = None
+    spark: SparkProvider, work: TableRange, relid: int, opened: OpenedTable | None = None
 ) -> LandedChanges | None:
     """What the log holds of the range: whole where it is small, else what describes it. None: the table's snapshot
-    shows it all. ``small``: the table, where it is open already."""
-    if small is not None:
-        return landed_changes(work, relid, small.columns)
+    shows it all. ``opened``: the table, where it is open already."""
+    if opened is not None:
+        return landed_changes(work, relid, opened.columns)
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
         held = table_columns(spark(), work.path)
     if is_small(work, relid):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # in the metadata of each column of the Delta schema: a name may come to mean another column, a number never does
 ATTNUM = "pg_attribute.attnum"
-_MODE = "postgres_cdc.mode"  # of a column that the source does not have
+MODE = "postgres_cdc.mode"  # of a column that the source does not have
 
 
 def table_columns(spark: SparkSession, path: str, version: int | None = None) -> tuple[DeltaColumn, ...]:
@@ -27,7 +27,7 @@ def table_columns(spark: SparkSession, path: str, version: int | None = None) ->
     return tuple(
         DeltaColumn(field.name, field.dataType.simpleString(), field.metadata.get(ATTNUM))
         for field in table_at(spark, path, version).schema
-        if _MODE not in field.metadata
+        if MODE not in field.metadata
     )
 
 
@@ -59,7 +59,7 @@ def with_attribute_numbers(
     described: list[tuple[str, dict[str, int | str]]] = [
         (column.name, {} if column.attnum is None else {ATTNUM: column.attnum}) for column in columns
     ]
-    described += [(column.name, {_MODE: mode}) for column in mode_columns(mode)]
+    described += [(column.name, {MODE: mode}) for column in mode_columns(mode)]
     return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))
 
 

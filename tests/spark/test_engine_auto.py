@@ -17,7 +17,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake import small_table
+from spark_jobs.lake import small_merge
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
@@ -189,7 +189,7 @@ def test_what_is_left_to_spark(followed: Followed, statements: tuple[str, ...]) 
 def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_table, "SMALL_BYTES", 0)
+    monkeypatch.setattr(small_merge, "SMALL_BYTES", 0)
     followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     followed.database.execute("DELETE FROM item WHERE id = 21")
@@ -234,7 +234,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     followed.database.execute("INSERT INTO item VALUES (21, 'once', 'd', 1, 1)")
     capture(followed.pipeline)
     stale = TableRange(followed.pipeline, _state(followed), followed.markers)
-    merge, raced = small_table.merge_into, list[bool]()
+    merge, raced = small_merge.merge_into, list[bool]()
 
     def late(*arguments: object, **options: object) -> int | None:
         if not raced:

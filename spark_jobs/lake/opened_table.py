@@ -1,0 +1,96 @@
+"""A Delta table as its transaction log describes it, without Spark: its columns, and how large its files are."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.delta_table import ATTNUM, MODE
+from spark_jobs.lake.merge_sql import KeyRange, ranged_key
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.table_shape import TableShape
+
+_log = logging.getLogger(__name__)
+
+# files of that size are written again as a whole in half a second
+SMALL_BYTES = 32 << 20
+_PHYSICAL = "delta.columnMapping.physicalName"
+_SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A table that ``deltalake`` has opened, at one version. ``columns``: those that the source has too;
+    ``physical``: the name of each column in the table's files; ``features``: the Delta features that it uses."""
+
+    table: DeltaTable
+    columns: tuple[DeltaColumn, ...]
+    physical: Mapping[str, str]
+    features: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FileSizes:
+    """Number of ``files``, bytes of the ``whole`` table, and of the files that may hold a ``touched`` row."""
+
+    files: int
+    whole: int
+    touched: int
+
+
+def opened_table(path: str) -> OpenedTable | None:
+    """The table at ``path``. None where ``deltalake`` cannot open it, or may take a column for another type than Spark
+    does; if the table is damaged, Spark reports it."""
+    if "%" in path:  # a URI to one of them, a name to the other
+        return None
+    try:
+        table = open_table(path, path)
+        if table is None:
+            return None
+        with table_errors(f"{path} cannot be read"):
+            protocol, schema = table.protocol(), json.loads(table.schema().to_json())
+    except LakeError as error:
+        _log.info("%s is left to Spark: %s", path, error)
+        return None
+    fields = schema["fields"]
+    if not all(isinstance(field["type"], str) for field in fields):  # arrays and the like
+        return None
+    columns = tuple(
+        DeltaColumn(field["name"], _SPARK_NAMES.get(field["type"], field["type"]), field["metadata"].get(ATTNUM))
+        for field in fields
+        if MODE not in field["metadata"]
+    )
+    physical = {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
+    features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
+    return OpenedTable(table, columns, physical, features)
+
+
+def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:
+    """``key_range``: of the rows that are touched; None: any row may be."""
+    files = pa.table(opened.table.get_add_actions(flatten=True))
+    return FileSizes(files.num_rows, _bytes(files), _bytes(_in_range(files, opened, shape, key_range)))
+
+
+def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> pa.Table:
+    """Files whose statistics say nothing may hold any row."""
+    place = ranged_key(shape)
+    if place is None or key_range is None:
+        return files
+    physical = opened.physical[shape.columns[place].name]
+    least, greatest = f"min.{physical}", f"max.{physical}"
+    if not {least, greatest} <= set(files.column_names):
+        return files
+    beyond = pc.or_(pc.greater(files.column(least), key_range.high), pc.less(files.column(greatest), key_range.low))
+    return files.filter(pc.invert(pc.fill_null(beyond, False)))
+
+
+def _bytes(files: pa.Table) -> int:
+    return pc.sum(files.column("size_bytes")).as_py() or 0
