@@ -208,7 +208,7 @@ def test_masks_and_their_salt(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("binary: false", "binary: true", "source.binary: true brings no text to make hashes of; use binary: false"),
+        ("binary: false", "binary: true", "source.binary: true sends no text to hash; use binary: false"),
         ("plugin: pgoutput", "plugin: test_decoding", "plugin: test_decoding prints whole rows as one text"),
     ],
 )
