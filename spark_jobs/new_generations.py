@@ -22,7 +22,7 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
 
 # errors of a rebuild from the change log and older Delta versions after which the table is read from the source
-_LEADS_NOWHERE = (GapError, NeedsSnapshotError, DecodeError, UnrepresentableError, PreconditionError)
+_NEEDS_SOURCE = (GapError, NeedsSnapshotError, DecodeError, UnrepresentableError, PreconditionError)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def begin_generations(
     reasons = {name: why for name, why in (reasons or {}).items() if why}
     without = [name for name in names if name not in reasons]
     done = change_modes(spark, pipeline, without, run_id=run_id, progress=progress) if without else ()
-    unreached = {table.name: table for table in done if isinstance(table.error, _LEADS_NOWHERE)}
+    unreached = {table.name: table for table in done if isinstance(table.error, _NEEDS_SOURCE)}
     modes = tuple(table for table in done if table.name not in unreached)
     why = {**reasons, **{name: _why_snapshot(table) for name, table in unreached.items()}}
     rest = [name for name in names if name not in {table.name for table in modes}]

@@ -65,14 +65,14 @@ def prepare(pipeline: Pipeline) -> Prepared:
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
     missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    remasked = {name: why for name in tables if (why := _why_masked_anew(states.get(name), masks.get(name, "")))}
+    remasked = {name: why for name in tables if (why := _mask_change(states.get(name), masks.get(name, "")))}
     # a table with other types or masks must be read from the source, even if its mode changed too
-    reasons = {**_retyped(pipeline, {name: states.get(name) for name in tables}), **remasked}
+    reasons = {**_type_changes(pipeline, {name: states.get(name) for name in tables}), **remasked}
     missing = tuple(name for name in tables if name in missing or name in reasons)
     return Prepared(checkpoint, tables, missing, stopped, reasons)
 
 
-def _retyped(
+def _type_changes(
     pipeline: Pipeline, states: Mapping[QualifiedName, TableState | LakeError | None]
 ) -> dict[QualifiedName, str]:
     """The tables whose chosen types differ from the configured ones, and what changed."""
@@ -84,7 +84,7 @@ def _retyped(
     return {name: what for name, what in changed.items() if what}
 
 
-def _why_masked_anew(state: TableState | LakeError | None, mask: str) -> str:
+def _mask_change(state: TableState | LakeError | None, mask: str) -> str:
     """How the table's masks changed since its snapshot; empty if they did not, or if it has no readable snapshot."""
     if not isinstance(state, TableState) or state.is_lost:
         return ""

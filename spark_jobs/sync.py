@@ -89,9 +89,9 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
         done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
-        partly = read_partitions(spark, pipeline, done.to_mend(), run_id=run_id, progress=progress)
+        partly = read_partitions(spark, pipeline, done.to_repair(), run_id=run_id, progress=progress)
         done.add_partitions(partly)
-        again = tables_to_read_again(pipeline, done.to_mend())
+        again = tables_to_read_again(pipeline, done.to_repair())
         if not again and not partly.tables:
             break
         # a table may change while it is read: then the next round reads it once more
@@ -223,7 +223,7 @@ class _Done:
         for outcome in report.tables:
             self.tables.setdefault(outcome.name, []).append(outcome)
 
-    def to_mend(self) -> tuple[TableApplied, ...]:
+    def to_repair(self) -> tuple[TableApplied, ...]:
         """The tables whose last outcome is an error, except those that cannot be read."""
         last = (rounds[-1] for rounds in self.tables.values() if rounds)
         return tuple(done for done in last if done.error is not None and done.name not in self.stopped)

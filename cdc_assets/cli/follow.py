@@ -66,7 +66,7 @@ def command(terminal: Terminal, config: Path, every: float, health_file: Path | 
         if (text := lines(done)) is not None:
             terminal.line(text)
         if health_file is not None:
-            _written(health_file, _json_line(done))
+            _replace_file(health_file, _json_line(done))
 
     with stopping_on_signals() as stopping, renewable_session(pipeline.spark) as spark:
         Follower(pipeline, spark, every=every, stopping=stopping, report=report).run()
@@ -108,7 +108,7 @@ def _line(done: FollowRound) -> str | None:
     return "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
 
 
-def _written(file: Path, text: str) -> None:
+def _replace_file(file: Path, text: str) -> None:
     """Replaced atomically, so that readers always see a whole document."""
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     with os.fdopen(descriptor, "w") as stream:

@@ -29,7 +29,9 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
     else:
         yield ok(AREA, "wal_level", settings.wal_level)
     if settings.in_recovery:
-        yield warn(AREA, "role of the server", "standby", "publications are made on the primary; sync reads it there")
+        yield warn(
+            AREA, "role of the server", "standby", "create the publication on the primary; sync uses it from there"
+        )
     if settings.server_encoding == "SQL_ASCII":
         yield warn(AREA, "encoding", "SQL_ASCII", "bytes that are not UTF-8 will stop their table")
     else:

@@ -75,7 +75,7 @@ _KNOWN: dict[tuple[str, ...], str] = {
         r"ExecutorLostFailure",
         r"Executor heartbeat timed out",
         r"Python worker exited unexpectedly \(crashed\)",
-    ): "a process of Spark's was ended, most often for want of memory: look into its log, give it more, run it again",
+    ): "a process of Spark's was ended, most often for want of memory: look at its log, give it more, run it again",
     # the second pattern is py4j's, when nobody answers at the other end
     (
         r"SparkContext was shut down",

@@ -59,10 +59,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _inspect(java: Path, origin: str) -> Java | None:
-    return _described(java, origin) or _asked(java, origin)
+    return _from_release_file(java, origin) or _from_running_it(java, origin)
 
 
-def _described(java: Path, origin: str) -> Java | None:
+def _from_release_file(java: Path, origin: str) -> Java | None:
     """By the ``release`` file that comes with each runtime; running it would cost the start of a JVM."""
     home = java.resolve().parent.parent
     try:
@@ -73,7 +73,7 @@ def _described(java: Path, origin: str) -> Java | None:
     return Java(home, int(version[1]), origin) if version and os.access(home / "bin" / "java", os.X_OK) else None
 
 
-def _asked(java: Path, origin: str) -> Java | None:
+def _from_running_it(java: Path, origin: str) -> Java | None:
     """By running it: the java on a PATH may be a version manager's script, far from its home."""
     try:
         answer = subprocess.run(

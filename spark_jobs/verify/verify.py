@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 _TABLES_AT_ONCE = 2
 # another process may land a window across the LSN, bring a table past it, or be writing it: then another LSN is tried
-_PASSING = (OvertakenError, LakeInUseError)
+_TRANSIENT = (OvertakenError, LakeInUseError)
 _ATTEMPTS = 3
 # a sample consists of ranges of this many bytes of heap
 _SAMPLE_BYTES = 1 << 20
@@ -122,7 +122,7 @@ def verify(
     left = wanted
     for _ in range(_ATTEMPTS):
         done |= {table.name: table for table in _at_one_lsn(pipeline, spark, left, how, run_id, progress)}
-        left = tuple(name for name in wanted if isinstance(done[name].error, _PASSING))
+        left = tuple(name for name in wanted if isinstance(done[name].error, _TRANSIENT))
         if not left:
             break
     return VerifyReport(tuple(done[name] for name in wanted), time.monotonic() - started)

@@ -259,7 +259,12 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("publication: shop", "publication: [a, a]", 7, "source.publication: names a publication twice"),
         ("messages: false", "messages: [a]", 12, "source.messages: expected true, false or prefixes, as in {prefixes"),
         ("messages: false", "messages: {prefix: [a]}", 12, "source.messages: expected true, false or prefixes"),
-        ("messages: false", "messages: {prefixes: ['a*b']}", 12, "source.messages: prefixes: * is allowed only at the end"),
+        (
+            "messages: false",
+            "messages: {prefixes: ['a*b']}",
+            12,
+            "source.messages: prefixes: * is allowed only at the end",
+        ),
         ("slot: shop", "proto_version: 5", 6, "source.proto_version: expected 1, 2, 3 or 4"),
         ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
         ("/data/lake/shop", "s3://bucket/my%20shop", 15, "lake.path: holds a '%'"),
