@@ -1,7 +1,7 @@
 """The Dagster component, and the command beside it.
 
-The component is looked up on first use: the command and every code location of the environment import this package,
-and should not pay for Dagster, still less for Spark.
+The component is imported on first use: the command and every code location of the environment import this package, and
+should not have to load Dagster, still less Spark.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from spark_jobs.qualified_name import QualifiedName
 
 
 def key_part(name: str) -> str:
-    """A name in an asset key: Dagster makes step names of keys, so all but letters, digits and ``_`` become ``_``."""
+    """A name in an asset key. Dagster turns keys into step names, so all but letters and digits becomes ``_``."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 

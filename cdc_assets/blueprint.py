@@ -17,8 +17,8 @@ from spark_jobs.qualified_name import QualifiedName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# on every run of a pipeline's jobs: by it the sensor sees whether one is active, and how the last ones ended. Not the
-# slot: its name is unique in one cluster only, the pipeline's, which asset keys begin with, in all of Dagster
+# The tag of every run of a pipeline's jobs. By it the sensor sees whether one is active, and how the last ones ended.
+# Not the slot's name, which is unique in one cluster only; the pipeline's name is unique in a Dagster instance
 PIPELINE_TAG = "postgres_cdc/pipeline"
 SLOT_HEALTH_CHECK = "slot_health"
 WATERMARK_CHECK = "watermark_is_last_window"
@@ -27,9 +27,10 @@ VERIFY_CHECK = "verify"
 
 @dataclass(frozen=True)
 class Blueprint:
-    """One component's definitions-to-be. ``table_specs`` are after translation; keys may be the user's own.
+    """What one component's definitions are built from. ``table_specs`` are after translation; their keys may be the
+    user's own.
 
-    Raises ConfigurationError for two tables whose snapshots would be one asset: that key is not the user's to choose.
+    Raises ConfigurationError for two tables with the same snapshot key, which translation cannot change.
     """
 
     pipeline: Pipeline = field(repr=False)  # its Spark settings may hold secrets
@@ -44,8 +45,8 @@ class Blueprint:
             if other != table:
                 raise ConfigurationError(
                     f"pipeline {self.name}: {other} and {table} have the asset key"
-                    f" {self.snapshot_key(table).to_user_string()} in common: in keys all but letters, digits and _"
-                    " becomes _",
+                    f" {self.snapshot_key(table).to_user_string()} in common: in keys every character other than"
+                    " letters, digits and _ becomes _",
                     hint="rename one of the tables at the source, or follow only one of them",
                 )
 
@@ -67,7 +68,7 @@ class Blueprint:
 
     @property
     def messages_key(self) -> dg.AssetKey | None:
-        """The key of the messages table; None where the pipeline keeps none."""
+        """The key of the messages table; None if the pipeline keeps none."""
         return dg.AssetKey([self.name, "_messages"]) if self.pipeline.source.messages else None
 
     @property
@@ -86,18 +87,18 @@ class Blueprint:
 
     @property
     def verified_tables(self) -> tuple[QualifiedName, ...]:
-        """Those that hold rows, and not changes."""
+        """All except those in mode ``append``, which hold changes and not rows."""
         return tuple(table for table in self.table_specs if self.pipeline.mode_of(table) != "append")
 
     @property
     def pool(self) -> str:
-        """Everything that reads the slot or writes the tables, one run at a time."""
+        """The pool of everything that reads the slot or writes the tables: one run at a time."""
         return f"postgres_cdc_{self.name}"
 
     def spark_of(
         self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
     ) -> Callable[[], SparkSession]:
-        """The session when it is wanted: a run that has nothing to write starts no JVM."""
+        """A provider of the session, so that a run that has nothing to write starts no JVM."""
         resource = getattr(context.resources, self.spark_resource)
         return lambda: resource.spark_session
 

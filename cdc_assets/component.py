@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.Resolvable):
     """Follow one logical replication slot of a PostgreSQL database into Delta tables, window by window.
 
-    The fields are the configuration file's; in Python the same names, with mappings or models as values:
+    The fields are those of the configuration file; in Python they take mappings or models:
 
         PostgresCdcComponent(
             name="shop",
@@ -77,7 +77,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> PostgresCdcComponent:
-        """Resolve with our ``env``: a variable that is not set is an error, not the text ``None``."""
+        """Resolve with our ``env``, in which a variable that is not set is an error and not the text ``None``."""
         return super().resolve_from_model(context.with_scope(env=EnvironmentScope()), model)  # type: ignore[no-any-return]
 
     def get_asset_spec(self, table: TableSettings) -> dg.AssetSpec:
@@ -100,7 +100,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
-        """Where the names of the tables are kept when ``tables`` is absent. Override to keep them elsewhere."""
+        """Where the discovered tables' names are kept if ``tables`` is absent. Override to keep them elsewhere."""
         return DefsStateConfig.from_args(
             DefsStateConfigArgs.local_filesystem(), default_key=f"{type(self).__name__}[{self.name}]"
         )
@@ -127,9 +127,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         return discovered.definitions()
 
     def definitions(self) -> dg.Definitions:
-        """Everything that Dagster shows of this pipeline; for use without YAML.
+        """All Dagster definitions of this pipeline; for use without YAML.
 
-        Raises ConfigurationError when the connection string is none, or ``tables`` is missing.
+        Raises ConfigurationError if the connection string is invalid, or ``tables`` is missing.
         """
         from cdc_assets.definitions import build_definitions
 
@@ -139,14 +139,14 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             twice = sorted({key.to_user_string() for key in keys if keys.count(key) > 1})
             raise ConfigurationError(
                 f"pipeline {self.name}: two tables have the asset key {', '.join(twice)}",
-                hint="give one another key in its translation; where only other characters than letters, digits and _"
-                " tell their names apart, follow one of them in a pipeline of its own",
+                hint="give one of them another key in its translation; if their names differ only in characters other"
+                " than letters, digits and _, follow one of them in a pipeline of its own",
             )
         return build_definitions(self._blueprint(specs), self.execute, bring_resource=self.spark.resource is None)
 
     @property
     def pipeline(self) -> Pipeline:
-        """The engine's form of this configuration: what ``spark_jobs`` takes."""
+        """This configuration in the engine's form, as ``spark_jobs`` takes it."""
         return replace(pipeline_of(self, self._folder), tables_of_publication=self._discovered)
 
     def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
@@ -155,8 +155,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         if self.tables is None:
             raise ConfigurationError(
                 f"pipeline {self.name}: tables is missing",
-                hint="list the tables: there is one asset each, and nothing is asked of the source here; loaded from a"
-                " defs folder, or run by the command, it follows every table of the publication",
+                hint="list the tables: each becomes an asset, and the source is not queried here; only a component that"
+                " is loaded from a defs folder, or the command, can follow every table of the publication",
             )
         return Blueprint(
             pipeline=self.pipeline,

@@ -1,4 +1,4 @@
-"""The parts of one pipeline put together."""
+"""Assembles the parts of one pipeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cdc_assets.blueprint import Blueprint
 
 
 def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource: bool) -> dg.Definitions:
-    """``bring_resource``: the Spark resource is ours; else the project defines it under the key it named."""
+    """``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
     resources = {}

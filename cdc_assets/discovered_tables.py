@@ -1,7 +1,7 @@
-"""The tables of the publication, for a component that lists none: asked once, kept as Dagster's definitions state.
+"""The publication's tables, for a component that lists none: queried once, and kept as Dagster's definitions state.
 
-Definitions load often and everywhere; they must not wait for a database. So the source is asked by ``dg utils
-refresh-defs-state`` (``dagster dev`` and ``dg`` do it by themselves), and a load reads what it said then.
+Definitions load often and everywhere, and must not wait for a database. So ``dg utils refresh-defs-state`` queries the
+source (``dagster dev`` and ``dg`` run it automatically), and a load reads the stored answer.
 https://docs.dagster.io/guides/build/components/state-backed-components
 """
 
@@ -16,8 +16,8 @@ from spark_jobs.errors import ConfigurationError
 
 
 def discover_tables(pipeline: Pipeline, state: Path) -> None:
-    """Ask the source and write the names as in SQL to ``state``. Raises SourceError, and PreconditionError where there
-    is no publication, or none with a table in it."""
+    """Query the source and write the tables' names, as in SQL, to ``state``. Raises SourceError, and PreconditionError
+    if there is no publication, or if it has no table."""
     from spark_jobs.errors import PreconditionError
     from spark_jobs.tables.followed_tables import all_followed_names
 
@@ -31,7 +31,7 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
 
 
 def discovered_tables(name: str, state: Path | None) -> Sequence[str]:
-    """What ``discover_tables`` wrote for the pipeline ``name``. Raises ConfigurationError: it was not run."""
+    """What ``discover_tables`` wrote for the pipeline ``name``. Raises ConfigurationError if it was not run."""
     if state is None:
         raise ConfigurationError(
             f"pipeline {name}: tables is missing, and the source was not asked yet which tables it publishes",

@@ -1,4 +1,4 @@
-"""The engine's errors as Dagster's failures: one line each, retried only where a second try may differ."""
+"""The engine's errors as Dagster's failures: one line each, retried only if a second try may succeed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROGRESS_SECONDS = 5.0
 
 
 def failure_of(errors: Sequence[CdcError]) -> dg.Failure:
-    """The failure that shows one or more errors, retried where one of them may pass."""
+    """The failure that shows one or more errors; it is retried if one of them may pass."""
     text = "; ".join(str(error) for error in errors)
     return dg.Failure(text, allow_retries=any(isinstance(error, MAY_PASS) for error in errors))
 

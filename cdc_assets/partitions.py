@@ -1,7 +1,7 @@
 """LSN windows as Dagster partitions: keys, their order, and which keys to add.
 
-Dynamic partition keys come back in the order they were added, and a range of keys is a slice of that order. So keys
-are appended in LSN order where nothing was deleted; the text order of the keys is the LSN order too.
+Dagster returns dynamic partition keys in the order in which they were added, and a range of keys is a slice of that
+order. So keys are appended in LSN order, as far as none was deleted; the text order of the keys is the LSN order too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import dagster as dg
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
-# SQLite has a limit on variables per statement; Dagster adds keys in one
+# Dagster adds keys in one statement, and SQLite limits the variables of a statement
 ADD_BATCH = 500
 
 
@@ -23,7 +23,7 @@ def lsn_partitions(pipeline_name: str) -> dg.DynamicPartitionsDefinition:
 
 
 def windows_of(keys: Iterable[str]) -> tuple[Window, ...]:
-    """A run's windows in LSN order. Anyone can type a key in the UI: a bad one fails the run at once, unretried."""
+    """A run's windows in LSN order. Keys may be typed in the UI: a bad one fails the run at once, without a retry."""
     try:
         return tuple(sorted(Window.parse(key) for key in keys))
     except ValueError as error:
@@ -31,7 +31,7 @@ def windows_of(keys: Iterable[str]) -> tuple[Window, ...]:
 
 
 def well_formed(keys: Iterable[str]) -> list[Window]:
-    """The windows among ``keys``; a mistyped key fails its own run, and must not stop the sensor."""
+    """The windows among ``keys``. A mistyped key fails its own run, but must not stop the sensor."""
     return [window for key in keys if (window := _parsed(key)) is not None]
 
 
@@ -43,12 +43,12 @@ def _parsed(key: str) -> Window | None:
 
 
 def markers_in(window: Window, markers: Iterable[WindowMarker]) -> list[WindowMarker]:
-    """The landed windows that end in a partition. What the command has landed need not fit the keys; each is in one."""
+    """The landed windows that end in a partition. They need not match the keys, but each ends in exactly one."""
     return [marker for marker in markers if window.lo < marker.window.hi <= window.hi]
 
 
 def uncovered(windows: Iterable[Window], known: Iterable[Window], start: Lsn) -> tuple[Window, ...]:
-    """The parts of ``windows`` from ``start`` on that no known window covers, in LSN order, none of them twice."""
+    """The parts of ``windows`` from ``start`` on that no known window covers, in LSN order, without overlaps."""
     parts = []
     cover = sorted(known)
     end = start
@@ -67,7 +67,7 @@ def uncovered(windows: Iterable[Window], known: Iterable[Window], start: Lsn) ->
 
 
 def delete_partitions_before(instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition, lsn: Lsn) -> int:
-    """Those that end at or before ``lsn``; how many. The newest stays: planning goes on from it."""
+    """Delete those that end at or before ``lsn``, and return their number. The newest one stays, for planning."""
     assert definition.name is not None
     windows = sorted(well_formed(instance.get_dynamic_partitions(definition.name)))
     old = [window for window in windows[:-1] if window.hi <= lsn]

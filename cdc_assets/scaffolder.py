@@ -1,4 +1,4 @@
-"""``dg scaffold defs cdc_assets.PostgresCdcComponent NAME``: a file that loads as it is, once its variables are set."""
+"""``dg scaffold defs cdc_assets.PostgresCdcComponent NAME``: a file that loads once its variables are set."""
 
 from __future__ import annotations
 

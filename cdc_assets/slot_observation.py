@@ -1,4 +1,4 @@
-"""One look at the slot and at the change log: what the sensor plots and plans from."""
+"""One look at the slot and at the change log, which the sensor plots and plans from."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from spark_jobs.postgres.health import ServerIdentity, SlotHealth
 
 
-# a sensor's tick must end in time, whatever the server is busy with
+# a sensor's tick must end in time, however busy the server is
 _STATEMENT_TIMEOUT = "10s"
 _FIRST_REACH = 128
 
 
 @dataclass(frozen=True)
 class Observation:
-    """``landed_end``: where the change log ends, whichever process landed its last window; ``lag``: how far behind."""
+    """``landed_end``: the end of the change log, whichever process landed its last window; ``lag``: how late it is."""
 
     pipeline: Pipeline
     health: SlotHealth
@@ -32,7 +32,7 @@ class Observation:
     lag: Lag
 
     def planned(self) -> tuple[Window, ...]:
-        """The windows up to the WAL that is flushed now. Raises GapError when the slot no longer fits the log."""
+        """The windows up to the WAL that is flushed now. Raises GapError if the slot does not continue the log."""
         from spark_jobs.capture.windows import plan_windows
 
         confirmed = self.health.confirmed_flush_lsn or self.landed_end
@@ -44,9 +44,9 @@ class Observation:
 
 
 def observe(pipeline: Pipeline) -> Observation | None:
-    """Look once; None where neither slot nor change log is there yet. One statement, no Spark.
+    """Look once, with one statement and without Spark. Returns None if there is no change log yet.
 
-    Raises BreakError when the slot no longer leads on from the change log, SourceError, LakeError.
+    Raises BreakError if the slot no longer continues the change log, SourceError, LakeError.
     """
     from spark_jobs.capture.continuity import check_health
     from spark_jobs.capture.lag import lag_behind
@@ -61,9 +61,9 @@ def observe(pipeline: Pipeline) -> Observation | None:
 
 
 def observed_health(pipeline: Pipeline) -> tuple[SlotHealth, Lag | None]:
-    """The slot's health now, and the lag, None where no change log belongs to the slot.
+    """The slot's present health, and the lag, which is None if no change log belongs to the slot.
 
-    Raises SlotError when there is no slot, SourceError, LakeError.
+    Raises SlotError if there is no slot, SourceError, LakeError.
     """
     from spark_jobs.capture.continuity import check_health
     from spark_jobs.capture.lag import lag_behind
@@ -80,7 +80,7 @@ def observed_health(pipeline: Pipeline) -> tuple[SlotHealth, Lag | None]:
         return health, None
     try:
         check_health(pipeline, checkpoint, health)
-    except BreakError:  # the check says of a lost slot that it is lost; LSNs of another server are no lag
+    except BreakError:  # slot_findings reports a lost slot; LSNs of another server give no lag
         return health, None
     return health, lag_behind(pipeline, checkpoint, health.flushed_lsn)
 
@@ -95,9 +95,9 @@ def _health(pipeline: Pipeline) -> SlotHealth | ServerIdentity:
 
 
 def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:
-    """The markers of the landed windows that end after ``lsn``, in order: those of the log's last chapter.
+    """The markers of the landed windows that end after ``lsn``, in order, within the log's last chapter.
 
-    Searched from the end of the log backwards: what is asked for is recent, and the log may be long.
+    They are searched from the end of the log backwards: ``lsn`` is recent, and the log may be long.
     """
     from spark_jobs.change_log.log import ChangeLog
 

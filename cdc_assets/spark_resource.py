@@ -1,4 +1,4 @@
-"""The Spark session as a Dagster resource: ours, or one that the user puts in its place."""
+"""The Spark session as a Dagster resource: ours, or one that the user provides instead."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from spark_jobs.configuration import SparkOptions
 
 
 class DeltaSparkResource(LazyPySparkResource):
-    """A ``dagster-pyspark`` resource whose session has Delta Lake; started by the first step that asks for it.
+    """A ``dagster-pyspark`` resource whose session has Delta Lake. The first step that needs the session starts it.
 
-    Any resource with a ``spark_session`` attribute may stand in its place: name its key in ``spark.resource``.
+    Any resource with a ``spark_session`` attribute may replace it: name its key in ``spark.resource``.
     """
 
-    # no field: Dagster stores and shows a resource's fields, and these hold keys of object stores and tokens
+    # not a field: Dagster stores and shows a resource's fields, and the options hold tokens and keys of object stores
     _options: SparkOptions = PrivateAttr()
 
     @classmethod
@@ -36,7 +36,7 @@ class DeltaSparkResource(LazyPySparkResource):
 
 
 def delta_spark_resource(options: SparkOptions) -> dg.ResourceDefinition:
-    """The definition, with the options in a closure: from fields Dagster would make another resource, without them."""
+    """The definition, with the options in a closure: Dagster re-creates resources from their fields, without these."""
 
     def delta_spark(_: dg.InitResourceContext) -> DeltaSparkResource:
         return DeltaSparkResource.of(options)

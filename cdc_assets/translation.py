@@ -1,4 +1,4 @@
-"""The configuration models as Dagster's components resolve them: same fields, with templates and ``translation``."""
+"""The configuration models for Dagster's components: the same fields, with templates and ``translation``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _template_variables(table: TableModel) -> Mapping[str, Any]:
 
 
 class TableSettings(TableModel, dg.Resolvable):
-    """One entry of ``tables:``. Templates in ``translation`` see it as ``table``: its name, schema_name, table_name."""
+    """One entry of ``tables:``. Templates in ``translation`` see it as ``table``: name, schema_name, table_name."""
 
     translation: Annotated[
         TranslationFn[TableModel] | None,
@@ -72,11 +72,11 @@ TableSettingsModel = TableSettings.model()
 
 
 def translated(spec: dg.AssetSpec, table: TableSettings) -> dg.AssetSpec:
-    """The spec with the table's own ``translation`` laid over it. Raises ConfigurationError for other partitions."""
+    """The spec after the table's own ``translation``. Raises ConfigurationError if that changes the partitions."""
     changed = table.translation(spec, table) if table.translation is not None else spec
     if changed.partitions_def != spec.partitions_def:
         raise ConfigurationError(
             f"table {table.name}: its partitions are the LSN windows of the slot",
-            hint="take partitions_def out of its translation",
+            hint="remove partitions_def from its translation",
         )
     return changed

@@ -1,1 +1,1 @@
-"""The engine: what reads the slot, lands the change log and applies it to Delta tables. Knows nothing of Dagster."""
+"""The engine: reads the slot, lands the change log and applies it to Delta tables. It knows nothing of Dagster."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """A Truncate counts once for each table that it names. JSON holds the four beside what they are the counts of."""
+    """A Truncate counts once for each table that it names. In JSON the four counts are fields of the object that they
+    belong to."""
 
     inserts: int = 0
     updates: int = 0

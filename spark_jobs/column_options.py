@@ -1,5 +1,5 @@
-"""What the configuration says of single columns of a table: another type in the lake, and what becomes of values that
-have no counterpart there. Columns go by their names in the catalogue."""
+"""Options of single columns of a table: another type in the lake, and what becomes of values that have no counterpart
+there. Columns are identified by their names in the catalogue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_PRECISION = 38
 
 @dataclass(frozen=True)
 class ChosenType:
-    """``decimal`` of ``precision`` and ``scale``; ``array``: one of the lake's; ``binary``: a uuid's bytes;
+    """``decimal`` with ``precision`` and ``scale``; ``array``: an array of the lake's; ``binary``: a uuid's bytes;
     ``variant``: a JSON document."""
 
     name: Literal["decimal", "array", "binary", "variant"]
@@ -26,7 +26,7 @@ class ChosenType:
 
     @classmethod
     def parse(cls, text: str) -> ChosenType:
-        """Raises ValueError: there is no such type to choose."""
+        """Raises ValueError if there is no such type to choose."""
         match text:
             case "array" | "binary" | "variant":
                 return cls(text)
@@ -48,7 +48,7 @@ class ChosenType:
 
 @dataclass(frozen=True)
 class ChosenTypes:
-    """The types that are chosen for columns of one table, in the order of the columns' names."""
+    """The types chosen for columns of one table, sorted by column name."""
 
     columns: tuple[tuple[str, ChosenType], ...] = ()
 
@@ -58,17 +58,17 @@ class ChosenTypes:
 
     @classmethod
     def from_word(cls, word: str) -> ChosenTypes:
-        """What ``word`` was made of."""
+        """The inverse of ``word``."""
         pairs = (pair.split(":") for pair in word.split("+") if pair)
         return cls(tuple((unquote(name), ChosenType.parse(chosen)) for name, chosen in pairs))
 
     @property
     def word(self) -> str:
-        """The types as text without hyphens, empty where there are none: a part of the generation's name."""
+        """The types as text without hyphens, empty if there are none. It is part of the generation's name."""
         return "+".join(f"{quote(name, safe='').replace('-', '%2D')}:{chosen}" for name, chosen in self.columns)
 
     def changed_since(self, before: ChosenTypes) -> str:
-        """What changed, in words; empty where nothing did."""
+        """What changed, as a sentence; empty if nothing did."""
         names = sorted({name for name, _ in {*self.columns} ^ {*before.columns}})
         if not names:
             return ""
@@ -81,7 +81,7 @@ NO_CHOSEN_TYPES = ChosenTypes()
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """``types`` that are not those of the type map; ``policies`` of columns; ``policy``: that of all others."""
+    """``types``: the chosen types. ``policies``: those of single columns; ``policy`` applies to all other columns."""
 
     types: ChosenTypes = NO_CHOSEN_TYPES
     policies: tuple[tuple[str, OnUnrepresentable], ...] = ()

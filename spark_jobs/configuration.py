@@ -23,18 +23,18 @@ PluginName = Literal["pgoutput", "test_decoding"]
 
 @dataclass(frozen=True)
 class MessagePrefixes:
-    """Which messages of ``pg_logical_emit_message`` are wanted: those of these prefixes, ``a.*`` for all that begin
-    so."""
+    """Which messages of ``pg_logical_emit_message`` are kept: those with one of these prefixes; ``a.*`` stands for all
+    prefixes that begin with ``a.``."""
 
     prefixes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PluginSettings:
-    """What a configuration has to know of an output plugin. (How it is read: ``capture.plugin``.)
+    """What the configuration must know of an output plugin. (``capture.plugin`` knows how to read it.)
 
-    ``has_publications``: publications say which tables' changes come; without them those of all tables come, by name.
-    ``refused``: the settings of ``source`` that mean nothing to it.
+    ``has_publications``: publications determine the tables whose changes are sent; without them the changes of all
+    tables are sent, by name. ``refused``: the settings of ``source`` that do not apply to the plugin.
     """
 
     has_publications: bool
@@ -50,18 +50,18 @@ PLUGIN_SETTINGS: Mapping[PluginName, PluginSettings] = {
 
 
 def why_not_maskable(plugin: PluginName, *, binary: bool) -> str:
-    """What keeps values from being masked before anything is written; empty: nothing does."""
+    """Why values cannot be masked before they are written; empty if they can."""
     if not PLUGIN_SETTINGS[plugin].has_publications:
         return f"plugin: {plugin} prints whole rows as one text, in which no column is masked; use plugin: pgoutput"
-    return "source.binary: true brings no text to make hashes of; use binary: false" if binary else ""
+    return "source.binary: true sends no text to hash; use binary: false" if binary else ""
 
 
 @dataclass(frozen=True)
 class Source:
     """The PostgreSQL database and how its slot is read. ``dsn`` prints as stars.
 
-    ``publication``: one name, made if missing; or several of the user's own. ``proto_version`` None: the highest that
-    the server has. None of ``streaming``, ``two_phase``, ``binary`` and ``proto_version`` changes what is read.
+    ``publication``: one name, created if missing; or several publications of the user's. ``proto_version`` None: the
+    server's highest. ``streaming``, ``two_phase``, ``binary`` and ``proto_version`` do not change what is read.
     """
 
     dsn: SecretStr
@@ -81,13 +81,13 @@ class Source:
 
     @property
     def has_publications(self) -> bool:
-        """Whether publications say which tables' changes come."""
+        """Whether publications determine the tables whose changes are sent."""
         return PLUGIN_SETTINGS[self.plugin].has_publications
 
 
 @dataclass(frozen=True)
 class Lake:
-    """Where the Delta tables lie; every path is a pure function of ``path``, without a trailing slash."""
+    """Where the Delta tables are; every path is a pure function of ``path``, without a trailing slash."""
 
     path: str
 
@@ -101,7 +101,7 @@ class Lake:
 
     @property
     def messages(self) -> str:
-        """No source table's: those have a schema's folder around them."""
+        """Cannot collide with a source table: those are in a schema's folder."""
         return f"{self.path}/tables/_messages"
 
     def table(self, name: QualifiedName) -> str:
@@ -112,9 +112,9 @@ class Lake:
 class WindowLimits:
     """How much WAL one window spans, and how many windows one run takes.
 
-    ``peek_bytes``: a window of up to so much is peeked at, where the slot stands at its start; a larger one is read
-    from a temporary copy of the slot. Such a copy writes a little WAL of its own: on a quiet database every run would
-    find the WAL that the run before it wrote.
+    ``peek_bytes``: a window of up to this size is peeked at if the slot stands at its start; a larger one is read from
+    a temporary copy of the slot. Copying a slot writes a little WAL: with copies alone, every run on a quiet database
+    would find the WAL of the run before.
     """
 
     max_bytes: int = 256 << 20
@@ -124,8 +124,8 @@ class WindowLimits:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long windows stay in the change log and can be replayed, and how long cuts and the versions of the tables
-    that they name can be read. What is still needed stays longer."""
+    """``change_log``: how long windows stay in the change log and can be replayed. ``cuts``: how long cuts, and the
+    table versions that they name, can be read. What is still needed stays longer."""
 
     change_log: timedelta = timedelta(days=30)
     cuts: timedelta = timedelta(days=30)
@@ -133,7 +133,7 @@ class Retention:
 
 @dataclass(frozen=True)
 class Threshold:
-    """From where on a number is worth a warning, or an error; None: never."""
+    """The value from which a number is a warning, or an error; None: never."""
 
     warn: int | None = None
     error: int | None = None
@@ -141,8 +141,8 @@ class Threshold:
 
 @dataclass(frozen=True)
 class HealthLimits:
-    """When the slot's health is worth a word: bytes, and seconds. ``safe_wal_size`` is too small, the others are too
-    large. A finding stops nothing."""
+    """The thresholds of the slot's health, in bytes and seconds. ``safe_wal_size`` is reported when it is too small,
+    the others when they are too large. A finding stops nothing."""
 
     lag_bytes: Threshold = Threshold(1 << 30, 10 << 30)
     lag_seconds: Threshold = Threshold(3600)
@@ -153,8 +153,8 @@ class HealthLimits:
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """Columns by their names in the catalogue: those that ``include`` names alone, or all but those that ``exclude``
-    does. One of the two is empty. What is left out never leaves the database.
+    """Columns by their names in the catalogue: only those in ``include``, or all except those in ``exclude``. One of
+    the two is empty. An excluded column never leaves the database.
     """
 
     include: tuple[str, ...] = ()
@@ -163,9 +163,9 @@ class ColumnSelection:
 
 @dataclass(frozen=True)
 class Table:
-    """One followed table; ``columns`` None: all that the publication sends. ``key``: the columns of a unique index by
-    which its rows are found, where the source has no key but sends whole rows. ``options``: of single columns.
-    ``mask``: the columns of which hashes are kept in place of values."""
+    """One followed table. ``columns`` None: all that the publication sends. ``key``: the columns of a unique index that
+    identify its rows, if the source has no key but sends whole rows. ``options``: of single columns. ``mask``: the
+    columns whose values are replaced by hashes."""
 
     name: QualifiedName
     mode: Mode = "mirror"
@@ -175,7 +175,7 @@ class Table:
     mask: tuple[str, ...] = ()
 
 
-# who writes changes into tables: Spark all of them, or what is small without it
+# what writes changes into tables: Spark alone, or ``deltalake`` for small changes and Spark for the rest
 MergeEngine = Literal["spark", "auto"]
 
 
@@ -196,9 +196,9 @@ class SparkOptions:
 class Pipeline:
     """One slot followed into one lake. ``tables`` is None for every table of the publication.
 
-    ``tables_of_publication``: ``tables`` is what the publication held when it was asked, and not what it should hold.
-    ``mask_salt``: the key of masked columns' hashes. Raises ConfigurationError: columns are to be masked, and there is
-    no salt, or the source brings their values in a form that is not masked.
+    ``tables_of_publication``: ``tables`` is what the publication held when it was queried, not what it should hold.
+    ``mask_salt``: the key of masked columns' hashes. Raises ConfigurationError if columns are to be masked and there is
+    no salt, or the source sends their values in a form that cannot be masked.
     """
 
     name: str
@@ -227,11 +227,11 @@ class Pipeline:
 
     @property
     def masks(self) -> dict[QualifiedName, TableMask]:
-        """Of the tables that have one."""
+        """Those of the tables that have one."""
         return {table.name: TableMask(table.mask, self._salt) for table in self.tables or () if table.mask}
 
     def salt_word_of(self, name: QualifiedName) -> str:
-        """That of the table's hashes, empty where nothing of it is masked."""
+        """The word of the table's salt, empty if none of its columns is masked."""
         mask = self.masks.get(name)
         return mask.salt_word if mask is not None else ""
 
@@ -241,27 +241,27 @@ class Pipeline:
 
     @property
     def column_selections(self) -> dict[QualifiedName, ColumnSelection]:
-        """Of the tables that have one."""
+        """Those of the tables that have one."""
         return {table.name: table.columns for table in self.tables or () if table.columns is not None}
 
     @property
     def declared_keys(self) -> dict[QualifiedName, tuple[str, ...]]:
-        """Of the tables that have one in the configuration."""
+        """The configured keys, of the tables that have one."""
         return {table.name: table.key for table in self.tables or () if table.key}
 
     def table(self, name: QualifiedName) -> Table:
-        """What is configured of the table; the defaults, where nothing is."""
+        """The table's configuration, or the defaults if there is none."""
         return next((table for table in self.tables or () if table.name == name), Table(name))
 
     def column_options(self, name: QualifiedName) -> ColumnOptions:
-        """What is said of the table's columns, the pipeline's policy included."""
+        """The options of the table's columns, including the pipeline's policy."""
         return replace(self.table(name).options, policy=self.on_unrepresentable)
 
     def mode_of(self, name: QualifiedName) -> Mode:
-        """``mirror``, where nothing else is configured."""
+        """``mirror`` unless configured otherwise."""
         return self.table(name).mode
 
     @property
     def alters_publication(self) -> bool:
-        """Whether a publication that is ours is kept in step with ``tables``."""
+        """Whether our publication is kept in step with ``tables``."""
         return self.tables is not None and not self.tables_of_publication

@@ -6,25 +6,26 @@
     ├── ConfigurationError      exit code 2: the file, an option, the environment
     ├── SourceError             PostgreSQL refused, or cannot be reached
     │   ├── SourceUnreachableError   no connection, wrong password
-    │   │   ├── SourceBusyError      the server starts, or has no connection to spare
-    │   │   └── ConnectionLostError  a connection was lost while it was at work
+    │   │   ├── SourceBusyError      the server is starting, or has no connection to spare
+    │   │   └── ConnectionLostError  an open connection was lost
     │   ├── PreconditionError   wal_level, privileges, publication, replica identity, free slots
     │   └── SlotError           the slot is lost, or of another kind
     │       └── SlotInUseError      another session reads it
-    ├── GapError                changes between two LSNs are missing, in the slot or in the log
-    │   └── BreakError          what the slot would send does not follow on the log: `postgres-cdc recover`
+    ├── GapError                changes between two LSNs are missing, in the slot or in the change log
+    │   └── BreakError          the slot does not continue the change log: `postgres-cdc recover`
     ├── DecodeError             the change log holds something that is not understood
     ├── UnrepresentableError    a value that the lake type cannot hold
-    ├── NeedsSnapshotError      what is landed does not lead from the Delta table to the source: a new snapshot does
-    │   └── SchemaChangeError   the source table no longer fits the Delta table
+    ├── NeedsSnapshotError      the landed changes do not lead from the Delta table to the source: a new snapshot does
+    │   ├── SchemaChangeError   the source table no longer fits the Delta table
+    │   └── OtherModeError      the table is in another mode than configured
     ├── LakeError               the lake cannot be read or written
     │   ├── LakeInUseError      another process is writing the table
     │   └── OvertakenError      another writer has committed to the table since its state was read
     ├── SpoolError              this machine's temporary files cannot be written or read
     └── SparkError              no Java, no jars, no session
 
-Messages never hold cell values or connection strings. What is put into them, a library's own words say, becomes one
-plain line: without line breaks, colours and other control characters.
+Messages never hold cell values or connection strings. Whatever text they include, from a library for example, becomes
+one plain line: without line breaks, colours and other control characters.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ if TYPE_CHECKING:
 
 # ECMA-48: CSI sequences (colours), OSC sequences (links, titles), two-character ones
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-# C0 and C1, line and paragraph separators, and what turns the direction of a line around
+# C0 and C1, line and paragraph separators, and characters that reverse the direction of a line
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def one_line(text: str) -> str:
-    """Without escape sequences, control characters and marks of direction; each stretch of white space is one space."""
+    """Without escape sequences, control characters and direction marks; each run of white space becomes one space."""
     return " ".join(CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
 
 
 def new_snapshot(table: object = "schema.table") -> str:
-    """The hint that names the command, ready for a shell. ``table``: a QualifiedName, or a name as it prints one."""
+    """The hint that names the command, quoted for a shell. ``table``: a QualifiedName, or a name as it prints one."""
     quoted = str(table).replace("'", "'\\''")
     return f"take a new snapshot of this table: postgres-cdc snapshot '{quoted}'"
 
 
 class CdcError(Exception):
-    """Something a user has to know: ``what`` happened, and in ``hint`` the way out."""
+    """Something a user has to know: ``what`` happened, and in ``hint`` what to do."""
 
     exit_code = 1
 
@@ -88,15 +89,15 @@ class SourceError(CdcError):
 
 
 class SourceUnreachableError(SourceError):
-    """No connection to PostgreSQL could be made, or it was lost."""
+    """No connection to PostgreSQL could be made, or a connection was lost."""
 
 
 class SourceBusyError(SourceUnreachableError):
-    """PostgreSQL takes no connection now: it is starting, or all are taken."""
+    """PostgreSQL accepts no connection now: it is starting, or all connections are taken."""
 
 
 class ConnectionLostError(SourceUnreachableError):
-    """A connection to PostgreSQL was lost while it was at work."""
+    """An open connection to PostgreSQL was lost."""
 
 
 class PreconditionError(SourceError):
@@ -119,8 +120,8 @@ RECOVER = "`postgres-cdc recover --config FILE` begins a new chapter of the chan
 
 
 class BreakError(GapError):
-    """What the slot would send next does not follow on the change log. Only a new chapter of the log does:
-    ``spark_jobs.recover`` begins one for each error of this kind, and for no other."""
+    """The slot does not continue the change log. ``spark_jobs.recover`` begins a new chapter of the log for each error
+    of this kind, and for no other."""
 
     def __init__(self, what: str, *, hint: str = RECOVER) -> None:
         super().__init__(what, hint=hint)
@@ -135,16 +136,16 @@ class UnrepresentableError(CdcError):
 
 
 class NeedsSnapshotError(CdcError):
-    """The changes that are landed do not lead from what the Delta table holds to what the source holds. A new snapshot
-    does; ``sync`` takes it by itself."""
+    """The landed changes do not lead from the Delta table's state to the source's. A new snapshot does; ``sync`` takes
+    it without a command."""
 
 
 class SchemaChangeError(NeedsSnapshotError):
-    """The source table has changed in a way that is not followed in place."""
+    """The source table has changed in a way that cannot be applied in place."""
 
 
 class OtherModeError(NeedsSnapshotError):
-    """The table is kept in another mode than the configuration says. The change log may lead there too."""
+    """The table is in another mode than configured. The change log may be enough to rebuild it."""
 
 
 class LakeError(CdcError):
@@ -156,12 +157,12 @@ class LakeInUseError(LakeError):
 
 
 class OvertakenError(LakeError):
-    """Another writer has committed to the table since its state was read: nothing was written, read the state again."""
+    """Another writer has committed to the table since its state was read. Nothing was written; read the state again."""
 
 
 class SpoolError(CdcError):
-    """A transaction whose end has not come yet cannot be kept in this machine's temporary files."""
+    """A transaction without its end so far cannot be kept in this machine's temporary files."""
 
 
 class SparkError(CdcError):
-    """No Spark session can be had."""
+    """There is no usable Spark session."""

@@ -1,7 +1,7 @@
 """Follow the source all day in one process: windows are captured and applied as they come, with one Spark session.
 
-Two threads that wait for one another only where a table has to be prepared: capturing lands what is there and lets the
-slot go on, whatever Spark is at; applying takes all that is landed, at most once per interval.
+One thread captures: it lands what is there and lets the slot advance, whatever Spark is doing. The other one applies
+everything that is landed, at most once per interval. They wait for each other only while tables are prepared.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from spark_jobs.sync import apply_and_read_again
 
 _log = logging.getLogger(__name__)
 
-# how long what failed is left alone: doubled with each failure in a row
+# how long a failed piece of work is left alone: doubled with each failure in a row
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-# tables that have come into the publication are looked for so often
+# how often, in seconds, to look for tables that were added to the publication
 _PREPARE_EVERY = 60.0
 
 
@@ -39,11 +39,11 @@ _PREPARE_EVERY = 60.0
 class FollowRound:
     """What one round did: ``windows`` were landed since the round before, ``applied`` tables got a commit.
 
-    ``lag_bytes``: WAL that the tables do not show yet, as far as the server had flushed it when it was last asked.
-    ``lag_seconds``: what was committed so long ago, or earlier, is shown. Both are None until the tables have first
-    reached what the server had when it was asked. ``errors``: a line for each table that is stopped, and for what stops
-    all of them; tables that wait for their next try are among them. ``modes``: the tables that were
-    brought into another mode without a snapshot.
+    ``lag_bytes``: WAL that the tables do not show yet, up to the server's flushed LSN when it was last asked.
+    ``lag_seconds``: the tables show everything that was committed that long ago or earlier. Both are None until the
+    tables have first reached an LSN that the server reported. ``errors``: one line for each table that is stopped or
+    waits for its next try, and for what stops all of them. ``modes``: the tables that were brought into another mode
+    without a snapshot.
     """
 
     at: datetime
@@ -64,7 +64,7 @@ class FollowRound:
 
 @dataclass
 class _Pause:
-    """Of what failed: how often in a row, its last error, and when it is tried again."""
+    """The last error of a failed piece of work, how often it failed in a row, and when it is tried again."""
 
     error: CdcError
     failures: int = 0
@@ -81,20 +81,20 @@ class _Pause:
 
 @dataclass
 class _Landed:
-    """What the capturing thread has done, as the other one sees it."""
+    """The results of the capturing thread, for the applying one."""
 
     windows: int = 0
     changes: int = 0
-    # (the WAL that was flushed, when that was asked): all that lies before the first is in the log or older
+    # (the flushed LSN, when the server was asked for it): the change log holds everything up to that LSN
     asked: list[tuple[Lsn, float]] = field(default_factory=list)
     pause: _Pause | None = None
 
 
 class Follower:
-    """Follows ``pipeline`` until ``stopping`` is set; what is being committed then is finished.
+    """Follows ``pipeline`` until ``stopping`` is set; a commit in progress is then finished.
 
-    ``spark`` is asked in each round that has something to write, so a provider may hand out another session when one
-    has died. ``report`` is called after each round.
+    ``spark`` is called in each round that has something to write, so a provider may return a new session when the last
+    one has died. ``report`` is called after each round.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Follower:
         self._pipeline, self._spark, self._every = pipeline, spark, every
         self._stopping, self._report = stopping, report
         self._landed, self._lock = _Landed(), threading.Lock()
-        self._slot = threading.Lock()  # preparing and capturing both take the slot's lock of the source
+        self._slot = threading.Lock()  # preparing and capturing both take the slot's advisory lock in the source
         self._paused: dict[QualifiedName, _Pause] = {}
         self._all: _Pause | None = None
         self._names: tuple[QualifiedName, ...] = ()
@@ -120,7 +120,8 @@ class Follower:
         self._shown: Lsn | None = None
 
     def run(self) -> None:
-        """Raises ConfigurationError, and what is a defect; all else is tried again."""
+        """Raises a ConfigurationError of the applying thread, and any error that is not a CdcError (a defect). All
+        other errors are retried."""
         defects: list[BaseException] = []
         capturing = threading.Thread(target=self._capture_on, args=(defects,), name="capture", daemon=True)
         try:
@@ -138,7 +139,7 @@ class Follower:
                 capturing.join()
 
     def _capture_on(self, defects: list[BaseException]) -> None:
-        """The capturing thread: without a pause while the log is behind."""
+        """The capturing thread; it does not pause while the change log is behind."""
         try:
             while not self._stopping.is_set():
                 caught_up = self._capture()
@@ -246,12 +247,12 @@ class Follower:
         )
 
     def _lag(self) -> tuple[int | None, float | None]:
-        """Bytes of WAL that the tables do not show, and when the server was asked for what they show by now."""
+        """Bytes of WAL that the tables do not show, and when the server reported the last LSN that they show."""
         asked, shown = self._landed.asked, self._shown
         reached = [when for lsn, when in asked if shown is not None and lsn <= shown]
         if shown is None or not reached:
             return None, None
-        self._landed.asked = [(lsn, when) for lsn, when in asked if when >= reached[-1]]  # the last one is enough
+        self._landed.asked = [(lsn, when) for lsn, when in asked if when >= reached[-1]]  # older ones are not needed
         return max(0, asked[-1][0] - shown), reached[-1]
 
 

@@ -1,4 +1,4 @@
-"""Tables that begin anew: in another mode from what the lake has, as far as that reaches; all else with a snapshot."""
+"""Begins new generations of tables: in another mode from the lake's own data if possible, else with a snapshot."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
 
-# of a table that is to be made again: what is landed, or the versions that are left, do not lead there. The source may
-_LEADS_NOWHERE = (GapError, NeedsSnapshotError, DecodeError, UnrepresentableError, PreconditionError)
+# errors of a rebuild from the change log and older Delta versions after which the table is read from the source
+_NEEDS_SOURCE = (GapError, NeedsSnapshotError, DecodeError, UnrepresentableError, PreconditionError)
 
 
 @dataclass(frozen=True)
 class NewGenerations:
-    """What was begun: ``modes`` without a snapshot, ``snapshots`` from the source."""
+    """The generations that were begun: ``modes`` without a snapshot, ``snapshots`` from the source."""
 
     modes: tuple[ModeChanged, ...] = ()
     snapshots: tuple[TableSnapshot, ...] = ()
@@ -38,7 +38,7 @@ class NewGenerations:
 
     @property
     def errors(self) -> dict[QualifiedName, CdcError]:
-        """Of the tables that were not begun: they keep what they held."""
+        """Those of the tables whose generation could not be begun: they keep what they held."""
         errors = {table.name: table.error for table in self.modes if table.error is not None}
         return errors | {table.name: table.error for table in self.snapshots if table.error is not None}
 
@@ -56,16 +56,16 @@ def begin_generations(
     run_id: str = "",
     progress: Progress = silent,
 ) -> NewGenerations:
-    """Those of ``names`` that are in another mode than the configuration says are made again without the source; where
-    that cannot be, and for all others, a snapshot is taken. ``reasons``: of the snapshots that nobody asked for; a
-    table that has one is read from the source, whatever its mode was.
+    """Begin a generation for each of ``names``. A table that is in another mode than configured is rebuilt without the
+    source; if that is not possible, and for all other tables, a snapshot is taken. ``reasons``: why, for snapshots that
+    nobody asked for; a table that has a reason is read from the source, whatever its mode was.
 
     A table that fails is reported, and keeps what it held. Raises what ``snapshot`` raises.
     """
     reasons = {name: why for name, why in (reasons or {}).items() if why}
     without = [name for name in names if name not in reasons]
     done = change_modes(spark, pipeline, without, run_id=run_id, progress=progress) if without else ()
-    unreached = {table.name: table for table in done if isinstance(table.error, _LEADS_NOWHERE)}
+    unreached = {table.name: table for table in done if isinstance(table.error, _NEEDS_SOURCE)}
     modes = tuple(table for table in done if table.name not in unreached)
     why = {**reasons, **{name: _why_snapshot(table) for name, table in unreached.items()}}
     rest = [name for name in names if name not in {table.name for table in modes}]

@@ -1,4 +1,4 @@
-"""What a pipeline needs before windows are read: publication, slot and change log, made where they are missing."""
+"""What a pipeline needs before windows are read: publication, slot and change log, created if missing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from spark_jobs.tables.stopped_tables import TableStopped, require_readable, sto
 
 @dataclass(frozen=True)
 class Prepared:
-    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the log's last marker.
+    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the change log's last marker.
 
-    Those ``missing`` need their first snapshot, or the first one in this chapter of the log, in this mode, of these
-    types, or masked as they are to be; ``reasons``: of those that have other types or masks, in words. Those
-    ``stopped`` cannot be followed as things are, and are not among ``tables``.
+    ``missing`` tables need a new generation: they have none in this chapter of the log, or one in another mode, with
+    other types or with other masks. ``reasons`` has a sentence for those with other types or masks. ``stopped`` tables
+    cannot be followed at present, and are not among ``tables``.
     """
 
     checkpoint: WindowMarker
@@ -40,10 +40,10 @@ class Prepared:
 
 @again_when_lost
 def prepare(pipeline: Pipeline) -> Prepared:
-    """Make publication, slot and change log where they are missing; nothing is changed when an error is raised.
+    """Create publication, slot and change log if they are missing; nothing is changed when an error is raised.
 
-    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; before
-    anything was made, its error is raised. Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that
+    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; but without a
+    change log, its error is raised. Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that
     does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
@@ -59,23 +59,23 @@ def prepare(pipeline: Pipeline) -> Prepared:
                 nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
                 raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
         elif ("binary", "true") not in checkpoint.identity.options:
-            # no window is read in binary before every table can be
+            # no window may be read in binary before every table can be
             require_readable(connection, pipeline.source, names)
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
     missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    remasked = {name: why for name in tables if (why := _why_masked_anew(states.get(name), masks.get(name, "")))}
-    # a table that is in another mode too may not be made from what it holds
-    reasons = {**_retyped(pipeline, {name: states.get(name) for name in tables}), **remasked}
+    remasked = {name: why for name in tables if (why := _mask_change(states.get(name), masks.get(name, "")))}
+    # a table with other types or masks must be read from the source, even if its mode changed too
+    reasons = {**_type_changes(pipeline, {name: states.get(name) for name in tables}), **remasked}
     missing = tuple(name for name in tables if name in missing or name in reasons)
     return Prepared(checkpoint, tables, missing, stopped, reasons)
 
 
-def _retyped(
+def _type_changes(
     pipeline: Pipeline, states: Mapping[QualifiedName, TableState | LakeError | None]
 ) -> dict[QualifiedName, str]:
-    """The tables whose columns have other types by choice than the configuration has by now, and how it changed."""
+    """The tables whose chosen types differ from the configured ones, and what changed."""
     changed = {
         name: pipeline.table(name).options.types.changed_since(state.types)
         for name, state in states.items()
@@ -84,15 +84,15 @@ def _retyped(
     return {name: what for name, what in changed.items() if what}
 
 
-def _why_masked_anew(state: TableState | LakeError | None, mask: str) -> str:
-    """What became of the table's masks since its snapshot; empty: nothing, or it has none that could be read."""
+def _mask_change(state: TableState | LakeError | None, mask: str) -> str:
+    """How the table's masks changed since its snapshot; empty if they did not, or if it has no readable snapshot."""
     if not isinstance(state, TableState) or state.is_lost:
         return ""
     return why_masked_otherwise(state.mask, mask)
 
 
 def _has_no_snapshot(state: TableState | LakeError | None, checkpoint: WindowMarker, mode: Mode) -> bool:
-    if isinstance(state, LakeError):  # what cannot be read is not replaced unasked
+    if isinstance(state, LakeError):  # an unreadable table is replaced only on request
         return False
     if state is None or is_of_earlier_chapter(state, checkpoint.identity.chapter):
         return True

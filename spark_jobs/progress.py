@@ -1,4 +1,4 @@
-"""Progress of long work: one callable; the caller shows it in a terminal, in Dagster's log, or nowhere."""
+"""Progress of long work: one callable. The caller shows it in a terminal, in Dagster's log, or nowhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Step:
-    """``done`` of ``total`` ``unit``s of one piece of work; total None: not known. ``what``: capture, say."""
+    """``done`` of ``total`` ``unit``s of one piece of work; total None: not known. ``what``: "capture", for example."""
 
     what: str
     detail: str

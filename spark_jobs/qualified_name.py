@@ -1,4 +1,4 @@
-"""A table's name: schema and relation, as SQL writes it, as a path holds it."""
+"""A table's name, schema and relation: as SQL writes it, and as part of a path."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ESCAPE = re.compile(r"\\(?:(\\)|([0-9A-Fa-f]{4})|\+([0-9A-Fa-f]{6})|)")
 
 @dataclass(frozen=True, order=True)
 class QualifiedName:
-    """``nspname.relname`` with the names as they stand in ``pg_class`` and ``pg_namespace``, unquoted. A table of
-    ours behind which no source table stands has an empty ``nspname``.
+    """``nspname.relname``, unquoted, as in ``pg_namespace`` and ``pg_class``. A table of ours without a source table
+    has an empty ``nspname``.
 
     >>> QualifiedName.parse('public."Order Items"')
     QualifiedName(nspname='public', relname='Order Items')
@@ -49,7 +49,7 @@ class QualifiedName:
 
     @property
     def path(self) -> str:
-        """``schema/table`` with all but letters, digits, ``_`` and ``-`` percent-encoded; of the name
+        """``schema/table`` with everything except letters, digits, ``_`` and ``-`` percent-encoded; in the name
         ``_delta_log`` the first ``_`` too."""
         return "/".join(_percent_encoded(name) for name in (self.nspname, self.relname) if name)
 
@@ -74,8 +74,8 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _quoted(identifier: str) -> str:
-    """For display and configuration only; statements are composed by the driver. No control character is left in it:
-    such names are shown as SQL can write them."""
+    """For display and configuration only; the driver composes statements. The result has no control characters: such
+    names are shown as SQL can write them."""
     if _BARE.fullmatch(identifier):
         return identifier
     doubled = identifier.replace('"', '""')
@@ -87,5 +87,5 @@ def _quoted(identifier: str) -> str:
 
 def _percent_encoded(name: str) -> str:
     encoded = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
-    # a folder of that name would make a Delta table of the one around it
+    # a folder named _delta_log would turn its parent folder into a Delta table
     return "%5Fdelta_log" if name == "_delta_log" else encoded

@@ -1,4 +1,4 @@
-"""Which tables get a new snapshot by themselves, and which have to wait for one."""
+"""Which tables get a new snapshot without a command, and which have to wait for one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from spark_jobs.snapshot.pace import next_snapshot_at
 
 
 def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
-    """The tables that only a new generation brings on, each with the reason for a snapshot, empty where it is only in
-    another mode. None where ``on_rewrite`` is ``error``, and none that has had a snapshot too often of late."""
+    """The tables that need a new generation, each with the reason for a snapshot; the reason is empty for a table that
+    is only in another mode. Empty if ``on_rewrite`` is ``error``; without the tables that had too many snapshots of
+    late."""
     if pipeline.on_rewrite == "error":
         return {}
     return {
@@ -29,7 +30,7 @@ def _next(outcome: TableApplied) -> datetime | None:
 
 
 def told_to_wait(outcome: TableApplied) -> CdcError | None:
-    """The outcome's error, with when the table is read again where that has to wait."""
+    """The outcome's error; if the table has to wait for its snapshot, the error says until when."""
     due = _next(outcome)
     if due is None or not isinstance(outcome.error, NeedsSnapshotError):
         return outcome.error

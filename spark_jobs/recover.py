@@ -1,8 +1,8 @@
-"""A pipeline whose slot no longer leads on from its change log, mended: a new chapter of the log, new snapshots.
+"""Recovers a pipeline whose slot no longer continues its change log: a new chapter of the log, new snapshots.
 
-What ``prepare`` and ``capture`` refuse with a BreakError is what is mended, and nothing else. The tables are readable
-as they were until the one commit of each new snapshot. Killed at any step it is run again: before the chapter's marker
-is landed the break is still there, after it the tables that are of an earlier chapter are found by their own state, by
+It handles what ``prepare`` and ``capture`` refuse with a BreakError, and nothing else. Each table is readable as it was
+until the one commit of its new snapshot. If ``recover`` is killed at any step, run it again: before the chapter's
+marker is landed the break is still there; after it, the tables of an earlier chapter are found by their own state, by
 ``sync`` too.
 """
 
@@ -31,9 +31,9 @@ from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 
 @dataclass(frozen=True)
 class RecoverReport:
-    """``chapter``: the marker of the chapter that was begun, None where nothing was broken. ``snapshots``: of the
-    tables that were of an earlier chapter, or had none; ``modes``: those that were brought into another mode without
-    one; ``stopped`` cannot be followed as things are.
+    """``chapter``: the marker of the new chapter, None if nothing was broken. ``snapshots``: of the tables that were of
+    an earlier chapter, or had none; ``modes``: tables that were brought into another mode without a snapshot;
+    ``stopped`` tables cannot be followed at present.
     """
 
     chapter: WindowMarker | None
@@ -56,11 +56,11 @@ class RecoverReport:
 def recover(
     pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent
 ) -> RecoverReport:
-    """Find out whether the slot leads on from the change log; begin a new chapter where it does not, and read the
-    tables again. Spark is started for snapshots only.
+    """Find out whether the slot continues the change log. If it does not, begin a new chapter and read the tables
+    again. Spark is started for snapshots only.
 
-    Raises CdcError for what a new chapter does not mend: a source that cannot be reached, a privilege that is missing,
-    a publication of the user's own that is not there.
+    Raises CdcError for what a new chapter does not solve: a source that cannot be reached, a missing privilege, a
+    missing publication of the user's own.
     """
     started = time.monotonic()
     landed = ChangeLog(pipeline.lake.change_log).checkpoint()
@@ -85,7 +85,7 @@ def recover(
 
 
 def _broken(pipeline: Pipeline) -> BreakError | None:
-    """Only reading shows what the server cannot decode; a window that can be read is landed, as ever."""
+    """Only reading shows what the server cannot decode. A window that can be read is landed as usual."""
     try:
         prepare(pipeline)
         capture(pipeline, max_windows=1)
@@ -96,7 +96,7 @@ def _broken(pipeline: Pipeline) -> BreakError | None:
 
 @again_when_lost
 def _followable(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """Raises the error of the first table where none can be followed: it may be the wrong database."""
+    """Raises the first table's error if no table can be followed: it may be the wrong database."""
     with connected(pipeline.source.dsn) as connection:
         names = followed_names(connection, pipeline)
         stopped = stopped_tables(connection, pipeline, names, ())

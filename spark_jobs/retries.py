@@ -1,17 +1,17 @@
-"""Which errors are tried again, how often and for how long: decided here, by the kind of the error.
+"""Which errors are retried, how often and for how long: decided here, by the kind of the error.
 
 ===========================  ==============================  ======================================================
-error                        tried in all                    why
+error                        tries                           why
 ===========================  ==============================  ======================================================
-SourceBusyError              4 times within 2 s              a server that starts takes connections soon
-ConnectionLostError          6 times within 20 s             a server that restarts or fails over is back by then
-OvertakenError               5 times at once                 another writer's commit stands; this one reads it first
-a concurrent Delta commit    5 times within 8 s              no writer of ours: an OPTIMIZE or VACUUM, soon done
+SourceBusyError              4 within 2 s                    a starting server soon accepts connections
+ConnectionLostError          6 within 20 s                   a server that restarts or fails over is back by then
+OvertakenError               5 at once                       another writer's commit stands; this one reads it first
+a concurrent Delta commit    5 within 8 s                    no writer of ours: an OPTIMIZE or VACUUM, soon done
 a whole run of Dagster's     as the run's own policy says    ``MAY_PASS``: a second try may differ
 ===========================  ==============================  ======================================================
 
-Only what may be done twice is tried again as a whole: making a connection, reading the catalogue, preparing a slot,
-capturing windows, writing a table. Whatever is tried again looks first at what is done already.
+Only work that may be done twice is retried as a whole: making a connection, reading the catalogue, preparing a slot,
+capturing windows, writing a table. Each retry first looks at what is done already.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ P = ParamSpec("P")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result", covariant=True)
 
-# a gap, a lost slot or a wrong configuration is the same on every retry of a run
+# other errors (a gap, a lost slot, a wrong configuration) are the same on every retry of a run
 MAY_PASS = (SourceUnreachableError, LakeError, SpoolError, SparkError)
 
 _log = logging.getLogger(__name__)
 
 
 class Retried(Protocol[P, Result]):
-    """A function that is tried again; ``statistics`` are those that tenacity keeps of its last call."""
+    """A function with retries; ``statistics`` are those that tenacity keeps of its last call."""
 
     statistics: dict[str, Any]
 
@@ -61,7 +61,7 @@ class Retried(Protocol[P, Result]):
 
 
 def again_when_busy(work: Callable[P, Answer]) -> Callable[P, Answer]:
-    """A server that starts, or has no connection to spare, is asked four times within about two seconds."""
+    """Try ``work`` four times within about two seconds while the server is starting or has no connection to spare."""
     again = retry(
         retry=retry_if_exception_type(SourceBusyError),
         stop=stop_after_attempt(4),
@@ -72,8 +72,8 @@ def again_when_busy(work: Callable[P, Answer]) -> Callable[P, Answer]:
 
 
 def again_when_lost(work: Callable[P, Answer]) -> Callable[P, Answer]:
-    """``work`` makes its own connections, and is begun six times within about twenty seconds: a server that restarts,
-    fails over or had a session ended is back by then."""
+    """Try ``work`` six times within about twenty seconds: a server that restarts, fails over or had a session ended is
+    back by then. ``work`` makes its own connections."""
     again = retry(
         retry=_lost_before,
         stop=stop_after_attempt(6),
@@ -85,8 +85,8 @@ def again_when_lost(work: Callable[P, Answer]) -> Callable[P, Answer]:
 
 
 def again_when_overtaken(work: Callable[P, Answer]) -> Callable[P, Answer]:
-    """``work`` reads the table's state itself, and is begun five times without a pause: every attempt that is lost has
-    cost another writer a commit, so it does not meet the same one twice."""
+    """Try ``work`` five times without a pause. ``work`` reads the table's state itself. Every lost try means that
+    another writer has committed, so it does not meet the same commit twice."""
     again = retry(retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(5), reraise=True)
     return again(work)
 
@@ -94,8 +94,8 @@ def again_when_overtaken(work: Callable[P, Answer]) -> Callable[P, Answer]:
 def again_when_concurrent(
     is_concurrent: Callable[[BaseException], bool],
 ) -> Callable[[Callable[P, Answer]], Retried[P, Answer]]:
-    """``work`` is one Delta commit with a transaction identifier, begun five times with random pauses, at most
-    eight seconds in all: what came in between is no writer of ours, and so the commit still fits."""
+    """Try ``work`` five times with random pauses of at most eight seconds in all. ``work`` is one Delta commit with a
+    transaction identifier. What came in between is no writer of ours, so the commit still fits."""
     return retry(
         retry=retry_if_exception(is_concurrent),
         stop=stop_after_attempt(5),
@@ -106,7 +106,7 @@ def again_when_concurrent(
 
 def _lost_before(state: RetryCallState) -> bool:
     """Whether to try again. A server that refuses the first connection is an error at once; one that had answered is
-    waited for. What the lost session held, a slot say, is free as soon as the server has noticed."""
+    waited for. Whatever the lost session held, such as a slot, is free once the server has noticed the loss."""
     error = state.outcome.exception() if state.outcome else None
     back_soon = state.attempt_number > 1 and isinstance(error, (SourceUnreachableError, SlotInUseError))
     return back_soon or isinstance(error, ConnectionLostError)

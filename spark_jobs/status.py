@@ -1,4 +1,4 @@
-"""Where the slot, the change log and each table stand: read without Spark, and nothing is changed."""
+"""How far the slot, the change log and each table are. Needs no Spark, and changes nothing."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from spark_jobs.tables.stopped_tables import stopped_tables
 
 @dataclass(frozen=True)
 class LogStatus:
-    """What is landed: ``windows`` of them, up to ``landed_end``; ``behind_bytes`` of WAL are not, and the log is
-    ``behind_seconds`` late. None: not known."""
+    """``windows``: how many were landed so far, up to ``landed_end``. ``behind_bytes`` of WAL are not landed, and the
+    log is ``behind_seconds`` late; None: not known."""
 
     windows: int
     landed_end: Lsn
@@ -45,10 +45,10 @@ class TableStatus:
     """One table: it shows the source at ``applied_lsn``; all None before its snapshot.
 
     ``behind_windows`` are landed but not applied, with ``behind_changes`` of this table in them; ``behind_bytes`` is
-    the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty where it was the first or
-    was asked for. ``missing_operations``: those that its publications left out then; the lake does not see them.
-    ``mode``: what the table keeps, which may be another than the configuration has by now. ``partitions``: those that
-    were read again last since the snapshot, and why.
+    the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty if it was the first or was
+    asked for. ``missing_operations``: those that its publications left out at that time; the lake does not see them.
+    ``mode``: what the table keeps, which may differ from the present configuration. ``partitions``: those that were
+    last read again since the snapshot, and why.
     """
 
     name: QualifiedName
@@ -82,10 +82,10 @@ class MessagesStatus:
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """``slot`` is None when it is not there or cannot be asked; ``source_error`` then says why.
+    """``slot`` is None if it does not exist or the source cannot be queried; ``source_error`` then says why.
 
-    ``messages`` is None where the pipeline keeps no messages table. ``findings``: what is worth a word, by ``health``
-    of the configuration; they are no errors.
+    ``messages`` is None if the pipeline keeps no messages table. ``findings``: values beyond the thresholds of
+    ``health`` in the configuration; they are no errors.
     """
 
     pipeline: str
@@ -118,8 +118,8 @@ class _Landed:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the source answered: the tables that are followed, and what is wrong with single ones. ``markers`` are the
-    landed windows from the first one on at whose end some table stands."""
+    """What the source answered: the tables that are followed, and the errors of single ones. ``markers`` are those of
+    the landed windows, beginning with the earliest that is the last one applied to some table."""
 
     names: tuple[QualifiedName, ...]
     states: _States
@@ -130,8 +130,8 @@ class _Asked:
 
 
 def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
-    """How far everything is, asked of source and lake. A source that cannot be reached, or a table that cannot be read,
-    is an error in the result.
+    """How far everything is, according to source and lake. A source that cannot be reached, or a table that cannot be
+    read, is an error in the result.
 
     Raises LakeError when the change log itself cannot be read.
     """
@@ -152,7 +152,7 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
 
 
 def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
-    """What the source answers; where it cannot be asked, what configuration and lake say."""
+    """What the source answers; if it cannot be queried, what configuration and lake say."""
     names = configured_names(pipeline) or ()
     asked = _asked_of_lake(pipeline, names, landed)
     try:
@@ -163,7 +163,7 @@ def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
             if landed is not None:
                 asked = replace(asked, trouble=_trouble(connection, pipeline, asked, landed))
             elif not slot_exists(connection, pipeline.source.slot):
-                return asked  # nothing was begun yet: that is no fault
+                return asked  # nothing was begun yet: that is not an error
             found = find_slot_health(connection, pipeline.source.slot)
             if isinstance(found, SlotHealth):
                 asked = replace(asked, slot=found)
@@ -185,7 +185,7 @@ def _asked_of_lake(pipeline: Pipeline, names: tuple[QualifiedName, ...], landed:
 def _trouble(
     connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
 ) -> Mapping[QualifiedName, CdcError]:
-    """What is wrong with tables that were followed until now."""
+    """Errors of tables that were followed until now."""
     stopped = stopped_tables(connection, pipeline, tuple(asked.states), asked.states)
     return {**_changed(connection, pipeline, asked, landed), **{table.name: table.error for table in stopped}}
 
@@ -193,7 +193,7 @@ def _trouble(
 def _changed(
     connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
 ) -> Mapping[QualifiedName, CdcError]:
-    """What was landed as changed, or has changed since, in a way that costs the table a new snapshot."""
+    """Changes that cost the table a new snapshot: those that are landed, and those since the last window."""
     trouble: dict[QualifiedName, CdcError] = {}
     watched = watched_tables(pipeline, tuple(asked.states), landed.last)
     seen = landed.last.catalogue
@@ -236,7 +236,7 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
     applied = next((marker.window.hi for marker in asked.markers if marker.ordinal == ordinal), None)
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
     if is_of_earlier_chapter(state, landed.last.identity.chapter):
-        flushed = None  # of WAL that this table's LSNs say nothing of
+        flushed = None  # the table's LSNs cannot be compared with this WAL
     return TableStatus(
         name=name,
         snapshot_lsn=state.snapshot_lsn,

@@ -1,4 +1,4 @@
-"""The order of things: what a pipeline needs is made, missing tables are begun, windows are captured and applied.
+"""The order of steps: create what a pipeline needs, begin missing tables, capture and apply windows.
 
 ``prepare``, ``begin_generations``, ``capture`` and ``apply`` are its parts; each may be run alone, again, and after any
 crash.
@@ -34,7 +34,7 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.stopped_tables import TableStopped
 
-# a table is read again at most so often in one sync; each round is one more cause
+# how often a table is read again at most in one sync; each round is one more cause
 _ROUNDS = 2
 _FAILED = "it could not be read again"
 
@@ -44,11 +44,11 @@ __all__ = ["Prepared", "SyncReport", "apply", "begin_generations", "capture", "p
 @dataclass(frozen=True)
 class SyncReport:
     """What one sync did. ``tables`` has one entry per table and round of windows that wrote or stopped something;
-    ``messages`` is all rounds of the messages table together, None where there is none. ``modes``: the tables that were
+    ``messages`` combines all rounds of the messages table, None if there is none. ``modes``: the tables that were
     brought into another mode without a snapshot.
 
-    ``lag_before`` and ``lag_after`` are WAL bytes between what was applied and what the server had flushed, measured at
-    the start and at the end; a table that stopped is in ``errors`` and not in ``lag_after``.
+    ``lag_before`` and ``lag_after`` are bytes of WAL between the end of the change log and what the server had flushed,
+    measured at the start and at the end; a table that stopped is in ``errors`` and does not count.
     """
 
     snapshots: tuple[TableSnapshot, ...]
@@ -74,11 +74,11 @@ class SyncReport:
 
 
 def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:
-    """Bring every table to the WAL that is flushed now: prepare, begin what is missing, then window by window.
+    """Bring every table to the WAL that is flushed now: prepare, begin missing generations, then window by window.
 
-    Windows are applied ``max_per_run`` at a time, so the log never runs far ahead of the tables. A table that changed
-    in a way that is not followed in place is read again, once for all its changes. A table that must stop stops alone.
-    Raises CdcError for what stops all of them.
+    Windows are applied ``max_per_run`` at a time, so the change log never runs far ahead of the tables. A table that
+    changed in a way that cannot be applied in place is read again, once for all its changes. A table that must stop
+    stops only itself. Raises CdcError for what stops all of them.
     """
     started = time.monotonic()
     prepared = prepare(pipeline)
@@ -89,12 +89,12 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
         done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
     for _ in range(_ROUNDS):
         captured = _follow(pipeline, spark, done, run_id, progress)
-        partly = read_partitions(spark, pipeline, done.to_mend(), run_id=run_id, progress=progress)
+        partly = read_partitions(spark, pipeline, done.to_repair(), run_id=run_id, progress=progress)
         done.add_partitions(partly)
-        again = tables_to_read_again(pipeline, done.to_mend())
+        again = tables_to_read_again(pipeline, done.to_repair())
         if not again and not partly.tables:
             break
-        # a change may come while they are read: then they are read once more, in the next round
+        # a table may change while it is read: then the next round reads it once more
         if again:
             done.begin(_read_again(spark, pipeline, again, run_id, progress))
     else:
@@ -115,8 +115,9 @@ def apply_and_read_again(
     progress: Progress = silent,
     capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[CatchUpReport, NewGenerations]:
-    """``apply``; the tables that only a new snapshot brings on get it, and are brought up to the same window. Of those
-    of which partitions came or went these are read; ``capturing``: see ``read_partitions``.
+    """``apply``, then begin a new generation for the tables that need one, and bring them to the same window. Of tables
+    with partitions that were attached, detached or dropped, only these are read; ``capturing``: see
+    ``read_partitions``.
 
     Returns the outcome of all tables, and the generations that were begun.
     """
@@ -149,7 +150,7 @@ def apply_and_read_again(
 def _read_again(
     spark: SparkProvider, pipeline: Pipeline, again: Mapping[QualifiedName, str], run_id: str, progress: Progress
 ) -> NewGenerations:
-    """Their new generations; what keeps them from being begun at all is the error of these tables alone."""
+    """Their new generations. An error that prevents all of them is the error of these tables alone."""
     try:
         return begin_generations(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
     except CdcError as error:
@@ -163,8 +164,8 @@ def _read_again(
 def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, progress: Progress) -> CaptureReport:
     """Capture and apply up to the WAL that is flushed now.
 
-    Where a file was moved and the log has not reached what may explain it, one more round follows: else the table would
-    be read again by the next sync only.
+    If a table's file was moved, and the change log does not yet reach what may explain it, one more round follows;
+    otherwise the table would be read again only by the next sync.
     """
     upto, waited = _flushed(pipeline), False
     while True:
@@ -179,7 +180,7 @@ def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, 
 
 
 def _explained_by(captured: CaptureReport) -> int | None:
-    """The LSN by which the log has what may explain a moved file; None: nothing is left to explain."""
+    """The LSN up to which the change log must reach to explain a moved file; None: nothing is left to explain."""
     last = captured.landed[-1].catalogue if captured.landed else None
     return max(file.until for file in last.moved) if last is not None and last.moved else None
 
@@ -192,7 +193,7 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 
 @dataclass
 class _Done:
-    """What one sync has done so far. ``stopped`` cannot be snapshotted; ``failed`` are not tried again in it."""
+    """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it."""
 
     stopped: set[QualifiedName]
     failed: set[QualifiedName] = field(default_factory=set)
@@ -207,7 +208,7 @@ class _Done:
         self.snapshots += begun.snapshots
         self.modes += begun.modes
         self.failed |= begun.errors.keys()
-        for name in begun.names:  # what stopped the table before is mended, or is reported with its new generation
+        for name in begun.names:  # an earlier error is resolved, or is reported with the new generation
             self.tables[name] = [done for done in self.tables.get(name, ()) if done.error is None]
 
     def add_partitions(self, report: PartitionsReport) -> None:
@@ -222,8 +223,8 @@ class _Done:
         for outcome in report.tables:
             self.tables.setdefault(outcome.name, []).append(outcome)
 
-    def to_mend(self) -> tuple[TableApplied, ...]:
-        """The tables whose last outcome is an error, and that are there to be read."""
+    def to_repair(self) -> tuple[TableApplied, ...]:
+        """The tables whose last outcome is an error, except those that cannot be read."""
         last = (rounds[-1] for rounds in self.tables.values() if rounds)
         return tuple(done for done in last if done.error is not None and done.name not in self.stopped)
 

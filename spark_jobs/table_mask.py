@@ -1,4 +1,4 @@
-"""``mask:`` of a table: the columns of which the lake holds hashes in place of values, and the hash.
+"""``mask:`` of a table: the columns whose values the lake replaces by hashes, and the hash.
 
 HMAC-SHA256 of the text that PostgreSQL prints for the value, in UTF-8, in lower-case hexadecimal: what pgcrypto's
 ``encode(hmac(value, salt, 'sha256'), 'hex')`` gives. Standard library only: executors hash what they read.
@@ -31,21 +31,21 @@ class TableMask:
 
     @property
     def salt_word(self) -> str:
-        """Tells this salt from another one; who has it has no more than who has one masked value."""
+        """Identifies this salt; it reveals no more than one masked value does."""
         return self.hashed(_CHECKED)[:_WORD_DIGITS].decode()
 
     def word(self, attnums: Collection[int]) -> str:
-        """Tells the masks of one table from others: which salt, and the numbers of the columns. Empty: none is masked.
+        """Identifies the masks of one table: which salt, and the numbers of the columns. Empty: none is masked.
 
-        By number, so that a column that is renamed stays the masked one.
+        The numbers make sure that a renamed column stays the masked one.
         """
         return "+".join([self.salt_word, *map(str, sorted(attnums))]) if attnums else ""
 
 
 def why_masked_otherwise(held: str, wanted: str) -> str:
-    """What lies between two words of a table's masks, as the reason for its new snapshot; empty where they are equal.
+    """How two words of a table's masks differ, as the reason for its new snapshot; empty if they do not.
 
-    ``wanted`` may be a salt's word alone: then the columns are not compared.
+    ``wanted`` may be the word of a salt alone; then the columns are not compared.
     """
     (salt_held, _, columns_held), (salt_wanted, _, columns_wanted) = held.partition("+"), wanted.partition("+")
     if salt_held and salt_wanted and salt_held != salt_wanted:

@@ -1,4 +1,4 @@
-"""What a table keeps: the source's rows, or also what was. docs/modes.md says what each event does in each."""
+"""What a table keeps: the source's rows, or also what was there before. docs/modes.md says what each event does."""
 
 from __future__ import annotations
 

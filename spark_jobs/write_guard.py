@@ -1,7 +1,8 @@
-"""Keeps two processes from doing one work twice: cron beside Dagster, a sync that overran.
+"""Keeps two processes from doing the same work: cron beside Dagster, a sync that runs too long.
 
-Nothing rests on it but time and resources. A lock goes with its session, while what Spark has begun goes on; what a
-commit covers is compared with the table in the transaction that commits, see ``spark_jobs.lake.table_state``.
+This saves time and resources; correctness does not depend on it. A lock ends with its session, while what Spark has
+begun goes on. What a commit covers is compared with the table in the transaction that commits, see
+``spark_jobs.lake.table_state``.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _UNGUARDED = "%s; nothing keeps a second process from writing the same tables"
 
 @dataclass(frozen=True)
 class WriteGuard:
-    """Locks of ``slot`` in the source database; without a connection, or when it is lost, there are none."""
+    """Locks of ``slot`` in the source database; without a connection, or once it is lost, there are no locks."""
 
     slot: str
     connection: Connection | None
 
     @contextmanager
     def table(self, name: QualifiedName) -> Iterator[None]:
-        """Nobody else writes this table meanwhile. Raises LakeError when somebody does."""
+        """Nobody else writes this table meanwhile. Raises LakeError if somebody already does."""
         with self._held(lambda connection: table_lock(connection, self.slot, name)):
             yield
 
@@ -52,13 +53,13 @@ class WriteGuard:
             yield
 
 
-# for who is alone with the lake
+# for a caller that is alone with the lake
 UNGUARDED = WriteGuard("", None)
 
 
 @contextmanager
 def write_guard(source: Source) -> Iterator[WriteGuard]:
-    """A source that cannot be reached guards nothing, and does not keep what is landed from being applied."""
+    """If the source cannot be reached, there are no locks, and what is landed is still applied."""
     with ExitStack() as session:
         try:
             connection = session.enter_context(connected(source.dsn))

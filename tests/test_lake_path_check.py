@@ -68,7 +68,7 @@ def test_a_scheme_that_nothing_here_opens() -> None:
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
 def test_folders(tmp_path: Path, prefix: str) -> None:
     made = lake_path_check(Lake(f"{prefix}{tmp_path}/lake"))
-    assert (made.verdict, made.found) == (Verdict.OK, f"{tmp_path}/lake will be made")
+    assert (made.verdict, made.found) == (Verdict.OK, f"{tmp_path}/lake will be created")
     (tmp_path / "lake").write_text("a file")
     stands = lake_path_check(Lake(f"{prefix}{tmp_path}/lake"))
     assert (stands.verdict, stands.found) == (Verdict.FAIL, f"{tmp_path}/lake is not a folder")

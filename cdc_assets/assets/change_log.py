@@ -49,7 +49,7 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 
 
 def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.MaterializeResult[Any]]:
-    """Land what is missing of the run's windows; a window that is landed already is only marked as done."""
+    """Land the run's windows that are not landed yet; the others are only marked as done."""
     from spark_jobs.capture.capture import capture_windows
     from spark_jobs.sync import prepare
 
@@ -59,7 +59,7 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     started = time.monotonic()
     with failures():
         prepared = prepare(pipeline)  # a table that was added to the configuration joins the publication
-        for table in prepared.stopped:  # its own asset fails; the others, and the slot, go on
+        for table in prepared.stopped:  # its own asset fails; the other tables and the slot go on
             context.log.error(str(table.error))
         report = capture_windows(pipeline, windows, progress=progress)
         seconds = time.monotonic() - started
@@ -68,13 +68,13 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     for window in windows:
         metadata = marker_metadata(markers_in(window, markers))
         context.add_asset_metadata(metadata, blueprint.change_log_key, window.key)
-    # of the whole run: windows are read together
+    # the seconds are those of the whole run: windows are read together
     context.add_asset_metadata({"run_seconds": seconds}, blueprint.change_log_key, windows[-1].key)
     yield dg.MaterializeResult(asset_key=blueprint.change_log_key)
 
 
 def marker_metadata(markers: list[WindowMarker]) -> Mapping[str, int]:
-    """What the log holds of the windows that end in a partition; numbers, so that the UI plots them."""
+    """The change log's numbers of the windows that end in a partition; the UI plots them."""
     changes = sum((relation.changes for marker in markers for relation in marker.relations), start=NO_CHANGES)
     return {
         "wal_bytes": sum(marker.window.size for marker in markers),

@@ -1,6 +1,6 @@
-"""Asset checks: the slot's health on the change log, and on each table that it shows what was applied.
+"""Asset checks: the slot's health on the change log, and on each table that it shows what is marked as applied.
 
-A check is the record of an invariant; what would break one raises before anything is committed.
+A check records an invariant; an operation that would violate it raises before anything is committed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
-    """The slot is there, and the server will keep what it needs. The sensor evaluates it too."""
+    """The slot exists, and the server retains the WAL that it needs. The sensor evaluates it too."""
 
     @dg.asset_check(
         asset=blueprint.change_log_key,
         name=SLOT_HEALTH_CHECK,
-        description="The slot exists, the server keeps the WAL that it needs, no threshold of `health` is crossed.",
+        description="The slot exists, the server retains the WAL that it needs, no threshold of `health` is crossed.",
     )
     def slot_health() -> dg.AssetCheckResult:
         with failures():
@@ -43,7 +43,7 @@ def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
 
 
 def judged(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[bool, dg.AssetCheckSeverity, str]:
-    """Whether all is well, how bad it is if not, and one line that says so."""
+    """Whether the slot is healthy, the severity if it is not, and one line that says why."""
     from spark_jobs.capture.slot_findings import slot_findings
 
     findings = slot_findings(health, lag, limits)
@@ -54,7 +54,7 @@ def judged(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[b
 
 
 def health_evaluation(blueprint: Blueprint, observation: Observation) -> dg.AssetCheckEvaluation:
-    """The same judgement as an event of the sensor."""
+    """The same result as an event of the sensor."""
     passed, severity, text = judged(observation.health, observation.lag, blueprint.pipeline.health)
     return dg.AssetCheckEvaluation(
         asset_key=blueprint.change_log_key,
@@ -67,7 +67,7 @@ def health_evaluation(blueprint: Blueprint, observation: Observation) -> dg.Asse
 
 
 def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetCheckEvaluation:
-    """The source could not be asked, or said no."""
+    """The source could not be queried, or refused the query."""
     return dg.AssetCheckEvaluation(
         asset_key=blueprint.change_log_key,
         check_name=SLOT_HEALTH_CHECK,
@@ -86,10 +86,10 @@ def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
 
 
 def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int, int, int]:
-    """Read back from the lake: the table's window, the last one that holds WAL before ``upto``, its changes in those
-    between.
+    """Read from the lake: the ordinal of the window that the table shows, that of the last window that begins before
+    ``upto``, and the number of the table's changes between the two; -1 if there is no table.
 
-    A table without changes keeps its old watermark: such windows make no commit.
+    A table without changes keeps its old watermark, since such windows make no commit.
     """
     from spark_jobs.change_log.log import ChangeLog
     from spark_jobs.lake.cuts import latest_cut
@@ -114,19 +114,19 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
 
 
 def watermark_result(table: dg.AssetKey, shown: int, last: int, changes: int) -> dg.AssetCheckResult:
-    """``shown``, ``last`` and ``changes`` as ``watermark`` reads them."""
+    """``shown``, ``last`` and ``changes``: see ``watermark``."""
     passed = changes == 0
     return dg.AssetCheckResult(
         asset_key=table,
         check_name=WATERMARK_CHECK,
         passed=passed,
-        description=f"the table shows window {shown}; up to window {last} it has {max(changes, 0)} changes more",
+        description=f"the table shows window {shown}; {max(changes, 0)} changes up to window {last} are missing",
         metadata={"window_shown": shown, "last_window": last, "changes_missing": changes},
     )
 
 
 def watermark_checks(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.AssetCheckResult]:
-    """The selected checks without a run of windows: what was marked before must be in the tables."""
+    """The selected checks, without a run of windows: what was marked before must be in the tables."""
     for table, spec in blueprint.table_specs.items():
         if dg.AssetCheckKey(spec.key, WATERMARK_CHECK) in context.selected_asset_check_keys:
             marked = well_formed(context.instance.get_materialized_partitions(spec.key))

@@ -1,4 +1,4 @@
-"""``[name, "maintenance"]``: a materialisation keeps the lake, and Dagster's own list of windows, from growing."""
+"""``[name, "maintenance"]``: a materialisation limits the size of the lake and of Dagster's list of windows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spark_jobs.maintain.maintain import MaintainReport, maintain
 
 
 def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
-    """In the pool of what writes: it never runs beside a sync of the same Dagster."""
+    """It uses the writers' pool, so it never runs beside a sync of the same Dagster instance."""
 
     @dg.asset(
         key=blueprint.maintenance_key,
-        description="What is older than `retention` goes, small files come together. Its metadata plots what is left.",
+        description="Removes what is older than `retention`, compacts small files, and plots what is left.",
         group_name=blueprint.name,
         kinds={"deltalake", "spark"},
         pool=blueprint.pool,

@@ -1,6 +1,6 @@
-"""``[name, "_messages"]``: what ``pg_logical_emit_message`` wrote, as a Delta table. There where messages are on.
+"""``[name, "_messages"]``: what ``pg_logical_emit_message`` wrote, as a Delta table. Exists if messages are on.
 
-It is one of the tables' step: the same partitions, the same runs. No snapshot shows it, and it needs no Spark.
+It is part of the tables' step: the same partitions, the same runs. It has no snapshot, and needs no Spark.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def messages_events(
     markers: Sequence[WindowMarker],
     applied: TableApplied,
 ) -> dg.MaterializeResult[Any]:
-    """The run's windows are done. ``messages`` counts those of all prefixes, window by window, for the UI's plots."""
+    """The events of finished windows. ``messages`` counts those of all prefixes per window, for the UI's plots."""
     catch_up_events(context, key, windows, windows[-1].hi)
     for window in windows:
         messages = sum(marker.logical_messages for marker in markers_in(window, markers))

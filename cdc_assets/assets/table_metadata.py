@@ -1,4 +1,4 @@
-"""What a materialisation says of a Delta table: its columns, rows, lineage, and the windows' numbers."""
+"""A materialisation's metadata of a Delta table: its columns, rows, lineage, and the numbers of each window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# the Delta version that the numbers below were read at, or before
+# the Delta version at which the numbers below were read, or an earlier one
 _VERSION = "table_version"
 _OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage", _VERSION)
 
@@ -30,9 +30,9 @@ _OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_l
 def table_metadata(
     spark: SparkSession, blueprint: Blueprint, table: QualifiedName, key: Sequence[str] | None, version: int | None
 ) -> Mapping[str, Any]:
-    """Columns, row count and column lineage, read from the Delta table; ``version`` is the one seen before.
+    """Columns, row count and column lineage, read from the Delta table; ``version`` is the one known before the read.
 
-    ``key`` identifies a row; columns are left out where it is not known.
+    ``key`` identifies a row; if it is None, columns are left out.
     """
     frame = spark.read.format("delta").load(blueprint.pipeline.lake.table(table))
     source = source_key(blueprint.database, table)
@@ -63,7 +63,7 @@ def _columns(frame: DataFrame, key: Sequence[str]) -> dg.TableSchema:
 
 
 def known_table_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, version: int | None) -> Mapping[str, Any]:
-    """What the last materialisation said of the table as a whole; empty when the table has changed since."""
+    """The last materialisation's metadata of the table as a whole; empty if the table has changed since."""
     event = instance.get_latest_materialization_event(asset)
     last = event.asset_materialization if event is not None else None
     if last is None or version is None or _VERSION not in last.metadata or last.metadata[_VERSION].value != version:
@@ -72,7 +72,7 @@ def known_table_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, versi
 
 
 def table_version(pipeline: Pipeline, table: QualifiedName, identity: SlotIdentity) -> int | None:
-    """The Delta table's version now, without Spark. Raises LakeError."""
+    """The Delta table's present version, without Spark. Raises LakeError."""
     from spark_jobs.lake.table_state import table_state
 
     state = table_state(pipeline.lake, table, *identity.stream)
@@ -82,9 +82,9 @@ def table_version(pipeline: Pipeline, table: QualifiedName, identity: SlotIdenti
 def source_keys_of(
     pipeline: Pipeline, names: Sequence[QualifiedName], warn: Callable[[str], object]
 ) -> Mapping[QualifiedName, Sequence[str]]:
-    """The columns that identify a row, as PostgreSQL's catalogue says now; empty where it cannot be asked.
+    """The columns that identify a row, from PostgreSQL's catalogue; empty if it cannot be queried.
 
-    Only shown, never relied on: asked after the commit, when a source that is away must not undo what was done.
+    They are only displayed. They are queried after the commit, when an unreachable source must not fail the run.
     """
     from spark_jobs.postgres.catalogue import relation_facts
     from spark_jobs.postgres.connection import connected

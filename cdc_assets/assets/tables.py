@@ -1,7 +1,7 @@
 """``[name, schema, table]``: a materialisation applies LSN windows to the Delta table.
 
-One step for all tables of the run, on one Spark session. A table that must stop stops alone: the others are brought up
-to date and marked, then the step fails and names it.
+One step, on one Spark session, handles all tables of the run. A table that must stop stops only itself: the others are
+brought up to date and marked, then the step fails and names it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableRun:
-    """One step's work: apply ``windows``, in LSN order, to ``tables``, and to the messages table where it has a key."""
+    """One step's work: apply ``windows``, in LSN order, to ``tables``, and to the messages table if it has a key."""
 
     blueprint: Blueprint
     windows: tuple[Window, ...]
@@ -99,11 +99,11 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
 
 
 def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
-    """Bring the run's tables, and the messages, to the end of its last window, each from its own watermark; where the
-    command has landed another window across that end, to the end of that one.
+    """Bring the run's tables, and the messages, to the end of its last window, each from its own watermark. If the
+    command has landed a window that extends beyond that end, they are brought to the end of that window.
 
-    A table without a snapshot gets one on the way. Windows at or below a watermark are only marked as done; windows
-    that no run has landed are refused.
+    A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
+    not landed are refused.
     """
     from spark_jobs.sync import apply_and_read_again
 
@@ -149,7 +149,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
 
 
 def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
-    """The markers of the run's windows. Raises GapError when the change log does not reach their end."""
+    """The markers of the run's windows. Raises GapError if the change log does not reach their end."""
     markers = markers_since(run.blueprint.pipeline, run.windows[0].lo)
     landed_end = markers[-1].window.hi if markers else None
     last = run.windows[-1]
@@ -163,16 +163,16 @@ def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
 
 @dataclass(frozen=True)
 class _Missing:
-    """What was ``begun`` of the tables that could not go on as they were; ``failed``: those that cannot go on."""
+    """The generations that were ``begun`` for tables without a usable one; ``failed``: tables that cannot go on."""
 
     begun: NewGenerations
     failed: Mapping[QualifiedName, CdcError]
 
 
 def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]) -> _Missing:
-    """Take the snapshots that are missing, and bring tables into the mode of the configuration.
+    """Take missing snapshots, and bring tables into the configured mode.
 
-    A source that is down, or a slot that is lost, does not keep what is landed from tables that have theirs.
+    If the source is down or the slot is lost, tables that already have a snapshot still get what is landed.
     """
     from spark_jobs.lake.table_state import has_delta_table
     from spark_jobs.new_generations import NewGenerations
@@ -184,13 +184,13 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Call
     except (SourceError, GapError) as error:
         if not all(has_delta_table(pipeline.lake, name) for name in run.tables):
             raise
-        context.log.warning("%s; what is landed is applied all the same", error)
+        context.log.warning("%s; what is landed is still applied", error)
         return _Missing(NewGenerations(), {})
     failed = {table.name: table.error for table in prepared.stopped if table.name in run.tables}
     names = [name for name in prepared.missing if name in run.tables]
     if not names:
         return _Missing(NewGenerations(), failed)
-    context.log.info("beginning %s", ", ".join(map(str, names)))
+    context.log.info("beginning new generations of %s", ", ".join(map(str, names)))
     progress = logged_progress(context.log.info)
     reasons, run_id = prepared.reasons, context.run.run_id
     begun = begin_generations(spark, pipeline, names, reasons=reasons, run_id=run_id, progress=progress)
@@ -215,18 +215,18 @@ def _table_events(
     source_key: Sequence[str] | None,
     seconds: float,
 ) -> dg.MaterializeResult[Any]:
-    """The run's windows are done for one table: the numbers of each, the table as it stands, and its check."""
+    """The events of one table: the numbers of each window, the table after the run, and its check."""
     pipeline, key, upto = run.blueprint.pipeline, run.tables[outcome.name], run.windows[-1].hi
     catch_up_events(context, key, run.windows, upto)
     with failures():
         version = table_version(pipeline, outcome.name, markers[-1].identity)
         check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
     table = known_table_metadata(context.instance, key, version)
-    if not table:  # else it has not changed, and is not opened
+    if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)
         table = table_metadata(spark(), run.blueprint, outcome.name, source_key, version)
     for window in run.windows:
-        # Dagster stores the events of a range in no order: what holds for the table now is on each of them
+        # Dagster stores the events of a range in no order, so each has the metadata of the table as a whole
         context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
     context.add_asset_metadata(_run_metadata(outcome, begun, seconds), key, run.windows[-1].key)
     wanted = dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys
@@ -234,8 +234,8 @@ def _table_events(
 
 
 def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) -> Mapping[str, Any]:
-    """The numbers of the run as a whole, which applies its tables together. They are on one window only, so that plots
-    do not repeat them."""
+    """The numbers of the whole run, which applies its tables together. Only one window has them, so that plots do not
+    repeat them."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
     engine = {} if outcome.engine is None else {"engine": outcome.engine}
     taken = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)

@@ -1,7 +1,7 @@
-"""The check ``verify`` on each table: compared with the source, row by row, at one LSN. Its own job executes it.
+"""The check ``verify`` on each table compares it with the source, row by row, at one LSN. It has its own job.
 
-Keys of differing rows may be somebody's data, and Dagster keeps its events: they are not among the metadata. The
-command prints them.
+Keys of differing rows may be personal data, and Dagster keeps its events. So they are not in the metadata; the command
+prints them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from spark_jobs.verify.table_verified import TableVerified
 
 _CONFIGURATION = {
-    "quick": dg.Field(bool, default_value=False, description="Compare hashes, and row by row what differs in them.")
+    "quick": dg.Field(bool, default_value=False, description="Compare hashes, and row by row only what differs.")
 }
 
 
 def verify_checks(blueprint: Blueprint) -> dg.AssetChecksDefinition:
-    """All tables of the pipeline that hold rows; the selected ones are compared at one LSN."""
+    """All tables of the pipeline except those in mode ``append``; the selected ones are compared at one LSN."""
     tables = {blueprint.verify_check_key(table): table for table in blueprint.verified_tables}
 
     @dg.multi_asset_check(
@@ -37,7 +37,7 @@ def verify_checks(blueprint: Blueprint) -> dg.AssetChecksDefinition:
         required_resource_keys={blueprint.spark_resource},
     )
     def verify_tables(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
-        # Dagster adds an asset's checks to each run that materialises it; this one costs more than most of them
+        # Dagster adds an asset's checks to each run that materialises it; this one often costs more than the run
         if context.job_def.asset_layer.selected_asset_keys:
             context.log.info("verify is left out of runs that materialise tables: %s executes it", blueprint.verify_job)
             return
@@ -74,7 +74,7 @@ def _verify(
 
 
 def _result(key: dg.AssetCheckKey, table: TableVerified) -> dg.AssetCheckResult:
-    """A table that was not compared is a warning: nothing speaks for a difference."""
+    """A table that was not compared is a warning, since nothing indicates a difference."""
     version = {} if table.delta_version is None else {"delta_version": table.delta_version}
     counts = asdict(table.counts) if table.error is None else {}
     return dg.AssetCheckResult(

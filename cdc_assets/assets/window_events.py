@@ -1,4 +1,4 @@
-"""Materialisation events of windows that an earlier run, or the command, has finished."""
+"""Materialisation events of windows that an earlier run, or the command, has completed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import dagster as dg
 from cdc_assets.partitions import well_formed
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
-# each event is a row in Dagster's storage; what is left is marked by the next run
+# each event is a row in Dagster's storage; the next run marks the rest
 _MOST_PER_RUN = 1000
 
 
 def catch_up_events(
     context: dg.AssetExecutionContext, asset: dg.AssetKey, run_windows: Sequence[Window], done_through: Lsn
 ) -> None:
-    """Mark the partitions that lie before this run's and are done: left by a killed run, or caught up by this one."""
+    """Mark completed partitions before this run's: left unmarked by a killed run, or caught up by this one."""
     partitions = context.assets_def.specs_by_key[asset].partitions_def
     if not isinstance(partitions, dg.DynamicPartitionsDefinition) or partitions.name is None:
-        return  # a translation has given the asset partitions of the user's own
+        return  # a subclass has given the asset other partitions
     marked = context.instance.get_materialized_partitions(asset)
     earlier = [
         window

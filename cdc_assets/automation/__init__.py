@@ -1,1 +1,1 @@
-"""What starts runs: sensor, jobs, and the partitions that they ask for."""
+"""What starts runs: sensor, jobs, and the partitions that they request."""

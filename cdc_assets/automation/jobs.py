@@ -43,13 +43,13 @@ def snapshot_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
     return _job(
         blueprint.snapshot_job,
         dg.AssetSelection.assets(*(blueprint.snapshot_key(table) for table in blueprint.verified_tables)),
-        "Make publication and slot where missing, and re-create every table from a snapshot at one LSN.",
+        "Create publication and slot if missing, and re-create every table from a snapshot at one LSN.",
         blueprint.run_tags,
     )
 
 
 def maintenance_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
-    """Retention, compaction and clean-up; beside a sync of this pipeline it waits for the pool."""
+    """Retention, compaction and clean-up. It waits for the pool while a sync of this pipeline runs."""
     return _job(
         blueprint.maintenance_job,
         dg.AssetSelection.assets(blueprint.maintenance_key),
@@ -59,7 +59,7 @@ def maintenance_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
 
 
 def verify_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
-    """Compare every table with the source. Without the pipeline's tag: the sensor goes by how syncs end."""
+    """Compare every table with the source. It has no pipeline tag, since the sensor judges by how tagged runs end."""
     return _job(
         blueprint.verify_job,
         _verify_selection(blueprint),
@@ -75,7 +75,7 @@ def maintenance_schedule(blueprint: Blueprint, maintenance: dg.UnresolvedAssetJo
         name=blueprint.maintenance_job,
         job=maintenance,
         cron_schedule=_EVERY_NIGHT,
-        description="Remove what is old and compact what is small, once a day.",
+        description="Remove old data and compact small files, once a day.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         ensure_pool_limit(context, blueprint)
@@ -107,9 +107,9 @@ def _verify_selection(blueprint: Blueprint) -> dg.AssetSelection:
 
 
 def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
-    """Every five minutes, for those who want runs by the clock instead of the sensor. Either is enough.
+    """Every five minutes, for users who prefer a schedule to the sensor. Either is enough.
 
-    A partitioned job's own schedule wants keys that exist; this one adds the windows that are missing first.
+    Dagster's own schedule of a partitioned job needs existing keys; this one adds the missing windows first.
     """
 
     @dg.schedule(

@@ -1,8 +1,8 @@
 """Which range of partitions a run takes next, and which keys it needs: pure functions of keys and LSNs.
 
-Anyone can add and delete partitions in the UI, and those of an earlier lake may be left. So a key is used only when it
-follows on the log and ends within the server's WAL; others are left out, and what no key covers gets one. What is
-landed and had a key once needs none again: old partitions may be deleted.
+Anyone can add and delete partitions in the UI, and some may be left from an earlier lake. So a key is used only if it
+continues the change log and ends within the server's WAL; other keys are skipped, and windows without a key get one.
+Landed windows that once had a key need none again, so old partitions may be deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEFT_OUT_NAMED = 3
 class PartitionState:
     """``keys`` in Dagster's order, ``landed_end`` of the change log, ``flushed`` WAL of the server.
 
-    ``taken``: the end of the last range that a run was asked for, 0 before the first.
+    ``taken``: the end of the last range that a run was requested for, 0 before the first.
     """
 
     keys: Sequence[str]
@@ -33,43 +33,43 @@ class PartitionState:
 
     @property
     def done(self) -> Lsn:
-        """Up to here runs were asked for, and what they were asked for is landed."""
+        """Up to here runs were requested, and their windows are landed."""
         return min(self.taken, self.landed_end)
 
     @cached_property
     def known(self) -> list[Window]:
-        """The partitions that lie within the WAL, in LSN order."""
+        """The partitions that end within the WAL, in LSN order."""
         return sorted(window for window in well_formed(self.keys) if window.hi <= self.flushed)
 
     @property
     def keyed_end(self) -> Lsn:
-        """What is landed before here has, or has had, its keys."""
+        """Landed windows before this LSN have, or once had, their keys."""
         ends = (min(window.hi, self.landed_end) for window in self.known if window.lo <= self.landed_end)
         return max(self.done, max(ends, default=Lsn(0)))
 
     def left_out(self) -> str:
-        """One line about the keys that no run is asked for, empty when there are none."""
+        """One line about the keys that are skipped, empty if there are none."""
         known = {window.key for window in self.known}
         others = [key for key in self.keys if key not in known]
         if not others:
             return ""
         more = ", …" if len(others) > _LEFT_OUT_NAMED else ""
         named = ", ".join(map(repr, others[:_LEFT_OUT_NAMED])) + more
-        return f"{len(others)} partitions left out, no LSN windows or beyond the WAL at {self.flushed}: {named}"
+        return f"{len(others)} partitions skipped, no LSN windows or beyond the WAL at {self.flushed}: {named}"
 
 
 @dataclass(frozen=True)
 class RangePlan:
-    """The windows of the next run, in LSN order and neighbours in Dagster's order; ``new_keys`` are to be added."""
+    """The windows of the next run, in LSN order and adjacent in Dagster's order; ``new_keys`` are to be added."""
 
     windows: tuple[Window, ...]
     new_keys: tuple[str, ...]
 
 
 def plan_range(state: PartitionState, windows: Iterable[Window], max_per_run: int, *, again: bool) -> RangePlan:
-    """The next range, empty when all is done. ``windows``: those landed since ``keyed_end``, and those planned.
+    """The next range, empty if everything is done. ``windows``: those landed since ``keyed_end``, and those planned.
 
-    ``again``: the last run failed, so the newest window is run again where nothing else is left.
+    ``again``: the last run failed, so if nothing else is left, the newest window is run again.
     """
     known, keyed_end = state.known, state.keyed_end
     new = uncovered(windows, [window for window in known if window.hi > keyed_end], keyed_end)
@@ -77,7 +77,7 @@ def plan_range(state: PartitionState, windows: Iterable[Window], max_per_run: in
     if not pending and again:
         landed = [window for window in known if window.hi <= state.landed_end]
         pending = sorted(landed, key=lambda window: window.hi)[-1:]
-    # landed windows only have to be marked, which is quick but not free
+    # landed windows only have to be marked, which is cheap but not free
     landed_already = sum(window.hi <= state.landed_end for window in pending)
     most = min(landed_already + max_per_run, _MOST_MARKED_PER_RUN)
     added = [window.key for window in new]
@@ -87,7 +87,7 @@ def plan_range(state: PartitionState, windows: Iterable[Window], max_per_run: in
 
 
 def _pending(windows: Iterable[Window], state: PartitionState) -> list[Window]:
-    """The windows that no run was asked for, or that are not landed, without a gap, each ending after the last."""
+    """The windows that were not requested yet, or are not landed, without a gap, each ending after the previous one."""
     pending = []
     end = state.done
     for window in sorted(windows):
@@ -100,7 +100,7 @@ def _pending(windows: Iterable[Window], state: PartitionState) -> list[Window]:
 
 
 def _neighbours(windows: Sequence[Window], keys: Sequence[str]) -> list[Window]:
-    """The first windows whose keys follow on each other: Dagster's range is a slice of all keys as they were added."""
+    """The first windows whose keys are adjacent: Dagster's range is a slice of all keys as they were added."""
     at = {key: place for place, key in enumerate(keys)}
     first = at[windows[0].key] if windows else 0
     together = []

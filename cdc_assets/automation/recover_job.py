@@ -1,4 +1,4 @@
-"""``{name}_recover``: what ``postgres-cdc recover`` does, for who has Dagster's UI at hand and no shell."""
+"""``{name}_recover``: does what ``postgres-cdc recover`` does, for users with Dagster's UI but no shell."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from cdc_assets.failures import failure_of, failures, logged_progress
 
 
 def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
-    """Never runs by itself: a person has to decide whether to recover, or to correct the configuration."""
+    """Never runs on its own: a person must decide whether to recover, or to correct the configuration."""
     pipeline = blueprint.pipeline
 
     @dg.op(
         name=f"{blueprint.recover_job}_op",
-        description="Make a slot, begin a new chapter of the change log, take new snapshots: as far as each is needed.",
+        description="Create a slot, begin a new chapter of the change log, take new snapshots, each only if needed.",
         pool=blueprint.pool,
         required_resource_keys={blueprint.spark_resource},
         out=dg.Out(dg.Nothing),
     )
-    def mend(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+    def recover_pipeline(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
         from spark_jobs.recover import recover
 
         progress = logged_progress(context.log.info)
@@ -28,7 +28,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         if report.nothing_to_do:
             context.log.info("there is nothing to recover")
         if report.chapter is not None and report.chapter.broke is not None:
-            context.log.warning("%s; %s is a new chapter", report.chapter.broke.what, report.chapter.window.lo)
+            context.log.warning("%s; a new chapter begins at %s", report.chapter.broke.what, report.chapter.window.lo)
         for changed in report.modes:
             if changed.error is None:
                 context.log.info("mode of %s: %s", changed.name, changed.what)
@@ -45,11 +45,11 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
 
     @dg.job(
         name=blueprint.recover_job,
-        description="Mend a slot that was lost, or no longer leads on from the change log.",
+        description="Recover from a slot that was lost, or no longer continues the change log.",
         tags=blueprint.run_tags,
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
-        mend()
+        recover_pipeline()
 
     return job

@@ -1,7 +1,7 @@
-"""Which partitions to add, and whether to ask for a run now: what sensor and schedule share.
+"""Which partitions to add, and whether to request a run now: shared by sensor and schedule.
 
-The instance's own records are the only state. A run takes every window after the last run's; what a failed run left
-behind, its successor makes good, because a table always starts from its own watermark.
+The instance's own records are the only state. A run takes every window after the last run's. What a failed run left
+undone, the next one does, because a table always starts from its own watermark.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class LastRuns:
-    """What the instance remembers of this pipeline's runs. ``taken``: where the last range of windows ended."""
+    """The instance's records of this pipeline's runs. ``taken``: the end of the last range that was requested."""
 
     active: str | None
     failures: int
@@ -52,16 +52,16 @@ class LastRuns:
 
 
 def range_tags(key_range: tuple[str, str]) -> dict[str, str]:
-    """Ask for one run over a range of partitions. Dagster has no typed way yet (dagster-io/dagster, PR 34096)."""
+    """Request one run over a range of partitions. Dagster has no typed way yet (dagster-io/dagster, PR 34096)."""
     return {RANGE_START_TAG: key_range[0], RANGE_END_TAG: key_range[1]}
 
 
 def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Observation) -> RunPlan:
-    """Ask for one run over what no run has taken, oldest first, with keys for what of it has none yet.
+    """Plan one run over the windows that were not requested yet, oldest first, with keys for those that have none.
 
-    No keys are added but for a run: while one is at work, or is waited for, the next windows only grow.
+    Keys are added only with a run: while one is in progress, or waits after a failure, the next window simply grows.
     """
-    planned = observation.planned()  # raises when there is a gap, whatever the runs do
+    planned = observation.planned()  # raises if there is a gap, whatever the runs do
     runs = last_runs(instance, blueprint)
     keys = instance.get_dynamic_partitions(f"{blueprint.name}_lsn")
     state = PartitionState(keys, observation.landed_end, observation.health.flushed_lsn, runs.taken)
@@ -85,7 +85,7 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint) -> LastRuns:
         if record.dagster_run.status not in _FAILED:
             break
         failed += 1
-    # a run that was lost has no end of its own
+    # a run that was lost has no end time
     ended = (records[0].end_time or records[0].update_timestamp.timestamp()) if records else 0.0
     syncs = instance.get_runs(
         dg.RunsFilter(tags=blueprint.run_tags, job_name=blueprint.sync_job), limit=_FAILURES_COUNTED
@@ -100,15 +100,15 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint) -> LastRuns:
 
 
 def reason_to_wait(runs: LastRuns) -> str:
-    """Why no run is to be asked for now: one is at work, or the last ones failed. Empty when nothing speaks against."""
+    """Why no run is requested now: one is in progress, or the last ones failed. Empty if there is no reason."""
     if runs.active is not None:
-        return f"run {runs.active} is at work"
+        return f"run {runs.active} is in progress"
     wait = back_off_seconds(runs)
     return f"the last {runs.failures} runs failed; the next try is in {wait:.0f} s" if wait > 0 else ""
 
 
 def back_off_seconds(runs: LastRuns) -> float:
-    """How long to leave a failing pipeline alone: 30 s after one failure, twice that after two, 5 min at most."""
+    """How long to leave a failing pipeline alone: 30 s after one failure, doubled with each one more, 5 min at most."""
     if runs.failures == 0:
         return 0.0
     wait = min(_FIRST_WAIT_SECONDS * 2 ** (runs.failures - 1), _LONGEST_WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""The pool of a pipeline: what reads its slot or writes its tables takes the one place in it."""
+"""The pool of a pipeline: one run at a time reads its slot or writes its tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cdc_assets.blueprint import Blueprint
 
 
 def ensure_pool_limit(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, blueprint: Blueprint) -> None:
-    """A pool without a limit of its own is unlimited the first time it is met: give it one, once."""
+    """Give the pool its limit, once: Dagster treats a pool without a limit as unlimited when it first meets it."""
     storage = context.instance.event_log_storage
     if not storage.supports_global_concurrency_limits:
         return

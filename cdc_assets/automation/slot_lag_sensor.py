@@ -1,7 +1,7 @@
-"""``{name}_slot_lag``: the one that watches. It observes the slot, plans windows and asks for one run at a time.
+"""``{name}_slot_lag`` observes the slot, plans windows and requests one run at a time.
 
-A tick is one bounded statement at the source and a look at the change log's newest markers. No cursor is trusted with
-progress: after any crash the next tick plans again from what is landed and from the runs that the instance remembers.
+A tick is one bounded statement at the source and a look at the change log's newest markers. Progress does not depend on
+a cursor: after any crash the next tick plans again from what is landed and from the runs that the instance records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cdc_assets.slot_observation import Observation, observe
 from spark_jobs.errors import CdcError
 
 _INTERVAL_SECONDS = 30
-# a quiet database, and one that is down, gets fewer events: Dagster keeps every one
+# while the database is quiet or down, fewer events are written: Dagster keeps every one
 _QUIET_SECONDS = 600
 
 
@@ -59,15 +59,15 @@ def slot_lag_sensor(
 
 
 def _first_snapshot(context: dg.SensorEvaluationContext, blueprint: Blueprint) -> dg.SensorResult:
-    """Nothing is there yet: the snapshot job makes publication, slot and tables."""
+    """Nothing exists yet: request the snapshot job, which creates publication, slot and tables."""
     reason = reason_to_wait(last_runs(context.instance, blueprint))
     if reason:
-        return dg.SensorResult(skip_reason=f"slot and snapshots are to be made first: {reason}")
+        return dg.SensorResult(skip_reason=f"slot and snapshots must be created first: {reason}")
     return dg.SensorResult(run_requests=[dg.RunRequest(job_name=blueprint.snapshot_job)])
 
 
 def _failed(blueprint: Blueprint, error: CdcError, cursor: str | None) -> dg.SensorResult:
-    """The error on the check, where alerts look, and as the reason of the tick."""
+    """Report the error as the check's result, where alerts look, and as the tick's skip reason."""
     shown = type(error).__name__
     if _shown_lately(shown, cursor):
         return dg.SensorResult(skip_reason=str(error), cursor=cursor)
@@ -91,11 +91,11 @@ def _events(
 
 
 def _cursor(shown: str) -> str:
-    """What the last events show, and when: the slot's state, or the kind of error. What differs is shown at once."""
+    """What the last events show, and when: the slot's state, or the kind of error. Any change is shown at once."""
     return f"{shown} {time.time():.0f}"
 
 
 def _shown_lately(shown: str, cursor: str | None) -> bool:
-    """Whether the last events show the same, not long ago."""
+    """Whether the last events show the same, and are recent."""
     last, _, at = (cursor or "").partition(" ")
     return last == shown and bool(at) and time.time() - float(at) < _QUIET_SECONDS

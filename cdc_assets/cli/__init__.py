@@ -16,7 +16,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 def main() -> None:
     """The console script: runs the command line and ends the process with its exit code."""
-    # a polite end, as on Ctrl-C: connections are closed, Spark and the demo's server stopped
+    # exit as on Ctrl-C: connections are closed, Spark and the demo's server are stopped
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     sys.exit(run(sys.argv[1:]))
 

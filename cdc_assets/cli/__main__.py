@@ -1,4 +1,4 @@
-"""``python -m cdc_assets.cli``, where the console script is not on the PATH."""
+"""``python -m cdc_assets.cli``, for when the console script is not on the PATH."""
 
 from __future__ import annotations
 

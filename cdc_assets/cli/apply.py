@@ -1,4 +1,4 @@
-"""``postgres-cdc apply``: landed windows into the Delta tables. Does not touch the source's slot."""
+"""``postgres-cdc apply``: applies landed windows to the Delta tables. Does not touch the source's slot."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from spark_jobs.qualified_name import QualifiedName
 @output_options
 @click.pass_obj
 def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], upto: Lsn | None) -> Outcome:
-    """Bring TABLES (default: all) up to the change log, each from where it stands.
+    """Bring TABLES (default: all) up to the change log, each from its own watermark.
 
-    Spark starts only when there is something to write. A table that must stop stops alone; the exit code is then 1.
+    Spark starts only when there is something to write. A table that must stop stops only itself; the exit code is then
+    1.
     """
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:

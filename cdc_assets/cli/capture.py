@@ -1,4 +1,4 @@
-"""``postgres-cdc capture``: the slot into the change log. Never loads Spark: cheap enough to run often."""
+"""``postgres-cdc capture``: lands the slot in the change log. Never loads Spark, so it is cheap to run often."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from spark_jobs.sync import prepare
 @output_options
 @click.pass_obj
 def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int | None) -> Outcome:
-    """Land the slot's windows in the change log, then move the slot on.
+    """Land the slot's windows in the change log, then advance the slot.
 
-    Needs no Java. Makes publication and slot where they are missing. Run it often: what is landed no longer holds WAL
+    Needs no Java. Creates publication and slot if they are missing. Run it often: what is landed no longer holds WAL
     on the source, and `apply` or `sync` brings it into the tables later. Exit code 1: everything is landed, but a table
     cannot be followed.
     """

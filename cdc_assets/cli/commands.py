@@ -7,26 +7,26 @@ from importlib.metadata import version
 
 import click
 
-# in the order of --help: what one runs first stands first
+# in the order of --help: the commands that one runs first come first
 SUMMARIES = {
     "doctor": "Check every precondition, change nothing.",
-    "sync": "Bring every table up to the source, whatever is missing.",
+    "sync": "Create what is missing and bring every table up to the source.",
     "follow": "Sync all day in one process, with one Spark session.",
-    "status": "Show where slot, change log and tables stand.",
-    "recover": "Mend a slot that was lost, or moved by someone else.",
+    "status": "Show how far slot, change log and tables are.",
+    "recover": "Recover from a slot that was lost, or moved by someone else.",
     "snapshot": "Take new snapshots of tables, all at one LSN.",
     "capture": "Land the slot's windows in the change log, without Java.",
     "apply": "Bring tables up to the change log.",
-    "replay": "Take a range of the change log again, or build a table as it was.",
+    "replay": "Apply a range of the change log again, or build a table's earlier state.",
     "verify": "Compare tables with the source, row by row, at one LSN.",
     "cut": "Show which Delta version of each table shows one LSN.",
-    "maintain": "Remove what is old, compact what is small.",
+    "maintain": "Remove old data, compact small files.",
     "demo": "Show the whole thing on this machine, in a few minutes.",
 }
 
 
 class LazyGroup(click.Group):
-    """Each command lives in the module of its name, as ``command``; --help loads none of them."""
+    """Each command is ``command`` in the module of its name; --help loads none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(SUMMARIES)
@@ -47,8 +47,8 @@ class LazyGroup(click.Group):
 def postgres_cdc() -> None:
     """PostgreSQL tables followed into Delta Lake, exactly once.
 
-    Start with `doctor`, which checks both sides and says what is missing; then `sync`, again and again: it makes
-    publication, slot and snapshots where they are missing and brings every table up to the source.
+    Start with `doctor`, which checks both sides and says what is missing; then `sync`, again and again: it creates
+    publication, slot and snapshots if they are missing and brings every table up to the source.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
     """

@@ -1,4 +1,4 @@
-"""``postgres-cdc cut``: which Delta version of each table shows the source at one LSN. Reads the lake alone."""
+"""``postgres-cdc cut``: which Delta version of each table shows the source at one LSN. Reads only the lake."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_jobs.replay.consistent_cut import ConsistentCut, consistent_cut
 def command(config: Path, at: Lsn | datetime | None) -> Outcome:
     """Show which Delta version of each table to read to see all of them at one LSN.
 
-    TIME has a time zone, as in 2026-11-22T13:00:00Z; it is that of the source's commits. Needs neither Java nor the
+    TIME has a time zone, as in 2026-11-22T13:00:00Z, and refers to the source's commits. Needs neither Java nor the
     source; changes nothing.
     """
     cut = consistent_cut(load_pipeline(config), at)

@@ -79,7 +79,7 @@ def _altered(report: DemoReport) -> Text:
             [
                 "Altered while the load ran, and followed in place:",
                 *followed,
-                "Altered in a way that changes rows without an event, and read again by themselves:",
+                "Altered in a way that changes rows without an event, and read again:",
                 *again,
                 "The same, but of these tables only the rows of a partition were read again:",
                 *partitions,

@@ -1,4 +1,4 @@
-"""``postgres-cdc doctor``: every precondition on both sides, and how to mend what is missing."""
+"""``postgres-cdc doctor``: checks every precondition on both sides, and says how to meet it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _STYLE = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
 def command(config: Path) -> Outcome:
     """Check every precondition, change nothing.
 
-    Looks at the source (settings, privileges, publication, tables, slot), the lake and Spark, and says for each fault
-    how to mend it. Exit code 1 when something would stop sync.
+    Checks the source (settings, privileges, publication, tables, slot), the lake and Spark, and says for each fault
+    how to correct it. Exit code 1 if something would stop sync.
     """
     diagnosis = diagnose(load_pipeline(config))
     count = len(diagnosis.failures)
-    problems = (f"{count} of {len(diagnosis.checks)} checks failed: mend what is marked fail",) if count else ()
+    problems = (f"{count} of {len(diagnosis.checks)} checks failed: correct what is marked fail",) if count else ()
     return Outcome(diagnosis, _display(diagnosis), problems)
 
 

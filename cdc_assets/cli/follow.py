@@ -1,4 +1,4 @@
-"""``postgres-cdc follow``: sync all day, for a supervisor: systemd, a container."""
+"""``postgres-cdc follow``: sync all day, under a supervisor such as systemd or a container."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0}
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     match = _EVERY.fullmatch(value.strip())
     if match is None:
-        raise click.BadParameter(f"{value!r} is no time: 5s, 500ms or 2m", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time: expected 5s, 500ms or 2m", ctx, param)
     return float(match[1]) * _SECONDS[match[2]]
 
 
 def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     if value is not None and not os.access(value.parent, os.W_OK | os.X_OK):
-        raise click.BadParameter(f"{value.parent} is no folder that can be written", ctx, param)
+        raise click.BadParameter(f"{value.parent} is not a folder that can be written", ctx, param)
     return value
 
 
@@ -55,9 +55,9 @@ def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) ->
 def command(terminal: Terminal, config: Path, every: float, health_file: Path | None) -> Outcome:
     """Sync all day in one process, with one Spark session that stays warm.
 
-    Windows are captured as they come, whatever Spark is at, and applied at most once in --every. A table that stops is
-    tried again, after 5 seconds, then 10, up to 5 minutes. SIGTERM and Ctrl-C finish the commits at hand; the exit code
-    is 0 then. With --json one line for each round; else a line for each round that did something.
+    Windows are captured as they come, whatever Spark is doing, and applied at most once per --every. A table that stops
+    is tried again, after 5 seconds, then 10, up to 5 minutes. SIGTERM and Ctrl-C finish the commits in progress; the
+    exit code is then 0. With --json it prints one line per round, otherwise one for each round that did something.
     """
     pipeline = load_pipeline(config)
     lines = _json_line if terminal.as_json else _line
@@ -66,7 +66,7 @@ def command(terminal: Terminal, config: Path, every: float, health_file: Path | 
         if (text := lines(done)) is not None:
             terminal.line(text)
         if health_file is not None:
-            _written(health_file, _json_line(done))
+            _replace_file(health_file, _json_line(done))
 
     with stopping_on_signals() as stopping, renewable_session(pipeline.spark) as spark:
         Follower(pipeline, spark, every=every, stopping=stopping, report=report).run()
@@ -108,8 +108,8 @@ def _line(done: FollowRound) -> str | None:
     return "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
 
 
-def _written(file: Path, text: str) -> None:
-    """Whole, whenever it is read."""
+def _replace_file(file: Path, text: str) -> None:
+    """Replaced atomically, so that readers always see a whole document."""
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     with os.fdopen(descriptor, "w") as stream:
         stream.write(f"{text}\n")

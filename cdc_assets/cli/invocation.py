@@ -1,4 +1,4 @@
-"""One call of the command line: stdout kept for the result, every failure one line and an exit code."""
+"""One call of the command line: stdout is reserved for the result, every failure is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         terminal.problem("interrupted; run it again to go on from where it stopped")
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last line of defence: reported with a non-zero exit code
+    except Exception as error:  # noqa: BLE001 - the last resort: reported with a non-zero exit code
         _trace(arguments)
         return _failed(terminal, error, as_json, _unexpected_line(error), 1)
     return _finished(terminal, outcome, as_json)
@@ -51,12 +51,12 @@ def _trace(arguments: Sequence[str]) -> None:
 
 
 def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
-    if not isinstance(outcome, Outcome):  # --help and --version printed themselves
+    if not isinstance(outcome, Outcome):  # --help and --version have printed their output
         return outcome if isinstance(outcome, int) else 0
     for problem in outcome.problems:
         terminal.problem(problem)
     try:
-        if outcome.report is None:  # it has printed its lines
+        if outcome.report is None:  # the command has printed its lines
             pass
         elif as_json:
             sys.stdout.write(json_text(outcome.report) + "\n")
@@ -65,7 +65,7 @@ def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
         else:
             terminal.show(outcome.display)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, say) has gone; Python would complain once more at exit
+    except BrokenPipeError:  # the reader (head, say) has closed the pipe; Python would complain again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return outcome.exit_code
 
@@ -86,7 +86,7 @@ def _usage_line(error: click.ClickException) -> str:
 
 
 def _unexpected_line(error: Exception) -> str:
-    """The type and the place, not the message: a foreign message may hold a row's values or a password."""
+    """The type and the place, but not the message: a library's message may hold a row's values or a password."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"unexpected {type(error).__name__}{place}: this is a defect; run it again with --debug to see where"
@@ -94,8 +94,8 @@ def _unexpected_line(error: Exception) -> str:
 
 @contextmanager
 def _stdout_for_help_only(arguments: Sequence[str], terminal: Terminal) -> Iterator[None]:
-    """Whatever the work prints, the JVM's own stdout included, goes to stderr; --help, --version and the terminal's
-    lines do not."""
+    """Whatever the work prints, including the JVM's stdout, goes to stderr; --help, --version and the terminal's lines
+    do not."""
     if not {"-h", "--help", "--version"}.isdisjoint(arguments):
         yield
         return

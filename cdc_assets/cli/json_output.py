@@ -1,4 +1,4 @@
-"""Reports as JSON: the fields of frozen dataclasses under their own names, LSNs and names as PostgreSQL prints them."""
+"""Reports as JSON: the fields of frozen dataclasses under their own names; LSNs and names as PostgreSQL prints them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.qualified_name import QualifiedName
 def json_text(report: object) -> str:
     """One JSON document, indented, keys in the order of the fields."""
     text = json.dumps(json_value(report), indent=2, ensure_ascii=False)
-    # JSON itself escapes C0 alone; a terminal obeys others too. None stands outside a string
+    # JSON itself escapes only C0, but terminals obey other controls too. Outside strings there are none
     return "\n".join(CONTROLS.sub(_escaped, line) for line in text.split("\n"))
 
 
@@ -36,7 +36,7 @@ def error_document(error: Exception, line: str) -> Mapping[str, object]:
 
 
 def json_value(value: object) -> object:
-    """The JSON counterpart of a report's value; raises TypeError for a kind that no report should hold."""
+    """The JSON counterpart of a report's value. Raises TypeError for a type that no report should hold."""
     if isinstance(value, Lsn | QualifiedName | SecretStr | PurePath):
         return str(value)
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
@@ -63,6 +63,6 @@ def json_value(value: object) -> object:
 def _document(report: Mapping[str, object]) -> dict[str, object]:
     document: dict[str, object] = {}
     for name, value in report.items():
-        # counts stand beside what they are the counts of
+        # the counts become fields of the object that they belong to
         document |= asdict(value) if isinstance(value, ChangeCounts) else {name: json_value(value)}
     return document

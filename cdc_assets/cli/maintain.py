@@ -1,4 +1,4 @@
-"""``postgres-cdc maintain``: what is old goes, what is small comes together."""
+"""``postgres-cdc maintain``: removes old data, compacts small files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from spark_jobs.maintain.maintain import MaintainReport, maintain
 def command(terminal: Terminal, config: Path) -> Outcome:
     """Remove what is older than `retention`, compact files, clean up Delta's logs, vacuum. Run it once a day.
 
-    Windows that a table, or the messages, still need stay however old they are, and so does every version that a cut
-    inside its retention names. Safe to repeat, and beside a sync.
+    Windows that a table, or the messages, still need stay, however old they are, and so does every version that a cut
+    inside its retention names. It may be repeated, and run beside a sync.
     """
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:

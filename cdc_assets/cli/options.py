@@ -1,4 +1,4 @@
-"""The options that commands share, and the kinds of their values."""
+"""The options that commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG_VARIABLE = "POSTGRES_CDC_CONFIG"
 
 
 def output_options(function: CommandFunction) -> CommandFunction:
-    """``--json`` and ``--debug``: read by the invocation itself, declared here for ``--help`` and the parser."""
+    """``--json`` and ``--debug``: ``invocation`` reads them; they are declared here for ``--help`` and the parser."""
     debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the trace of a failure.")
     as_json = click.option("--json", is_flag=True, expose_value=False, help="Print one JSON document and nothing else.")
     return as_json(debug(function))
@@ -38,7 +38,7 @@ def config_option(function: CommandFunction) -> CommandFunction:
 
 
 def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | None:
-    """Callback of an option that holds an LSN as PostgreSQL prints it."""
+    """Callback of an option whose value is an LSN as PostgreSQL prints it."""
     if value is None:
         return None
     try:
@@ -48,7 +48,7 @@ def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> L
 
 
 def read_table_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[QualifiedName, ...]:
-    """Callback of an argument that holds tables' names as SQL writes them."""
+    """Callback of an argument whose values are tables' names as SQL writes them."""
     try:
         return tuple(map(QualifiedName.parse, value))
     except ValueError as error:

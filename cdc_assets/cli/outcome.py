@@ -1,4 +1,4 @@
-"""What a command hands back: one report, how a terminal shows it, and whether something failed."""
+"""What a command returns: one report, its display in a terminal, and whether something failed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rich.console import RenderableType
 
 @dataclass(frozen=True)
 class Outcome:
-    """``report`` is a frozen dataclass: the JSON document; None where the command has printed lines.
-    ``display``: what a terminal shows of it; a plain string is for a program, and written as it is. ``problems`` are
-    lines for stderr; any makes exit code 1."""
+    """``report``: a frozen dataclass that becomes the JSON document; None if the command has printed lines itself.
+    ``display``: what a terminal shows; a plain string is meant for a program, and is written as it is. ``problems`` are
+    lines for stderr; with any of them the exit code is 1."""
 
     report: object
     display: RenderableType

@@ -1,4 +1,4 @@
-"""Options that hold a point of the source's history: an LSN, or a time with its zone."""
+"""Options whose value is a point in the source's history: an LSN, or a time with its zone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 
 
 def read_point(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | datetime | None:
-    """Callback of an option that holds an LSN or a time."""
+    """Callback of an option whose value is an LSN or a time."""
     if value is None:
         return None
     try:
@@ -40,7 +40,7 @@ def point(text: str) -> Lsn | datetime:
 
 
 def _full_offset(text: str) -> str:
-    """As Python 3.10 reads it: it knows neither Z nor PostgreSQL's +02."""
+    """In the form that Python 3.10 reads: it knows neither Z nor PostgreSQL's +02."""
     if text[-1:] in ("Z", "z"):
         return f"{text[:-1]}+00:00"
     return f"{text}:00" if len(text) > 10 and text[-3:-2] in ("+", "-") else text

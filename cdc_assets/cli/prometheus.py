@@ -1,4 +1,4 @@
-"""A pipeline's status as Prometheus reads it.
+"""A pipeline's status in Prometheus's text format.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """
@@ -18,7 +18,7 @@ _Samples = Iterable[tuple[Mapping[str, str], float | None]]
 
 
 def prometheus_text(status: PipelineStatus) -> str:
-    """Every number of the status that is known, as gauges labelled with the pipeline, of tables with their name."""
+    """All known numbers of the status, as gauges with the label of the pipeline, and of the table where it is one's."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Gauges(status))
     return generate_latest(registry).decode()
@@ -37,14 +37,14 @@ class _Gauges(Collector):
         oldest = slot.oldest_transaction if slot else None
         counts = {s: sum(each.severity == s for each in status.findings) for s in ("warn", "error")}
         one: Mapping[str, tuple[str, float | None]] = {
-            "up": ("1: the source answered, and the slot leads on from the change log", status.source_error is None),
+            "up": ("1: the source answered, and the slot continues the change log", status.source_error is None),
             "lag_bytes": ("WAL that is not landed in the change log", log.behind_bytes if log else None),
             "lag_seconds": ("time that the change log is behind the source", log.behind_seconds if log else None),
             "restart_distance_bytes": (
-                "WAL kept for the slot, decoded by each read",
+                "WAL retained for the slot, decoded by each read",
                 slot.restart_distance if slot else None,
             ),
-            "safe_wal_bytes": ("WAL until max_slot_wal_keep_size strikes", slot.safe_wal_size if slot else None),
+            "safe_wal_bytes": ("WAL until max_slot_wal_keep_size is exceeded", slot.safe_wal_size if slot else None),
             "oldest_transaction_seconds": (
                 "age of the oldest transaction that holds the slot back",
                 oldest.age.total_seconds() if oldest and oldest.age is not None else None,
@@ -56,22 +56,22 @@ class _Gauges(Collector):
         for name, (meaning, number) in one.items():
             yield self._gauge(name, meaning, (), [({}, number)])
         yield self._gauge(
-            "findings", "what is worth a word", ("severity",), [({"severity": s}, n) for s, n in counts.items()]
+            "findings", "values beyond a threshold", ("severity",), [({"severity": s}, n) for s, n in counts.items()]
         )
 
     def _of_tables(self) -> Iterator[GaugeMetricFamily]:
         tables = [({"table": str(table.name)}, table) for table in self.status.tables]
         of_each: Mapping[str, tuple[str, _Samples]] = {
             "table_lag_bytes": ("WAL between the table and the source", [(n, t.behind_bytes) for n, t in tables]),
-            "table_pending_changes": ("landed and not applied", [(n, t.behind_changes) for n, t in tables]),
+            "table_pending_changes": ("landed but not applied", [(n, t.behind_changes) for n, t in tables]),
             "table_delta_version": ("newest version of the Delta table", [(n, t.delta_version) for n, t in tables]),
-            "table_stopped": ("1: the table does not go on by itself", [(n, t.error is not None) for n, t in tables]),
+            "table_stopped": ("1: the table is stopped", [(n, t.error is not None) for n, t in tables]),
         }
         for name, (meaning, samples) in of_each.items():
             yield self._gauge(name, meaning, ("table",), samples)
 
     def _gauge(self, name: str, meaning: str, labels: tuple[str, ...], samples: _Samples) -> GaugeMetricFamily:
-        """Without a sample where a number is not known: an absent series is what Prometheus can alert on."""
+        """An unknown number has no sample: Prometheus can alert on an absent series."""
         gauge = GaugeMetricFamily(f"postgres_cdc_{name}", meaning, labels=("pipeline", *labels))
         for values, number in samples:
             if number is not None:

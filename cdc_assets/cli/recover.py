@@ -1,4 +1,4 @@
-"""``postgres-cdc recover``: a slot that was lost, or no longer fits the change log, made good."""
+"""``postgres-cdc recover``: recovers from a slot that was lost, or no longer continues the change log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from spark_jobs.recover import RecoverReport, recover
 @output_options
 @click.pass_obj
 def command(terminal: Terminal, config: Path) -> Outcome:
-    """Mend a pipeline whose slot was lost, or no longer leads on from the change log.
+    """Recover a pipeline whose slot was lost, or no longer continues the change log.
 
-    Makes a new slot where there is none that can be read, begins a new chapter of the same change log, and takes a new
-    snapshot of each table; the old ones are readable until then. A slot that is healthy is never dropped: then there is
-    nothing to recover. Killed at any step, run it again.
+    Creates a new slot if there is none that can be read, begins a new chapter of the same change log, and takes a new
+    snapshot of each table; the old ones are readable until then. A healthy slot is never dropped: then there is nothing
+    to recover. If it is killed at any step, run it again.
     """
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
@@ -38,9 +38,7 @@ def command(terminal: Terminal, config: Path) -> Outcome:
 
 def _display(report: RecoverReport) -> RenderableType:
     if report.nothing_to_do:
-        return Text(
-            "there is nothing to recover: the slot leads on from the change log, and each table from its snapshot"
-        )
+        return Text("there is nothing to recover: the slot continues the change log, and every table has its snapshot")
     begun = [Text(_begun(report.chapter)), Text()] if report.chapter is not None else []
     begun += [modes_changed(report.modes), Text()] if report.modes else []
     return Group(*begun, snapshot_table(report.snapshots))
@@ -48,5 +46,5 @@ def _display(report: RecoverReport) -> RenderableType:
 
 def _begun(chapter: WindowMarker) -> str:
     broke = chapter.broke
-    since = "" if broke is None else f": {broke.what}; the log had come to {Lsn(broke.end)}"
+    since = "" if broke is None else f": {broke.what}; the log ended at {Lsn(broke.end)}"
     return f"a new chapter of the change log begins with window {chapter.ordinal}, at {chapter.window.lo}{since}"

@@ -1,4 +1,4 @@
-"""``postgres-cdc replay``: a range of LSNs again, a table rebuilt from before it, or a table as it was at one LSN."""
+"""``postgres-cdc replay``: applies a range of LSNs again, rebuilds a table, or builds a table as of one LSN."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def command(
     as_of: Lsn | datetime | None,
     into: str | None,
 ) -> Outcome:
-    """Take a range of the change log again, without the source.
+    """Apply a range of the change log again, without the source.
 
-    Windows between --from and --to that a table lacks are applied in order, those that it has are recognised. With
-    --rebuild a table is made again, from before the range to where it is, in one commit. Windows are taken whole: the
-    range that was taken is printed.
+    The windows between --from and --to that a table lacks are applied in order; those that it has are recognised. With
+    --rebuild a table is built again, from before the range to where it is, in one commit. Windows are taken whole; the
+    range that they cover is printed.
 
     With --as-of a table is built at PATH as it was before the LSN, or at the time, from its earlier versions and the
-    change log; the pipeline's own table is left alone. TIME has a time zone, as in 2026-11-22T13:00:00Z.
+    change log; the pipeline's own table is not changed. TIME has a time zone, as in 2026-11-22T13:00:00Z.
     """
     if as_of is not None or into is not None:
         if as_of is None or into is None or len(tables) != 1 or rebuilds or lo is not None or hi is not None:

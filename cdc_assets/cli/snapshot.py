@@ -23,7 +23,7 @@ from spark_jobs.tables.followed_tables import configured_names
 
 @dataclass(frozen=True)
 class SnapshotReport:
-    """What one call of ``snapshot`` read."""
+    """The snapshots of one call."""
 
     snapshots: tuple[TableSnapshot, ...]
 
@@ -36,11 +36,11 @@ class SnapshotReport:
 def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...]) -> Outcome:
     """Create or replace the Delta tables of TABLES (default: all) with the source as it is at one LSN.
 
-    Makes publication and slot where they are missing. `sync` does this by itself for tables that have no snapshot.
+    Creates publication and slot if they are missing. `sync` takes missing snapshots itself.
     """
     pipeline = load_pipeline(config)
     configured = configured_names(pipeline)
-    if configured is not None:  # before anything is made
+    if configured is not None:  # check before anything is created
         _require_followed(tables, configured)
     prepared = prepare(pipeline)
     stopped = {table.name: table.error for table in prepared.stopped}

@@ -1,4 +1,4 @@
-"""The Spark session of one command: started when first asked for, stopped at the end."""
+"""The Spark session of one command: started on first use, stopped at the end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def renewable_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
-    """Like ``lazy_session``, for a process that goes on: a session that has died is replaced when it is next asked
-    for."""
+    """Like ``lazy_session``, for a long-running process: a session that has died is replaced when it is next
+    used."""
     with _session_of(options, _forgotten_if_dead) as session:
         yield session
 
 
 @contextmanager
 def lazy_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
-    """A command that finds nothing to write never waits for a JVM."""
+    """A command that finds nothing to write starts no JVM."""
     with _session_of(options, lambda _: False) as session:
         yield session
 
 
 @contextmanager
 def _session_of(options: SparkOptions, is_over: Callable[[SparkSession], bool]) -> Iterator[Callable[[], SparkSession]]:
-    """``is_over`` is asked of a session that was started before: one of which it holds is replaced."""
+    """``is_over`` says of a session that was started earlier whether it must be replaced."""
     started: list[SparkSession] = []
 
     def session() -> SparkSession:
@@ -49,7 +49,7 @@ def _session_of(options: SparkOptions, is_over: Callable[[SparkSession], bool]) 
 
 
 def _forgotten_if_dead(spark: SparkSession) -> bool:
-    """Whether it has died; pyspark then forgets it too, or would hand it out again."""
+    """Whether it has died. If so, pyspark is made to forget it, or would return it again."""
     from spark_jobs.spark.own_jvm import forget_session, has_ended
     from spark_jobs.spark.session import is_connect
 
@@ -60,9 +60,9 @@ def _forgotten_if_dead(spark: SparkSession) -> bool:
 
 
 def _is_closed(spark: SparkSession) -> bool:
-    """Whether a Connect server has no such session any more: it was restarted, or the session was idle for too long."""
+    """Whether the Connect server no longer has the session: it was restarted, or the session was idle for too long."""
     try:
         spark.range(0).collect()
-    except Exception:  # noqa: BLE001 - whatever it says, a new session says it better
+    except Exception:  # noqa: BLE001 - whatever the reason, a new session reports it better
         return True
     return False

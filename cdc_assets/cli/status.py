@@ -1,4 +1,4 @@
-"""``postgres-cdc status``: where slot, change log and tables stand, without Spark."""
+"""``postgres-cdc status``: how far slot, change log and tables are, without Spark."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _STYLES = {"warn": "yellow", "error": "bold red"}
 )
 @output_options
 def command(config: Path, form: str) -> Outcome:
-    """Show where slot, change log and tables stand. Needs no Java; changes nothing.
+    """Show how far slot, change log and tables are. Needs no Java; changes nothing.
 
-    What `health` of the configuration is about is shown as a line each, and does not change the exit code.
+    Values beyond the thresholds of `health` are shown in a line each, and do not change the exit code.
     """
     status = pipeline_status(load_pipeline(config))
     display = prometheus_text(status) if form == "prometheus" else _display(status)
@@ -49,12 +49,12 @@ def _display(status: PipelineStatus) -> RenderableType:
     parts += [Text(f"{each.severity}: {each.text}", style=_STYLES[each.severity]) for each in status.findings]
     parts += [Text(), _tables(status.tables, status.messages)]
     if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
-        parts += [Text(), Text("\n".join(["snapshots that were taken because of a change:", *reasons]))]
+        parts += [Text(), Text("\n".join(["snapshots taken because of a change:", *reasons]))]
     if read := [(table.name, table.partitions) for table in status.tables if table.partitions is not None]:
         lines = (f"{name}: {one.reason}: {one.rows:,} rows read again at {one.lsn}" for name, one in read)
         parts += [
             Text(),
-            Text("\n".join(["partitions that were read again, and nothing else of their tables:", *lines])),
+            Text("\n".join(["partitions that were read again, without the rest of their tables:", *lines])),
         ]
     unseen = [f"{t.name}: {unseen_operations(t.missing_operations)}" for t in status.tables if t.missing_operations]
     if unseen:
@@ -81,13 +81,13 @@ def _slot_and_log(status: PipelineStatus) -> Table:
             facts.add_row("oldest transaction", Text(str(slot.oldest_transaction)))
         facts.add_row("replication slots", f"{slot.free_slots} free")
     elif status.source_error is None:
-        facts.add_row("slot", "not there yet: run sync")
+        facts.add_row("slot", "does not exist yet: run sync")
     if log := status.log:
         late = "" if log.behind_seconds is None else f", {log.behind_seconds:,.0f} s"
         behind = f"{_bytes(log.behind_bytes)}{late} behind"
         facts.add_row("change log", f"{log.windows} windows, up to {log.landed_end}, {behind}")
     else:
-        facts.add_row("change log", "not there yet: run sync")
+        facts.add_row("change log", "does not exist yet: run sync")
     return facts
 
 
@@ -114,7 +114,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _count(messages.behind_windows),
             _count(messages.behind_messages),
             _count(messages.delta_version),
-            _state(messages.error, messages.applied_lsn, messages.behind_messages, "not there yet"),
+            _state(messages.error, messages.applied_lsn, messages.behind_messages, "does not exist yet"),
         )
     return shown
 

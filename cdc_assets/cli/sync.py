@@ -1,4 +1,4 @@
-"""``postgres-cdc sync``: everything, in the right order; the one command for cron."""
+"""``postgres-cdc sync``: all steps, in the right order; the one command for cron."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from spark_jobs.sync import SyncReport, sync
 @output_options
 @click.pass_obj
 def command(terminal: Terminal, config: Path) -> Outcome:
-    """Bring every table up to the source: make what is missing, capture, apply.
+    """Bring every table up to the source: create what is missing, capture, apply.
 
-    Makes publication, slot and snapshots where they are missing, then takes the windows up to the WAL that is flushed.
-    Exit code 0 is caught up. Run it again at any time, after any crash: it goes on. A table that must stop stops
-    alone: the others are brought up to date, and the exit code is 1.
+    Creates publication, slot and snapshots if they are missing, then takes the windows up to the WAL that is flushed.
+    Exit code 0 means caught up. Run it again at any time, after any crash. A table that must stop stops only itself:
+    the others are brought up to date, and the exit code is 1.
     """
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
@@ -66,7 +66,7 @@ def _display(report: SyncReport) -> RenderableType:
 
 
 def per_table(applied: Iterable[TableApplied]) -> tuple[TableApplied, ...]:
-    """One line per table: the rounds of a long sync added up, the last one's end and outcome kept."""
+    """One line per table: the rounds of a long sync added up, with the end and outcome of the last one."""
     rounds: dict[QualifiedName, TableApplied] = {}
     for table in applied:
         rounds[table.name] = table.after(rounds.get(table.name))

@@ -1,4 +1,4 @@
-"""What was done to each table, as tables: one line per source table."""
+"""Reports of what was done to each table: one line per source table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta 
 
 
 def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None) -> Table:
-    """Changes seen, rows written after reducing them to one per key, and how far the table is now; messages last."""
+    """Changes seen, rows written after reducing them to one per key, and the end of the last window; messages last."""
     shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
     for table in applied:
         counts = (*asdict(table.changes).values(), table.rows_written)
@@ -43,26 +43,26 @@ def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None
 
 
 def columns_followed(applied: Sequence[TableApplied]) -> Text:
-    """What was done to columns because the source did it to its own: one line per table."""
+    """How columns changed to follow the source's: one line per table."""
     changed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in applied if table.columns)
     return Text("\n".join(changed))
 
 
 def modes_changed(changed: Sequence[ModeChanged]) -> Text:
-    """What tables in another mode were made from: one line per table."""
+    """How tables came into another mode: one line per table."""
     lines = (f"mode of {table.name}: {'stopped' if table.error else table.what}" for table in changed)
     return Text("\n".join(lines))
 
 
 def partitions_read(applied: Sequence[TableApplied]) -> Text:
-    """Which partitions were read again alone, and how many rows that were: one line per table."""
+    """Which partitions were read again without the rest of their table, and how many rows: one line per table."""
     read = ((table.name, table.partitions) for table in applied if table.partitions is not None)
     lines = (f"{name}: {one.reason}: only those rows were read again, {one.rows:,} at {one.lsn}" for name, one in read)
     return Text("\n".join(lines))
 
 
 def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
-    """Rows read, the one LSN that they are from, and why tables were read again without being asked for."""
+    """Rows read, their one LSN, and why tables were read again without being asked for."""
     reasons = ("because",) if any(table.reason for table in snapshots) else ()
     shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
     for table in snapshots:

@@ -1,4 +1,4 @@
-"""What a person sees: progress and problems on stderr, the result on stdout, sizes and counts in plain figures."""
+"""What a person sees: progress and problems on stderr, the result on stdout, sizes and counts in readable figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:
-    """An empty table; the columns named in ``right`` hold figures and are set flush right."""
+    """An empty table; the columns named in ``right`` hold figures and are right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
@@ -40,29 +40,29 @@ def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = 
 
 
 class Terminal:
-    """The two consoles of one call. Progress is drawn only where stderr is a terminal. ``as_json``: a program reads."""
+    """The two consoles of one call. Progress is drawn only if stderr is a terminal. ``as_json``: for a program."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.stdout: TextIO = sys.stdout  # the process's own, while what the work prints goes to stderr
+        self.stdout: TextIO = sys.stdout  # the process's own, while output of the work goes to stderr
 
     def problem(self, line: str) -> None:
-        """One line on stderr, as every Unix command says it; printed raw, so that it can be searched."""
+        """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched."""
         sys.stderr.write(f"postgres-cdc: {one_line(line)}\n")
         sys.stderr.flush()
 
     def say(self, line: str) -> None:
-        """One line of what goes on, for a person who waits."""
+        """One line about the current step, for a person who waits."""
         self.errors.print(Text(f"» {one_line(line)}"))
 
     def line(self, text: str) -> None:
-        """One line of the result, now: of a command that goes on."""
+        """One line of the result, printed at once: for a command that goes on."""
         self.stdout.write(f"{text}\n")
         self.stdout.flush()
 
     def show(self, result: RenderableType) -> None:
-        """The result on stdout; wide enough not to cut a table when stdout is a file."""
+        """The result on stdout; if stdout is a file, wide enough not to cut a table."""
         console = Console(highlight=False)
         if not console.is_terminal:
             console = Console(highlight=False, width=200)
@@ -89,7 +89,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class _Harmless:
-    """A result without the control characters that names and reasons may hold: a terminal would obey them."""
+    """A result without the control characters that names and reasons may hold, since a terminal would obey them."""
 
     result: RenderableType
 
@@ -100,8 +100,8 @@ class _Harmless:
 
 
 class TimeLeft(ProgressColumn):
-    """How long a backlog will take at the pace so far: windows span the same WAL, so they tell. Nothing while the first
-    is being read."""
+    """How long a backlog will take at the pace so far, which can be told because all windows span the same WAL. Empty
+    while the first one is read."""
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining
@@ -111,7 +111,7 @@ class TimeLeft(ProgressColumn):
 
 
 class _Steps:
-    """One line per kind of work: the last step of each is what counts."""
+    """One line per kind of work, showing its last step."""
 
     def __init__(self, display: ProgressDisplay) -> None:
         self._display = display

@@ -1,4 +1,4 @@
-"""``postgres-cdc verify``: source and lake compared at one exact LSN, while both go on."""
+"""``postgres-cdc verify``: compares source and lake at one exact LSN, while both go on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLES = {"equal": "green", "different": "bold red", "not compared": "yellow"}
 
 
 def read_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option that holds a share: ``5%`` or ``5`` of a hundred."""
+    """Callback of an option whose value is a percentage: ``5%`` or ``5``. Returns the share, 0 to 1."""
     if value is None:
         return None
     try:
@@ -31,7 +31,7 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
     except ValueError:
         percent = 0.0
     if not 0 < percent <= 100:
-        raise click.BadParameter(f"{value!r} is no share: expected 5%, say, and at most 100%", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a share: expected 5%, say, and at most 100%", ctx, param)
     return percent / 100
 
 
@@ -45,7 +45,7 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="NAME",
     help="Only this table; may be given several times. Default: all.",
 )
-@click.option("--quick", is_flag=True, help="Compare hashes, and row by row only what differs in them.")
+@click.option("--quick", is_flag=True, help="Compare hashes, and row by row only what differs.")
 @click.option(
     "--sample",
     callback=read_share,
@@ -73,8 +73,8 @@ def command(
     """Compare tables with the source, row by row, at one LSN.
 
     Exports a snapshot of the source, brings the lake to exactly its LSN, and compares every row and column; the source
-    may be written meanwhile. Exit code 0: all tables are equal. Exit code 1: one differs, or could not be compared,
-    reported in one line each. Keys of differing rows are printed, values of other columns never are.
+    may be written meanwhile. Exit code 0: all tables are equal. Exit code 1: a table differs, or could not be compared;
+    one line each says which. Keys of differing rows are printed, values of other columns never are.
     """
     how = Thoroughness(quick, sample, differences)
     pipeline = load_pipeline(config)
@@ -113,5 +113,5 @@ def _rows(table: TableVerified) -> Table:
 
 
 def _key(row: DifferingRow) -> str:
-    # a key may hold anything, escape sequences too
+    # a key may hold anything, even escape sequences
     return one_line(", ".join(f"{part.column}={part.value}" for part in row.key))

@@ -1,1 +1,1 @@
-"""The YAML that a user writes, as spark_jobs.configuration.Pipeline; errors of one line, with file and field."""
+"""Turns the user's YAML into spark_jobs.configuration.Pipeline; errors are one line, with file and field."""

@@ -1,4 +1,4 @@
-"""The database that a connection string names: part of the asset keys of source tables."""
+"""The database that a connection string names; it is part of the asset keys of source tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.errors import ConfigurationError
 def database_name(source: Source) -> str:
     """The database that the connection string names, by libpq's rules, without connecting.
 
-    Raises ConfigurationError when it is no connection string; the text itself is never shown.
+    Raises ConfigurationError if it is not a connection string; the text itself is never shown.
     """
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict

@@ -1,4 +1,4 @@
-"""The configuration as the engine takes it: frozen, without a default left open."""
+"""The configuration in the engine's form: frozen, with all defaults filled in."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
-    """The engine's frozen form; a relative ``lake.path`` is taken from ``folder``, the file's own.
+    """The engine's frozen form; a relative ``lake.path`` is relative to ``folder``, the file's own.
 
-    Raises ConfigurationError: columns are masked, and the environment holds no salt.
+    Raises ConfigurationError if columns are masked and the environment holds no salt.
     """
     source = model.source
     tables = None if model.tables is None else tuple(map(_table_of, model.tables))
@@ -77,7 +77,7 @@ def _table_of(model: TableModel) -> Table:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    """The same place from wherever it is asked: the command and Dagster have different working directories."""
+    """The same place from any working directory: the command and Dagster have different ones."""
     if _URI.match(path):
         return path
     return str((folder / Path(path).expanduser()).resolve())

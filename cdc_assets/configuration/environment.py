@@ -1,7 +1,7 @@
-"""``{{ env.NAME }}`` in the configuration file, as Dagster's components render it, for Dagster and for the command.
+"""``{{ env.NAME }}`` in the configuration file, rendered as Dagster's components do, for Dagster and for the command.
 
-One difference from Dagster's own scope: a variable that is not set is an error. There it would become the text
-``None`` inside a connection string. ``{{ env('NAME', 'default') }}`` and ``{{ env.NAME or 'default' }}`` work as there.
+There is one difference from Dagster's own scope: a variable that is not set is an error. There it would become the text
+``None`` inside a connection string. ``{{ env('NAME', 'default') }}`` and ``{{ env.NAME or 'default' }}`` work alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _environment = NativeEnvironment(undefined=StrictUndefined)
 
 
 class MissingVariable(Undefined):
-    """An environment variable that is not set: false in a condition, an error as soon as its value is wanted."""
+    """An environment variable that is not set: false in a condition, an error as soon as its value is used."""
 
     def __init__(self, name: str) -> None:
         super().__init__(hint=f"environment variable {name} is not set")
@@ -37,25 +37,25 @@ class EnvironmentScope:
         return os.environ.get(name, MissingVariable(name) if default is _REQUIRED else default)
 
     def __getattr__(self, name: str) -> object:
-        if name.startswith(("jinja", "__")):  # jinja asks whether the object is one of its own
+        if name.startswith(("jinja", "__")):  # jinja probes objects for its own attributes
             raise AttributeError(name)
         return os.environ.get(name, MissingVariable(name))
 
 
 def mask_salt() -> SecretStr | None:
-    """The key of masked columns' hashes. From the environment alone: a file would be copied with it."""
+    """The key of masked columns' hashes. Only from the environment: a configuration file is copied too easily."""
     salt = os.environ.get(SALT_VARIABLE)
     return None if salt is None else SecretStr(salt)
 
 
 def rendered(text: str) -> Any:
-    """A template's value, a Python literal where it reads like one; other text as it is. Raises ConfigurationError."""
+    """A template's value, parsed if it is a Python literal; other text unchanged. Raises ConfigurationError."""
     if "{{" not in text and "{%" not in text:
         return text
     try:
         value: Any = _environment.from_string(text).render(env=EnvironmentScope())
         if isinstance(value, Undefined):
-            str(value)  # raises what is missing
+            str(value)  # raises the error that names what is missing
     except UndefinedError as error:
         raise ConfigurationError(str(error.message)) from None
     except TemplateSyntaxError as error:

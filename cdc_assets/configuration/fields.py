@@ -1,4 +1,4 @@
-"""The types of the configuration's fields: what a text may be, and the one line that says so when it is not."""
+"""The types of the configuration's fields: what a text may be, and the one-line error if it is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = re.compile(r"(\d{1,9})\s*(s|m|h|d)?")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-# Dagster validates the file twice: as it stands, where "{{ env.X }}" may stand for any value, and rendered
+# Dagster validates the file twice: unrendered, where "{{ env.X }}" may stand for any value, and rendered
 Check = Callable[[Any], Any]
 
 
@@ -30,7 +30,7 @@ def _unless_template(check: Check) -> Check:
 
 
 def require_named_once(names: Sequence[str]) -> None:
-    """Raises ValueError that names those that stand there more than once."""
+    """Raises ValueError with the names that occur more than once."""
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"names {', '.join(twice)} twice")
 
@@ -59,7 +59,7 @@ def _publication(value: object) -> object:
 
 
 def _messages(value: object) -> object:
-    """A boolean, or a mapping with prefixes; said in one line, whichever of the two is wrong."""
+    """A boolean, or a mapping with prefixes; one error line covers both forms."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     prefixes = value.get("prefixes") if isinstance(value, dict) and value.keys() == {"prefixes"} else None
@@ -67,7 +67,7 @@ def _messages(value: object) -> object:
     if not wanted and not isinstance(value, (bool, BaseModel)):
         raise ValueError('expected true, false or prefixes, as in {prefixes: ["outbox", "audit.*"]}')
     if wanted and any("*" in prefix[:-1] for prefix in prefixes or ()):
-        raise ValueError("prefixes: * may stand at the end only")
+        raise ValueError("prefixes: * is allowed only at the end")
     return value
 
 
@@ -82,7 +82,7 @@ def _size(value: object) -> int:
 
 
 def _duration(value: object) -> int:
-    """In hours: Dagster knows no durations."""
+    """Returns hours, as Dagster has no type for durations."""
     match = _DURATION.fullmatch(str(value).strip())
     if match is None:
         raise ValueError("expected a duration such as 30d (units h, d, w)")
@@ -97,7 +97,7 @@ def size_or_none(value: object) -> int | None:
 
 
 def seconds_or_none(value: object) -> int | None:
-    """A plain number is one of seconds."""
+    """A plain number means seconds."""
     if value is None:
         return None
     match = None if isinstance(value, bool) else _SECONDS.fullmatch(str(value).strip())
@@ -118,13 +118,13 @@ def _streaming(value: object) -> object:
 
 
 def _null(value: object) -> object:
-    """YAML reads a bare ``null`` as nothing."""
+    """YAML reads a bare ``null`` as None."""
     return "null" if value is None else value
 
 
 def _chosen_type(text: str) -> str:
     if "(" in text and ")" not in text:  # {amount: decimal(38,10)}: the comma ends the entry
-        raise ValueError('between braces YAML takes the comma for its own: quote it, as in {amount: "decimal(38,10)"}')
+        raise ValueError('inside braces YAML splits at the comma: quote the value, as in {amount: "decimal(38,10)"}')
     return str(ChosenType.parse(text))
 
 
@@ -137,12 +137,12 @@ def _lake_path(text: str) -> str:
     if not text.strip().rstrip("/"):
         raise ValueError("expected a folder or a URI, as in /data/lake/shop or s3://bucket/shop")
     if "://" in text and "%" in text:
-        raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; name the folder otherwise")
+        raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; choose another folder name")
     return text.strip().rstrip("/")
 
 
 def _spark_value(value: object) -> object:
-    """``spark.x: true`` and ``spark.y: 8`` are what a user writes; Spark takes text."""
+    """Users write ``spark.x: true`` and ``spark.y: 8``; Spark takes text."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

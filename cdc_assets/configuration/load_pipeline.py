@@ -1,8 +1,8 @@
 """The configuration file of the command: the Dagster component's own ``defs.yaml``, read without Dagster.
 
-``{{ env.NAME }}`` is rendered as Dagster renders it. Whatever is wrong is one ``ConfigurationError``: the file and
-line, the field's path, and what is allowed there. Dagster's other keys (``requirements``, ``post_processing``,
-``template_vars_module``, a table's ``translation``) are let through unread.
+``{{ env.NAME }}`` is rendered as Dagster renders it. Any fault is one ``ConfigurationError`` with the file and line,
+the field's path, and what is allowed there. Dagster's other keys (``requirements``, ``post_processing``,
+``template_vars_module``, a table's ``translation``) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FieldPath = tuple[str | int, ...]
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
-    """Read a configuration file. A relative ``lake.path`` in it is taken from the file's folder.
+    """Read a configuration file. A relative ``lake.path`` in it is relative to the file's folder.
 
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or a field is wrong; nothing was touched.
@@ -95,7 +95,7 @@ def _rendered(value: object, path: FieldPath, file: Path, document: YamlDocument
 
 
 def _first_error(error: ValidationError, file: Path, document: YamlDocument) -> ConfigurationError:
-    """One line for the first of the errors; the next run shows the next."""
+    """One line for the first error; the next run shows the next one."""
     errors = error.errors(include_input=False, include_url=False)
     # a misspelt field is also a missing one: name what the user wrote
     details = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])

@@ -1,7 +1,7 @@
-"""The fields of the configuration file: what each may hold, and what follows from it.
+"""The fields of the configuration file: what each may hold, and how they depend on each other.
 
-The one set of models behind the Dagster component and the command. They check what a file alone can tell; whether the
-table exists is for PostgreSQL to say.
+The Dagster component and the command share these models. They check what can be told from the file alone; only
+PostgreSQL knows whether a table exists.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from spark_jobs.configuration import (
 
 
 class MessagesModel(StrictModel):
-    """Which messages are wanted."""
+    """Which messages are kept."""
 
     prefixes: Sequence[str] = Field(
-        description="prefixes as they are, or with * at the end what they begin with: outbox, audit.*"
+        description="exact prefixes, or with * at the end all that begin so: outbox, audit.*"
     )
 
 
@@ -51,7 +51,7 @@ class SourceModel(StrictModel):
     slot: SlotName | None = Field(default=None, description="replication slot; default: the pipeline's name")
     publication: Publication | None = Field(
         default=None,
-        description="made if missing and kept in step with tables; a user's own, or a list of them, is used as it is",
+        description="created if missing and kept in step with tables; a user's own, or a list, is used as it is",
     )
     plugin: PluginName = "pgoutput"
     streaming: Streaming = "off"
@@ -62,7 +62,7 @@ class SourceModel(StrictModel):
     )
     binary: bool = False
     proto_version: Literal[1, 2, 3, 4] | None = Field(
-        default=None, description="of pgoutput; default: the highest that the server has"
+        default=None, description="of pgoutput; default: the server's highest"
     )
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class SourceModel(StrictModel):
 
 
 class LakeModel(StrictModel):
-    """Where the Delta tables lie."""
+    """Where the Delta tables are."""
 
     path: LakePath = Field(description="a folder or URI that driver and executors reach; relative to this file")
 
@@ -91,14 +91,14 @@ class WindowsModel(StrictModel):
 
 
 class RetentionModel(StrictModel):
-    """How long `postgres-cdc maintain` keeps what is old."""
+    """How long `postgres-cdc maintain` keeps old data."""
 
     change_log: Hours = Field(default=30 * 24, description="landed windows, as in 30d; units h, d, w")
     cuts: Hours = Field(default=30 * 24, description="cuts, and the versions of the tables that they name")
 
 
 class SizeThresholdModel(StrictModel):
-    """Sizes from which on a check warns, and fails; one that is absent never does."""
+    """The sizes from which a check warns, or fails; without one it never does."""
 
     # plain types: Dagster's components resolve no others in nested models
     warn: int | None = Field(default=None, description="as in 1GiB")
@@ -108,7 +108,7 @@ class SizeThresholdModel(StrictModel):
 
 
 class TimeThresholdModel(StrictModel):
-    """Durations from which on a check warns, and fails; one that is absent never does."""
+    """The durations from which a check warns, or fails; without one it never does."""
 
     warn: int | None = Field(default=None, description="as in 15m; units s, m, h, d")
     error: int | None = Field(default=None, description="as in 1d")
@@ -117,29 +117,29 @@ class TimeThresholdModel(StrictModel):
 
 
 class HealthModel(StrictModel):
-    """When the slot's health is worth a word in `status`, `doctor`, the check `slot_health` and the metrics."""
+    """The thresholds of the slot's health in `status`, `doctor`, the check `slot_health` and the metrics."""
 
     lag_bytes: SizeThresholdModel = Field(
         default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not landed"
     )
     lag_seconds: TimeThresholdModel = Field(
-        default=TimeThresholdModel(warn=3600), description="time that the change log is behind"
+        default=TimeThresholdModel(warn=3600), description="how late the change log is"
     )
     restart_bytes: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=10 << 30), description="WAL that the server keeps, and each read decodes"
+        default=SizeThresholdModel(warn=10 << 30), description="WAL that the server retains, and each read decodes"
     )
     oldest_transaction: TimeThresholdModel = Field(
         default=TimeThresholdModel(warn=3600), description="age of the oldest transaction that holds the slot back"
     )
     safe_wal_size: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=1 << 30), description="WAL until max_slot_wal_keep_size strikes"
+        default=SizeThresholdModel(warn=1 << 30), description="WAL until max_slot_wal_keep_size is exceeded"
     )
 
 
 class SparkModel(StrictModel):
     """How to get a Spark session."""
 
-    master: str | None = Field(default=None, description="a classic master; default: SPARK_MASTER or local[*]")
+    master: str | None = Field(default=None, description="a classic master; default: local[*]")
     # not shown: these may hold tokens and keys of object stores
     remote: str | None = Field(default=None, repr=False, description="a Spark Connect URL, sc://host:15002")
     jars: str = Field(
@@ -175,10 +175,10 @@ class PipelineModel(StrictModel):
     retention: RetentionModel = Field(default_factory=RetentionModel)
     health: HealthModel = Field(default_factory=HealthModel)
     on_unrepresentable: OrNull = Field(
-        default="error", description="infinity dates, NaN in decimals, years beyond 9999"
+        default="error", description="infinite dates, NaN in decimals, years beyond 9999"
     )
     on_rewrite: Literal["resnapshot", "error"] = Field(
-        default="resnapshot", description="DDL that rewrites unsent rows"
+        default="resnapshot", description="changes that cannot be applied in place, such as DDL that rewrites rows"
     )
     tables: Sequence[TableModel] | None = Field(default=None, description="absent: every table of the publication")
     spark: SparkModel = Field(default_factory=SparkModel)
@@ -203,7 +203,7 @@ class PipelineModel(StrictModel):
         if PLUGIN_SETTINGS[plugin].has_publications:
             return self
         if self.tables is None:
-            raise ValueError(f"tables is missing: plugin: {plugin} reads no publication that would name them")
+            raise ValueError(f"tables is missing: plugin: {plugin} has no publication that would name them")
         if selected := [table.name for table in self.tables if table.columns is not None]:
             wrong = f"tables: columns of {', '.join(selected)}"
             raise ValueError(f"{wrong}: plugin: {plugin} sends every column; use plugin: pgoutput")

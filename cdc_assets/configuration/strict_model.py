@@ -1,4 +1,4 @@
-"""What all models of the configuration file have in common."""
+"""The base of all models of the configuration file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class StrictModel(BaseModel):
-    """Unknown fields are refused; a value never appears in an error, it may be a secret."""
+    """Refuses unknown fields; errors never show a value, which may be a secret."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)

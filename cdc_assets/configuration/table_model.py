@@ -14,10 +14,10 @@ from spark_jobs.table_mode import Mode
 
 
 class ColumnsModel(StrictModel):
-    """Which columns are followed, by their names in the catalogue: those named, or all but those named."""
+    """Which columns are followed, by their names in the catalogue: only those included, or all but those excluded."""
 
-    include: Sequence[str] = Field(default=(), description="these alone: their names as they are, without quotes")
-    exclude: Sequence[str] = Field(default=(), description="all but these; they never leave the database")
+    include: Sequence[str] = Field(default=(), description="only these: their names as they are, without quotes")
+    exclude: Sequence[str] = Field(default=(), description="all except these, which never leave the database")
 
     @model_validator(mode="after")
     def _one_way(self) -> ColumnsModel:
@@ -28,7 +28,7 @@ class ColumnsModel(StrictModel):
 
 
 class TableModel(StrictModel):
-    """One followed table: its name alone, or a mapping."""
+    """One followed table: just its name, or a mapping."""
 
     name: TableName = Field(description='as SQL writes it: public.orders, public."Order Items"')
     mode: Mode = "mirror"
@@ -42,13 +42,13 @@ class TableModel(StrictModel):
         description="other types for single columns: decimal(p,s) of a numeric, array of an array, binary of a uuid",
     )
     on_unrepresentable: dict[str, OrNull] = Field(
-        default_factory=dict, description="of single columns, where it is not the pipeline's"
+        default_factory=dict, description="for single columns, in place of the pipeline's policy"
     )
     mask: dict[str, Literal["sha256"]] = Field(
         default_factory=dict,
-        description="columns of which only hashes are kept, as in {email: sha256}: their names as they are",
+        description="columns whose values are replaced by hashes, as in {email: sha256}: their names as they are",
     )
-    # Dagster's; the component's own model says what it holds
+    # for Dagster; the component's own model defines its type
     translation: Any = None
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""A YAML file's documents, each field with the line it stands on."""
+"""A YAML file's documents, with the line of each field."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import yaml
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """One mapping of the file, and the parse tree it was made from."""
+    """One mapping of the file, and its parse tree."""
 
     value: dict[str, Any]
     node: yaml.MappingNode
 
     def line(self, path: tuple[str | int, ...]) -> int:
-        """The line of the field at ``path``, or of the nearest one above it that exists; from 1."""
+        """The line of the field at ``path``, or of its nearest existing parent; counted from 1."""
         node: yaml.Node = self.node
         line = node.start_mark.line
         for part in path:
@@ -30,7 +30,7 @@ class YamlDocument:
 def documents(text: str) -> list[YamlDocument]:
     """The file's documents.
 
-    Raises yaml.MarkedYAMLError, also for a field written twice or a document that is no mapping.
+    Raises yaml.MarkedYAMLError, also for a duplicate field or a document that is not a mapping.
     """
     of_file = []
     loader = yaml.SafeLoader(text)
@@ -55,7 +55,7 @@ def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
 
 
 def _refuse_duplicates(node: yaml.Node) -> None:
-    """YAML forbids them, PyYAML keeps the last in silence."""
+    """YAML forbids duplicates, but PyYAML silently keeps the last one."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:

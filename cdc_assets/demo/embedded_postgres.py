@@ -1,7 +1,7 @@
 """A real PostgreSQL server for the demo, the tests and the benchmarks, set up for logical decoding.
 
 It lives as long as the process that started it: a watcher beside the server reads a pipe that the operating
-system closes when that process ends, however it ends. Nothing here knows Dagster.
+system closes when that process ends, for whatever reason. This module does not depend on Dagster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-# fsync off: a crash of the machine loses the demo's data and nothing else
+# fsync off: if the machine crashes, only the demo's data is lost
 LOGICAL_SETTINGS: Mapping[str, str] = {
     "wal_level": "logical",
     "max_replication_slots": "40",
@@ -38,9 +38,9 @@ LOGICAL_SETTINGS: Mapping[str, str] = {
     "log_min_messages": "warning",
     "timezone": "UTC",
 }
-# PostgreSQL refuses to run as root; the first of these that exists runs it instead
+# PostgreSQL refuses to run as root; then the first of these users that exists runs it
 _UNPRIVILEGED_USERS = ("postgres", "nobody")
-# the watcher outlives neither: end of input means the starter is gone, SIGINT is PostgreSQL's fast shutdown
+# the watcher stops with either: end of input means that the starter is gone; SIGINT is PostgreSQL's fast shutdown
 _WATCHER = (
     '"$@" & pid=$!; (cat >/dev/null; kill -INT $pid 2>/dev/null) <&3 & wait $pid; status=$?; kill $! ; exit $status'
 )
@@ -64,7 +64,7 @@ class PostgresServer:
         )
 
     def environment(self) -> dict[str, str]:
-        """What ``psql`` or ``pgbench`` need to connect as superuser."""
+        """The environment with which ``psql`` or ``pgbench`` connect as superuser."""
         connection = {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": "postgres"}
         return {**os.environ, **connection, "PGPASSWORD": self.password}
 
@@ -87,10 +87,10 @@ def running_postgres(
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
 ) -> Iterator[PostgresServer]:
-    """Start a server whose files lie in ``folder`` (made when missing, kept afterwards), and stop it at the end.
+    """Start a server whose files are in ``folder`` (created if missing, kept afterwards), and stop it at the end.
 
-    ``settings`` are laid over ``LOGICAL_SETTINGS``; ``port`` None: a free one. Raises RuntimeError with the server's
-    log when it does not start.
+    ``settings`` override ``LOGICAL_SETTINGS``; ``port`` None: a free one. Raises RuntimeError with the server's log if
+    it does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     user = _server_user()
@@ -140,7 +140,7 @@ def _started(
             user=user,
             group=None if user is None else pwd.getpwnam(user).pw_gid,
             extra_groups=None if user is None else [],
-            start_new_session=True,  # Ctrl-C is for the demo, which then stops the server itself
+            start_new_session=True,  # only the demo gets Ctrl-C, and then stops the server itself
         )
 
 
@@ -162,7 +162,7 @@ def _answers(server: PostgresServer) -> bool:
 
 
 def _server_user() -> str | None:
-    """None: as ourselves. Root must hand over to someone else."""
+    """The user that runs the server; None: the current one. PostgreSQL does not run as root."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -170,7 +170,7 @@ def _server_user() -> str | None:
 
 
 def _reachable(binaries: Path, user: str) -> Path:
-    """The binaries themselves, or a copy when a folder above them (root's home, say) is closed to ``user``."""
+    """The binaries themselves, or a copy if ``user`` cannot enter a folder above them (root's home, for example)."""
     try:
         _run([str(binaries / "postgres"), "--version"], user, Path("/"))
     except (PermissionError, subprocess.CalledProcessError):

@@ -17,12 +17,12 @@ def initialise(server: PostgresServer, database: str, scale: int) -> None:
     command = [str(server.binaries / "pgbench"), "--initialize", "--quiet", f"--scale={scale}", database]
     answer = subprocess.run(command, env=server.environment(), capture_output=True, text=True, check=False)
     if answer.returncode != 0:
-        raise RuntimeError(f"pgbench could not make its tables: {answer.stderr.strip().splitlines()[-1]}")
+        raise RuntimeError(f"pgbench could not create its tables: {answer.stderr.strip().splitlines()[-1]}")
 
 
 @contextmanager
 def running_pgbench(server: PostgresServer, database: str, *, rate: int, clients: int = 2) -> Iterator[None]:
-    """Its built-in transaction, ``rate`` times a second in all, for as long as the block lasts."""
+    """Run its built-in transaction, ``rate`` times a second in all, for as long as the block lasts."""
     options = ["--no-vacuum", f"--client={clients}", f"--rate={rate}", "--time=86400", "--random-seed=1"]
     process = subprocess.Popen(
         [str(server.binaries / "pgbench"), *options, database],
@@ -35,7 +35,7 @@ def running_pgbench(server: PostgresServer, database: str, *, rate: int, clients
         yield
         if process.poll() is not None:
             said = process.stderr.read() if process.stderr else ""
-            raise RuntimeError(f"pgbench stopped by itself: {said.strip().splitlines()[-1:]}")
+            raise RuntimeError(f"pgbench ended early: {said.strip().splitlines()[-1:]}")
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=_STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""A shop's day, speeded up: one thread that changes the shop's tables until it is stopped."""
+"""A shop under accelerated load: one thread changes its tables until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TRANSACTIONS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (12, ("UPDATE shop.customers SET credit = credit - 0.01, tier = 'gold' WHERE id = {n}",)),
     (8, ("DELETE FROM shop.order_lines WHERE order_id = {n} AND line = 2",)),
     (6, ("DELETE FROM shop.orders WHERE id = {n}", "DELETE FROM shop.order_lines WHERE order_id = {n}")),
-    # the body lies in TOAST and is not sent again: only the revision changes
+    # the body is in TOAST and is not sent again: only the revision changes
     (8, ("UPDATE shop.documents SET revision = revision + 1 WHERE id = 1 + {m} % 300",)),
     (3, ("UPDATE shop.documents SET body = repeat(md5('{k}'), 200 + {m} % 200) WHERE id = 1 + {m} % 300",)),
-    # a key change, and two keys that change places
+    # a key change, and two keys that are swapped
     (4, ("UPDATE shop.items SET sku = 'moved-{k}' WHERE sku = 'sku-' || (1 + {m} % 1000)",)),
     (
         3,
@@ -51,7 +51,7 @@ _TRANSACTIONS: tuple[tuple[int, tuple[str, ...]], ...] = (
 
 
 class ShopLoad:
-    """``with ShopLoad(dsn) as load:`` runs it; leaving the block stops it and raises what went wrong in it.
+    """``with ShopLoad(dsn) as load:`` runs it; leaving the block stops it and raises its error, if there was one.
 
     The same ``seed`` gives the same statements, though not at the same moments.
     """
@@ -59,7 +59,7 @@ class ShopLoad:
     def __init__(self, dsn: str, *, seed: int = 1) -> None:
         self.transactions = 0
         self._dsn = dsn
-        self._random = random.Random(seed)  # noqa: S311 - a load, not a secret
+        self._random = random.Random(seed)  # noqa: S311 - not for cryptography
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shop-load", daemon=True)
         self._failure: psycopg.Error | None = None
@@ -84,7 +84,7 @@ class ShopLoad:
                     ((_, statements),) = self._random.choices(_TRANSACTIONS, weights)
                     self._transact(connection, statements)
         except psycopg.Error as error:
-            self._failure = error  # raised by the thread that waits for this one
+            self._failure = error  # raised by the thread that joins this one
 
     def _transact(self, connection: psycopg.Connection[tuple[object, ...]], statements: tuple[str, ...]) -> None:
         self.transactions += 1

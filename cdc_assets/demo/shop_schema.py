@@ -1,7 +1,7 @@
-"""The demo's second schema: small tables whose changes are the awkward ones.
+"""The demo's second schema: small tables with the difficult kinds of changes.
 
 pgbench has its own four tables, all inserts and updates of numbers. The shop adds deletes, key changes, truncates,
-composite and text keys, NULLs, JSON, arrays, enums, partitions, and documents that lie in TOAST and are often
+composite and text keys, NULLs, JSON, arrays, enums, partitions, and documents that are stored in TOAST and are often
 sent unchanged.
 """
 
@@ -18,7 +18,7 @@ SHOP_TABLES = tuple(
     for name in ("baskets", "customers", "documents", "items", "order_lines", "orders", "visits")
 )
 
-# pgbench_history has no key: its rows are found whole
+# pgbench_history has no key, so its rows are followed whole
 PGBENCH_HISTORY_IDENTITY = "ALTER TABLE public.pgbench_history REPLICA IDENTITY FULL"
 
 SHOP_SCHEMA = """
@@ -97,7 +97,7 @@ INSERT INTO shop.visits (day, page)
   SELECT date '2025-01-01' + n % 365, '/sku-' || 1 + n % 1000 FROM generate_series(1, 5000) n
 """
 
-# while the load runs, one before each sync: changes of which PostgreSQL sends no row
+# while the load runs, one before each sync: changes for which PostgreSQL sends no row
 SHOP_ALTERATIONS = (
     """ALTER TABLE shop.orders ADD COLUMN channel text DEFAULT 'web'""",
     """ALTER TABLE shop.items ALTER COLUMN price TYPE numeric(10,2) USING price * 2;

@@ -1,4 +1,4 @@
-"""Every precondition on both sides, looked at without changing anything, each with the way to mend it."""
+"""Checks every precondition on both sides without changing anything, and says how to meet each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Check", "Diagnosis", "Verdict", "diagnose"]
 
 
 def diagnose(pipeline: Pipeline) -> Diagnosis:
-    """Look at source, tables, lake and Spark; a check that cannot be made is a failure like any other."""
+    """Check source, tables, lake and Spark; a check that cannot be made is a failure like any other."""
     return Diagnosis(pipeline.name, tuple(_checks(pipeline)))
 
 

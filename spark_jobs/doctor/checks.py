@@ -1,4 +1,4 @@
-"""One finding of the doctor: what was looked at, how it stands, and how to mend it."""
+"""One finding of the doctor: what was checked, what was found, and the remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Verdict(str, Enum):
-    """A ``fail`` stops ``sync``; a ``warn`` may stop it later, or slows it."""
+    """A ``fail`` stops ``sync``; a ``warn`` may stop it later, or slow it down."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,7 +16,7 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """``found`` is how it stands now, ``remedy`` the way out, empty for what is in order."""
+    """``found`` is the present state; ``remedy`` says what to do, and is empty if the check is ok."""
 
     area: str
     what: str

@@ -1,4 +1,4 @@
-"""The lake's path: can this process write there."""
+"""The lake's path: whether this process can write there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MESSAGE_LENGTH = 300  # object stores add request identifiers and whole documen
 
 
 def lake_path_check(lake: Lake) -> Check:
-    """Write a file and delete it again: what the rights of a path promise and what a disk does are two things."""
+    """Write a file and delete it again: permissions alone do not prove that a write succeeds."""
     try:
         filesystem, folder = lake_filesystem(lake.path)
-    except LakeError as error:  # as in sync: tables' states are read, and changes staged, the same way
+    except LakeError as error:  # sync opens the path in the same way
         return fail(AREA, "lake.path", _brief(error.what), error.hint)
     if isinstance(filesystem, fs.LocalFileSystem):
         return _local(Path(folder))
@@ -41,7 +41,7 @@ def _local(path: Path) -> Check:
             pass
     except OSError as error:
         return fail(AREA, "lake.path", f"{existing} cannot be written: {error.strerror}", remedy)
-    outcome = f"{path} is writable" if existing == path else f"{path} will be made"
+    outcome = f"{path} is writable" if existing == path else f"{path} will be created"
     return ok(AREA, "lake.path", outcome)
 
 

@@ -1,4 +1,4 @@
-"""The change log beside the slot: do they still belong together, with no gap between them."""
+"""Whether change log and slot still belong together, with no gap between them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ AREA = "change log"
 
 
 def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
-    """Nothing to say of a log that is not there yet, but that a slot must not be there without it."""
+    """The change log by itself, and against the slot; a log that does not exist yet is ok."""
     try:
         checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
     except CdcError as error:
         yield fail(AREA, "change log", error.what, error.hint)
         return
     if checkpoint is None:
-        yield ok(AREA, "change log", "not there yet: sync makes it")
+        yield ok(AREA, "change log", "does not exist yet: sync creates it")
         return
     yield ok(AREA, "change log", f"{checkpoint.ordinal} windows, up to {checkpoint.window.hi}")
     try:
         yield _against_slot(pipeline, checkpoint)
     except SourceUnreachableError:
-        yield warn(AREA, "log and slot", "not compared: the source cannot be reached", "mend the connection first")
+        yield warn(AREA, "log and slot", "not compared: the source cannot be reached", "correct the connection first")
     except CdcError as error:
         yield fail(AREA, "log and slot", error.what, error.hint)
 

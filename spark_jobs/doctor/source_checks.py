@@ -1,4 +1,4 @@
-"""The server and the role: is logical decoding possible here, and for us."""
+"""The server and the role: whether they allow logical decoding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
     else:
         yield ok(AREA, "wal_level", settings.wal_level)
     if settings.in_recovery:
-        yield warn(AREA, "role of the server", "standby", "publications are made on the primary; sync reads it there")
+        yield warn(
+            AREA, "role of the server", "standby", "create the publication on the primary; sync uses it from there"
+        )
     if settings.server_encoding == "SQL_ASCII":
         yield warn(AREA, "encoding", "SQL_ASCII", "bytes that are not UTF-8 will stop their table")
     else:
@@ -42,7 +44,7 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
 
 
 def plugin_check(source: Source, settings: ServerSettings) -> Check:
-    """What the output plugin is asked for: can it be had from this server."""
+    """Whether this server supports the plugin's configured options."""
     try:
         options = plugin_options(source, settings.server_version_num)
     except (ConfigurationError, PreconditionError) as error:
@@ -52,7 +54,7 @@ def plugin_check(source: Source, settings: ServerSettings) -> Check:
 
 
 def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:
-    """One for the durable slot when it is still to be made, one for the temporary copy each read makes."""
+    """One slot for the durable one if it is still to be created, one for the temporary copy that each read makes."""
     what, found = "replication slots", f"{settings.free_slots} free of {settings.max_replication_slots}"
     remedy = f"raise max_replication_slots above {settings.max_replication_slots}, or drop a slot that nobody reads"
     if slot_exists and settings.free_slots < 1:
@@ -65,7 +67,7 @@ def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:
 
 
 def role_check(role: RolePrivileges) -> Check:
-    """The right to make and read slots."""
+    """The right to create and read slots."""
     if role.may_replicate:
         found = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
         return ok(AREA, "role", found)
@@ -73,10 +75,10 @@ def role_check(role: RolePrivileges) -> Check:
 
 
 def slot_checks(connection: Connection, source: Source, limits: HealthLimits) -> Iterator[Check]:
-    """The slot: is it ours, and does the server still hold what it needs."""
+    """Whether the slot is ours, and whether the server still holds what it needs."""
     try:
         if slot_status(connection, source.slot) is None:
-            yield ok(AREA, f"slot {source.slot}", "not there yet: sync makes it")
+            yield ok(AREA, f"slot {source.slot}", "does not exist yet: sync creates it")
             return
         health = slot_health(connection, source.slot)
     except (SlotError, BreakError) as error:
@@ -90,7 +92,7 @@ def _slot_kind(health: SlotHealth, source: Source) -> Check:
     what = f"slot {source.slot}"
     if health.plugin != source.plugin:
         remedy = "choose another name for source.slot, or source.plugin as the slot has it"
-        return fail(AREA, what, f"made for {health.plugin}, the configuration says {source.plugin}", remedy)
+        return fail(AREA, what, f"created for {health.plugin}, the configuration says {source.plugin}", remedy)
     if health.active:
         remedy = "a sync that runs now is fine; any other reader must stop"
         return warn(AREA, what, f"in use by server process {health.active_pid}", remedy)
@@ -98,7 +100,7 @@ def _slot_kind(health: SlotHealth, source: Source) -> Check:
 
 
 def _slot_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Check]:
-    """A slot that is lost, or about to be, would stop sync; what is only worth a word would not."""
+    """A slot that is lost, or about to be, stops sync; a value beyond its threshold does not."""
     what = "WAL kept for the slot"
     found = f"{(health.restart_distance or 0) / 1e6:,.1f} MB, {health.wal_status}"
     if health.wal_status == "unreserved":

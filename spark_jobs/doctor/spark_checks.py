@@ -1,6 +1,6 @@
 """Spark's side: Java, Delta's jars, and the Python that executors run.
 
-Local Spark is looked at without starting it. Where executors are elsewhere, one of them is asked.
+Local Spark is checked without starting it. If executors are elsewhere, a task runs on one of them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _where_named(options: SparkOptions) -> str:
 
 
 def _local_python(python: str) -> Check:
-    """The worker's program, without Spark around it."""
+    """The worker's imports, without Spark around them."""
     program = f"import sys, {', '.join(NEEDED_MODULES)}; print('%d.%d' % sys.version_info[:2])"
     remedy = "unset PYSPARK_PYTHON and spark.pyspark.python: then it is the Python of this process"
     try:

@@ -1,4 +1,4 @@
-"""Publication and tables: does every configured table come, and with a key that its changes can be found by."""
+"""Publication and tables: whether every configured table is sent, with a key that identifies its rows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SAFE_SALT_BYTES = 16
 
 
 def publication_and_table_checks(connection: Connection, pipeline: Pipeline, role: RolePrivileges) -> Iterator[Check]:
-    """The publication first, where the plugin has one, then one line per table that is in order, one line per fault of
-    one that is not."""
+    """The publication first, if the plugin has one. Then one line per table that is ok, and one line per fault of the
+    others."""
     published = pipeline.source.has_publications
     publication = find_publications(connection, pipeline.source.publications) if published else None
     names = _wanted(pipeline, publication)
@@ -57,7 +57,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
 
 @dataclass(frozen=True)
 class _Table:
-    """``sent``: what the publications send of it now, None: nothing, or there are none."""
+    """``sent``: what the publications send of it now; None if that is nothing, or if there are none."""
 
     facts: RelationFacts
     privileges: TablePrivileges
@@ -67,12 +67,12 @@ class _Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that come, once a publication that is ours is in step."""
+        """Those that are sent, once our publication is in step."""
         return columns_that_come(self.facts, self.sent, self.selection)
 
 
 def _in_order(table: _Table) -> str:
-    """Its key, and what of it comes."""
+    """Its key, and which columns and rows are sent."""
     parts = [_rows_found_by(table.facts)]
     if len(table.columns) < len([column for column in table.facts.columns if not column.attgenerated]):
         parts.append(f"columns ({', '.join(table.columns)})")
@@ -86,7 +86,7 @@ def _in_order(table: _Table) -> str:
 def _rows_found_by(facts: RelationFacts) -> str:
     if facts.key:
         return f"key ({', '.join(facts.key)})"
-    return "no key: rows are found whole" if facts.sends_whole_rows else "no key: only inserts can come"
+    return "no key: rows are found whole" if facts.sends_whole_rows else "no key: only inserts can be sent"
 
 
 def _unseen(table: _Table) -> Iterator[Check]:
@@ -116,21 +116,23 @@ def _publication_check(
 def _publication_to_be_made(pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges]) -> Check:
     what = f"publication {', '.join(pipeline.source.publications)}"
     if len(pipeline.source.publications) > 1:
-        return fail(AREA, what, "not all are there", "CREATE PUBLICATION as you want them: listed ones are your own")
+        return fail(
+            AREA, what, "not all of them exist", "CREATE PUBLICATION: cdc does not create publications in a list"
+        )
     if pipeline.tables is None:
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
-        return fail(AREA, what, "not there, and the configuration names no tables", remedy)
+        return fail(AREA, what, "does not exist, and the configuration names no tables", remedy)
     names = ", ".join(str(table.name) for table in pipeline.tables)
     by_owner = (
-        f"have it made by an owner: CREATE PUBLICATION {', '.join(pipeline.source.publications)} FOR TABLE {names}"
+        f"have an owner create it: CREATE PUBLICATION {', '.join(pipeline.source.publications)} FOR TABLE {names}"
     )
     foreign = [str(table.name) for table in tables if not (table.owns or role.superuser)]
     if foreign:
-        return fail(AREA, what, f"not there, and {role.name} does not own {', '.join(foreign)}", by_owner)
+        return fail(AREA, what, f"does not exist, and {role.name} does not own {', '.join(foreign)}", by_owner)
     if not role.may_create_in_database:
         remedy = f'GRANT CREATE ON DATABASE to "{role.name}", or {by_owner}'
-        return fail(AREA, what, f"not there, and {role.name} may not create in this database", remedy)
-    return ok(AREA, what, "not there yet: sync makes it")
+        return fail(AREA, what, f"does not exist, and {role.name} may not create in this database", remedy)
+    return ok(AREA, what, "does not exist yet: sync creates it")
 
 
 def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:
@@ -149,7 +151,7 @@ def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -
 
 
 def _selection_faults(connection: Connection, of: _Table, publication: Publication | None) -> list[Check]:
-    """What is wrong with ``columns:``; a publication that is ours is brought in step with it."""
+    """What is wrong with ``columns:``. A publication of ours is not checked, as sync brings it in step."""
     if of.selection is None:
         return []
     errors = [why_not_selectable(of.facts, of.selection, connection.info.server_version)]
@@ -165,12 +167,12 @@ def _mask_faults(of: _Table) -> list[Check]:
 
 
 def _salt_check(pipeline: Pipeline) -> Iterator[Check]:
-    """It is set, or there would be no pipeline to check."""
+    """The salt's length. It is set, or there would be no pipeline to check."""
     salts = {mask.salt for mask in pipeline.masks.values()}
     for salt in salts:
         if len(salt) < _SAFE_SALT_BYTES:
-            found = f"{SALT_VARIABLE} has {len(salt)} bytes: who guesses it finds masked values by trying them out"
-            yield warn(AREA, "mask", found, "set a longer one; the masked tables are read again by themselves")
+            found = f"{SALT_VARIABLE} has {len(salt)} bytes: whoever guesses it can find masked values by trial"
+            yield warn(AREA, "mask", found, "set a longer one; the next sync then reads the masked tables again")
         else:
             yield ok(AREA, "mask", f"{SALT_VARIABLE} is set")
 

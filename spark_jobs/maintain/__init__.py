@@ -1,1 +1,1 @@
-"""What keeps the lake's cost the same over years: retention, compaction, clean-up."""
+"""Keeps the cost of the lake constant over the years: retention, compaction, clean-up."""

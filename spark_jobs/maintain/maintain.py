@@ -1,7 +1,7 @@
-"""``postgres-cdc maintain``: retention, compaction and clean-up of all that a pipeline keeps in its lake.
+"""``postgres-cdc maintain``: retention, compaction and clean-up of everything that a pipeline keeps in its lake.
 
-Run it once a day. It may be repeated after any crash, and beside a sync: it changes no row that is kept, and every
-commit of it gives way to one of ours.
+Run it once a day. It may be repeated after any crash, and run beside a sync: it changes no row that is kept, and each
+of its commits yields to a commit of a sync.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableMaintained:
-    """``error``: it stayed as it was."""
+    """``error``: why the table stayed as it was."""
 
     name: QualifiedName
     files: TableFiles | None = None
@@ -47,8 +47,9 @@ class TableMaintained:
 
 @dataclass(frozen=True)
 class MaintainReport:
-    """``first_window`` is the oldest one left in the change log, and ``reaches_back_to`` its start. ``held_by`` needs
-    windows that are older than their retention; empty: none are needed. None is what is not there, or failed."""
+    """``first_window`` is the oldest one left in the change log, and ``reaches_back_to`` its start. ``held_by`` names
+    what needs windows that are older than their retention; empty if nothing does. A part that does not exist or failed
+    is None."""
 
     first_window: int
     reaches_back_to: Lsn
@@ -62,10 +63,10 @@ class MaintainReport:
 
 
 def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress: Progress = silent) -> MaintainReport:
-    """Change log, cuts, messages and each table, in this order; what fails stops alone. ``spark`` is called only where
-    there are tables.
+    """Maintain change log, cuts, messages and each table, in this order; a failure stops only its part. ``spark`` is
+    called only if there are tables.
 
-    Raises LakeError when there is no change log, or when it cannot be read; CdcError when it is not known what the
+    Raises LakeError if there is no change log, or if it cannot be read; CdcError if it cannot be determined what the
     tables still need. Nothing has been changed then.
     """
     began = time.monotonic()
@@ -120,7 +121,7 @@ class _Errors:
 
 
 def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
-    """Every message stays: they are data, and not ours to drop."""
+    """No message is removed: they are the user's data."""
     files = CountedFiles(decoded_path(pipeline.lake.messages), "window", MESSAGES_LAYOUT.schema)
     cuts = pipeline.retention.cuts
     return keep_small(CountedTable(files, MESSAGES_LAYOUT, by_day=False), history_properties(cuts), None, cuts)

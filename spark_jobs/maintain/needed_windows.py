@@ -1,4 +1,4 @@
-"""From which landed window on the change log is still needed, however old that window is."""
+"""The first landed window that is still needed, however old it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_jobs.tables.progress import known_state
 
 @dataclass(frozen=True)
 class Needed:
-    """Windows from ``ordinal`` on are needed; ``by`` names the table that is furthest behind, empty where only the last
+    """Windows from ``ordinal`` on are needed. ``by`` names the table that is furthest behind; empty if only the last
     window is needed."""
 
     ordinal: int
@@ -27,8 +27,8 @@ class Needed:
 def needed_windows(
     pipeline: Pipeline, last: WindowMarker, states: Mapping[QualifiedName, TableState | LakeError]
 ) -> Needed:
-    """A table needs the windows after the one that it shows, and that one's marker. One without a snapshot, or that
-    needs a new one, needs none. What cannot be read may need all."""
+    """A table needs the marker of the window that it shows, and the windows after it. A table without a snapshot, or
+    that needs a new one, needs none. A table that cannot be read may need all."""
     cut = latest_cut(pipeline.lake)
     needs = [Needed(last.ordinal)]
     for name, state in states.items():
@@ -38,6 +38,6 @@ def needed_windows(
             needs.append(Needed(known_state(state, cut).ordinal, str(name)))
     if has_messages_table(pipeline):
         messages = messages_state(pipeline.lake, last.identity)
-        # where there is no table yet, it is made from all that the log holds
+        # a messages table that does not exist yet is built from everything in the change log
         needs.append(Needed(known_state(messages, cut).ordinal if messages else 0, "the messages table"))
     return min(needs, key=lambda need: need.ordinal)

@@ -1,1 +1,1 @@
-"""Spark itself: which Java, which jars, which session, and its errors made ours."""
+"""Spark itself: which Java, which jars, which session, and its exceptions as our errors."""

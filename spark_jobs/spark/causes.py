@@ -1,7 +1,8 @@
-"""Why Spark failed: the innermost cause that says something, in one line that holds no cell's value.
+"""Why Spark failed: the innermost informative cause, in one line without any cell's value.
 
-Classic Spark gives a Java stack trace as text, Spark Connect the error's text and its chain of causes, an executor's
-Python a traceback inside one of these. So causes are read from the text: outermost first, innermost last.
+Classic Spark gives a Java stack trace as text, Spark Connect the error's text and its chain of causes, and an
+executor's Python error is a traceback inside one of these. So causes are read from the text: outermost first, innermost
+last.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from spark_jobs.errors import new_snapshot, one_line
 
 @dataclass(frozen=True)
 class Cause:
-    """``said`` holds no cell's value, no SQL and no password; ``hint`` is empty where no way out is known."""
+    """``said`` holds no cell's value, no SQL and no password; ``hint`` is empty if no remedy is known."""
 
     said: str
     hint: str = ""
@@ -43,20 +44,20 @@ _THROWN = re.compile(
 )
 _CONDITION = re.compile(r"^\[([A-Z][A-Z0-9_.]{4,})\]")
 
-# what our own statements raise where the lake's table is not what the change log leads on from
+# raised by our own statements if the lake's table is not in the state that the change log continues
 MISSING_ROW = "a change needs a row that the table does not have"
 
-# what they raise, behind the column's name, for a text that Spark's parser of JSON refuses
+# raised by our own statements, after the column's name, for a text that Spark's JSON parser refuses
 NOT_A_VARIANT = "a JSON text that a variant cannot hold, with a key twice, say, or half of a surrogate pair"
 
 JVM_ENDED = (
     "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
 )
 
-# words by which a cause is known, and the way out. They match nothing that a row's value may be part of
+# patterns that identify a cause, and its remedy. They match nothing that may be part of a row's value
 _KNOWN: dict[tuple[str, ...], str] = {
     (r"No space left on device", r"Disk quota exceeded"): (
-        "the disk is full: free space where the lake lies and in spark.local.dir, then run it again"
+        "the disk is full: free space in the lake's storage and in spark.local.dir, then run it again"
     ),
     (
         r"Permission denied",
@@ -74,12 +75,12 @@ _KNOWN: dict[tuple[str, ...], str] = {
         r"ExecutorLostFailure",
         r"Executor heartbeat timed out",
         r"Python worker exited unexpectedly \(crashed\)",
-    ): "a process of Spark's was ended, most often for want of memory: look into its log, give it more, run it again",
-    # the latter are py4j's, when nobody is at the other end
+    ): "a process of Spark's was ended, most often for want of memory: look at its log, give it more, run it again",
+    # the second pattern is py4j's, when nobody answers at the other end
     (
         r"SparkContext was shut down",
         r"^(?:Py4JNetworkError|ConnectionRefusedError|ConnectionResetError)",
-        # in mid-call; where the JVM lives, its trace follows
+        # the JVM died during a call; if it is alive, its trace follows
         r"^Py4JError(?=: An error occurred while calling [\w.$]+$)",
     ): JVM_ENDED,
     (
@@ -95,18 +96,18 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"Cannot run program",): "executors have no such Python: name another one in PYSPARK_PYTHON",
     (r"/_staging/",): "another process swept this table's staging folder: let one write at a time, run it again",
     (f"column .{{1,255}}?: {NOT_A_VARIANT}",): (
-        'take the column out of types:, or say on_unrepresentable: "null" of it'
+        'remove the column from types:, or set on_unrepresentable: "null" for it'
     ),
     (MISSING_ROW,): f"if somebody else has written this table, {new_snapshot()}",
     (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
         f"a file that the table names is gone: if somebody deleted it, {new_snapshot()}"
     ),
     (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (
-        "see that Spark can reach the lake's storage"
+        "check that Spark can reach the lake's storage"
     ),
 }
 _PATTERNS = tuple((re.compile("|".join(words)), hint) for words, hint in _KNOWN.items())
-# whose own text names files and hosts, never rows
+# packages whose messages name files and hosts, never rows
 _SAFE_PACKAGES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
 _SAFE_CONDITIONS = re.compile(r"^\[(?:PATH_NOT_FOUND|FAILED_READ_FILE|DELTA_CANNOT_CREATE_LOG_PATH|DELTA_LOG_\w+)\b")
 _SQLSTATE = re.compile(r" SQLSTATE: \w{5}$")
@@ -114,7 +115,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def innermost_cause(error: Exception) -> Cause:
-    """What is known of the innermost cause that anything is known of; else the innermost one's class."""
+    """The innermost cause that is known, with its hint; else the class of the innermost one."""
     chain = _chain(error)
     for thrown in reversed(chain):
         for pattern, hint in _PATTERNS:
@@ -130,7 +131,7 @@ def innermost_cause(error: Exception) -> Cause:
 
 def _chain(error: Exception) -> list[_Thrown]:
     """The error itself, then the causes that its text names. Never empty."""
-    # pyspark's attributes: of classic Spark's exceptions, of Connect's
+    # attributes of pyspark's exceptions: the first of classic Spark's, the second of Connect's
     traces = [str(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or ""]
     first = (traces[0].strip().splitlines() or [""])[0]
     itself = _Thrown(f"{type(error).__module__}.", type(error).__name__, first)

@@ -1,4 +1,4 @@
-"""Delta Lake's jar files: which ones fit the installed pyspark, and how a session comes to them.
+"""Delta Lake's jar files: which ones fit the installed pyspark, and how a session gets them.
 
 Three ways, by ``spark.jars`` of the configuration: ``packages`` (Spark fetches them from Maven), ``provided`` (the
 cluster has them), or a folder of jar files, which ``python -m spark_jobs.spark.delta_jars FOLDER`` fills once.
@@ -18,7 +18,7 @@ from pathlib import Path
 from spark_jobs.errors import SparkError
 
 _SCALA = "2.13"
-# delta-storage is asked for apart from delta-spark: a folder that was filled by hand often lacks it
+# delta-storage is checked separately: a folder that was filled by hand often lacks it
 _REQUIRED = ("delta-spark_{minor}_" + _SCALA, "delta-storage")
 
 
@@ -36,7 +36,7 @@ def delta_coordinate() -> str:
 
 
 def jars_conf(jars: str) -> tuple[tuple[str, str], ...]:
-    """The Spark confs that bring Delta's jars. Raises SparkError for a folder that does not hold them."""
+    """The Spark confs that add Delta's jars. Raises SparkError for a folder that does not hold them."""
     if jars == "packages":
         return (("spark.jars.packages", delta_coordinate()),)
     if jars == "provided":
@@ -52,14 +52,15 @@ def jars_conf(jars: str) -> tuple[tuple[str, str], ...]:
 
 
 def fill_folder(folder: Path) -> bool:
-    """Put Delta's jars and what they need beyond Spark's own jars into ``folder``; False: they were there already.
+    """Put Delta's jars, and those of their dependencies that Spark lacks, into ``folder``. Returns False if there was
+    nothing to do.
 
     Spark's own resolver (Ivy) does the work, with the proxies and repositories that Java and Spark are set up for.
     """
     from spark_jobs.spark.java import find_java
 
     coordinate = delta_coordinate()
-    done = folder / "delta-jars.txt"  # written last: says that the folder is whole, and for which coordinate
+    done = folder / "delta-jars.txt"  # written last: marks the folder as complete, and for which coordinate
     if done.is_file() and done.read_text().split() == [coordinate, *sorted(p.name for p in folder.glob("*.jar"))]:
         return False
     java = find_java()
@@ -76,7 +77,7 @@ def fill_folder(folder: Path) -> bool:
 
 
 def resolve_packages(coordinate: str, scratch: Path, java_home: Path) -> list[Path]:
-    """Let spark-submit run an empty program with the package, and take what it fetched."""
+    """Let spark-submit run an empty program with the package, and return the jars that it fetched."""
     program = scratch / "nothing.py"
     program.write_text("")
     command = [

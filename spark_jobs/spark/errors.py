@@ -1,4 +1,4 @@
-"""Spark's exceptions as ours: an executor's typed error comes back as itself, all else without a cell's value."""
+"""Spark's exceptions as ours: a typed error of an executor keeps its type; no message has a cell's value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_jobs.spark.own_jvm import has_ended
 # an executor's error arrives as the text of its traceback
 _OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
 _KEPT = re.compile(r"([^\n\]]+): a change keeps a value of a row that the table does not have")
-# Delta's optimistic commits: another writer was quicker. Safe to repeat as it is, because of the transaction
-# identifier, unless that is what the other one has written too: then it was a writer of ours
+# Delta's optimistic commits: another writer was faster. The commit may be repeated as it is, thanks to its transaction
+# identifier, unless the other commit has the same identifier: then it was a writer of ours
 _CONCURRENT = re.compile(
     r"Concurrent(?!Transaction)\w+Exception|(Metadata|Protocol)ChangedException"
     r"|DELTA_CONCURRENT_(?!TRANSACTION)\w+|DELTA_(METADATA|PROTOCOL)_CHANGED"
 )
-# of a file of the table, or of an entry of its log
+# a missing file of the table, or a missing entry of its log
 _FILE_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|PATH_NOT_FOUND|VersionNotFoundException"
     r"|DELTA_(?:VERSION_NOT_FOUND|FILE_NOT_FOUND|LOG_FILE_NOT_FOUND|NO_RECREATABLE_HISTORY_FOUND"
@@ -30,7 +30,7 @@ _OVERTAKEN = re.compile(r"ConcurrentTransactionException|DELTA_CONCURRENT_TRANSA
 
 
 def is_concurrent_commit(error: BaseException) -> bool:
-    """Whether another writer's commit came in between. Classic and Connect differ in classes, not in the text."""
+    """Whether another writer committed in between. Classic and Connect differ in classes, not in the text."""
     return not isinstance(error, CdcError) and _CONCURRENT.search(str(error)) is not None
 
 
@@ -47,7 +47,7 @@ def is_file_gone(error: BaseException) -> bool:
 
 @contextmanager
 def spark_errors(what: str, *, hint: str = "") -> Iterator[None]:
-    """Raise what an executor of ours raised, else LakeError: ``what``, the innermost cause, and the way out."""
+    """Raise the error that our code raised on an executor, else LakeError: ``what``, the innermost cause, a hint."""
     try:
         yield
     except CdcError:
@@ -65,6 +65,6 @@ def _typed(error: Exception, what: str, hint: str) -> CdcError:
     if kept := _KEPT.search(text):
         return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint=new_snapshot(kept[1].strip()))
     cause = innermost_cause(error)
-    # a JVM that runs out of memory takes itself apart while it still answers: any exception may come of that
+    # a JVM that runs out of memory may still answer, with any exception
     ended = JVM_ENDED if not cause.hint and has_ended() else ""
     return LakeError(f"{what}: {cause.said}", hint=hint or cause.hint or ended)

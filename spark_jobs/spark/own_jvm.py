@@ -1,4 +1,4 @@
-"""The JVM that classic Spark keeps beside this process. Nothing here is for Spark Connect."""
+"""The JVM that classic Spark keeps beside this process. Not for Spark Connect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def has_ended() -> bool:
 
 
 def forget_session() -> None:
-    """Let go of a session whose JVM has ended, or whose server knows it no more, so that another can be started."""
+    """Forget a session whose JVM has ended, or that its server no longer knows, so that another can be started."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

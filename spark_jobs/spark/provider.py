@@ -1,4 +1,4 @@
-"""How a session reaches what may need one: asked for where there is work for it, as a JVM takes seconds to start."""
+"""How code gets a session: it calls a provider once there is work for Spark, as a JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SparkProvider: TypeAlias = "Callable[[], SparkSession]"
 
 
 def one_at_a_time(spark: SparkProvider) -> SparkProvider:
-    """``spark`` for threads: two that ask at once would start two sessions."""
+    """``spark`` made safe for threads: two concurrent first calls would start two sessions."""
     lock = threading.Lock()
 
     def session() -> SparkSession:

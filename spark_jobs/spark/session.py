@@ -1,6 +1,6 @@
-"""The Spark session: built here, or taken as it is; quiet; with workers that find this package.
+"""The Spark session: built here, or taken from the caller; quiet; with workers that find this package.
 
-With ``own_jvm`` the one file that may touch what Spark Connect does not have (marked below); all else is clean for
+Only this file and ``own_jvm`` may use what Spark Connect does not have (marked below); all other code works with
 Connect.
 """
 
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-# Spark's own default, and keys of Azure's and Google's storage
+# Spark's own default, and the keys of Azure's and Google's storage
 _HIDDEN = r"(?i)secret|password|token|access[.]?key|account[.]key|private[.]key"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
-# static: fixed once a session is there
+# static: cannot be changed once a session exists
 _STATIC_CONF = {
     "spark.app.name": "postgres-cdc",
     "spark.sql.extensions": _EXTENSION,
     "spark.sql.catalog.spark_catalog": _CATALOG,
-    "spark.redaction.regex": _HIDDEN,  # what its pages and event logs show as stars
+    "spark.redaction.regex": _HIDDEN,  # Spark's pages and event logs show these values as stars
 }
-# what our statements rely on, whoever made the session; set again on each isolated session
+# our statements rely on these, whoever made the session; set again on each isolated session
 _RUNTIME_CONF = {
-    "spark.sql.variant.allowDuplicateKeys": "false",  # else the last one of a key would stay, unsaid
+    "spark.sql.variant.allowDuplicateKeys": "false",  # else the last value of a key would win silently
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # a cast that fails raises; it never becomes null
-    "spark.sql.variable.substitute": "false",  # a column or a path may be named ${x}: it would become what x is set to
+    "spark.sql.variable.substitute": "false",  # a column or a path may be named ${x}, and must not be substituted
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is still INT96
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",  # 4.2.0 hangs with it (SPARK-58241)
-    # row groups and pages are held whole by writers and readers, and by default neither ends before it has 100 rows:
+    # writers and readers hold whole row groups and pages, and by default neither ends before it has 100 rows:
     # 200 rows of a megabyte ended in an OutOfMemoryError, with 2 GiB of heap
     "parquet.block.size": str(32 << 20),
     "parquet.block.size.row.check.min": "4",
     "parquet.page.size.row.check.min": "4",
-    "spark.databricks.delta.autoCompact.minNumFiles": "8",  # see table_commit: asked for now and then only
+    "spark.databricks.delta.autoCompact.minNumFiles": "8",  # see table_commit: enabled now and then only
     "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),  # MERGE reads whole files: 1 GB ones are slow
 }
-# one machine: few, larger tasks. snapshotPartitions alone takes a small MERGE from 3.6 s to 1.3 s
+# on one machine: few, larger tasks. snapshotPartitions alone takes a small MERGE from 3.6 s to 1.3 s
 _LOCAL_CONF = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-    "spark.sql.adaptive.enabled": "false",  # nothing to adapt with so few partitions; a MERGE took 6.3 s, with it 7.0
+    "spark.sql.adaptive.enabled": "false",  # with so few partitions a MERGE took 6.3 s without it, 7.0 s with it
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -66,20 +66,20 @@ _LOCAL_CONF = {
     "spark.driver.memory": "2g",
     # a large MERGE takes a tenth less time than with G1, whose threads compete with the tasks for few cores
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-    # tables are addressed by path; Spark makes the folder all the same, by default where the user stands
+    # tables are addressed by path; Spark still creates the folder, by default in the working directory
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "postgres-cdc-warehouse")),
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 
 
 def session_conf(options: SparkOptions) -> dict[str, str]:
-    """Every conf of a session made for ``options``; the user's own win. Raises SparkError when jars are missing."""
+    """Every conf of a session made for ``options``; the user's override ours. Raises SparkError if jars are missing."""
     conf = {**_STATIC_CONF, **_RUNTIME_CONF}
     if is_local(options):
         conf |= _LOCAL_CONF
     conf |= dict(jars_conf(options.jars))
     own = dict(options.config)
-    for key in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):  # lists: the user's are added to ours
+    for key in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):  # lists: add the user's to ours
         if key in own and key in conf:
             own[key] = f"{conf[key]},{own[key]}"
     return conf | own
@@ -102,12 +102,12 @@ def spark_session(options: SparkOptions) -> SparkSession:
 
 
 def checked_session(spark: SparkSession) -> SparkSession:
-    """``spark`` itself, when it can write Delta. Raises SparkError: extension and catalog are fixed at its start."""
+    """``spark`` itself, if it can write Delta. Raises SparkError if not: the extension cannot be added later."""
     _quieten_pyspark()
     _ship_package()
     if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
         raise SparkError(
-            "the Spark session that was handed in has no Delta Lake",
+            "the Spark session that was provided has no Delta Lake",
             hint=f"start it with spark.sql.extensions={_EXTENSION} and spark.sql.catalog.spark_catalog={_CATALOG}",
         )
     return spark
@@ -115,9 +115,9 @@ def checked_session(spark: SparkSession) -> SparkSession:
 
 @contextmanager
 def isolated_session(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session of its own on the same context, with ``conf`` set: Delta's txnAppId and its like are session-wide.
+    """A session of its own on the same context, with ``conf`` set: Delta's txnAppId and similar confs are session-wide.
 
-    Never hand in an isolated session: in Connect a clone inherits what its origin has set.
+    Never pass an isolated session: in Connect a clone inherits what its origin has set.
     """
     # classic sessions have newSession only, Connect's have cloneSession only
     own: SparkSession = spark.cloneSession() if is_connect(spark) else spark.newSession()  # type: ignore[attr-defined]
@@ -156,7 +156,7 @@ def _connect(options: SparkOptions) -> SparkSession:
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-        # an open channel that the interpreter's shutdown closes can hang in grpc
+        # if the interpreter's shutdown closes an open channel, grpc can hang
         atexit.register(session.stop)
         return session
     except ImportError as error:
@@ -183,7 +183,7 @@ def _classic(options: SparkOptions) -> SparkSession:
         java_options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
         conf["spark.driver.extraJavaOptions"] = f"{java_options} {conf.get('spark.driver.extraJavaOptions', '')}"
         spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(conf.items()))
-        # everybody on this machine can read the JVM's command line; the rest reaches it by the gateway
+        # everybody on this machine can read the JVM's command line; the gateway carries the rest
         shown = [(key, value) for key, value in conf.items() if not re.search(_HIDDEN, key)]
         launched = SparkConf(loadDefaults=False).setMaster(master).setAll(shown)
         try:
@@ -198,12 +198,12 @@ def _classic(options: SparkOptions) -> SparkSession:
 
 
 def _jvm_log() -> IO[bytes]:
-    """Where the JVM, and the Python workers it starts, print: JVM warnings, Ivy's report, Spark's banner."""
+    """The file for the output of the JVM and its Python workers: JVM warnings, Ivy's report, Spark's banner."""
     log = tempfile.NamedTemporaryFile(prefix="postgres-cdc-spark-", suffix=".log", delete=False)  # noqa: SIM115
     process = os.getpid()
 
     def remove() -> None:
-        # a fork of this process must leave the file; a failed start leaves it to be read
+        # a fork of this process must not delete the file; after a failed start it stays to be read
         if os.getpid() == process and not _failed(Path(log.name)):
             Path(log.name).unlink(missing_ok=True)
 
@@ -216,7 +216,7 @@ def _failed(log: Path) -> bool:
 
 
 def _reason(log: IO[bytes], error: Exception) -> str:
-    """The line of the JVM's output that says why, else the first line of the exception."""
+    """The line of the JVM's output that gives the reason, else the first line of the exception."""
     said = Path(log.name).read_text(errors="replace")
     match = re.search(r"^(?:Exception in thread .*|Error: .*|.*unresolved dependency.*)$", said, re.MULTILINE)
     return match[0].strip() if match else _first_line(error)
@@ -227,12 +227,12 @@ def _first_line(error: Exception) -> str:
 
 
 def _quieten_pyspark() -> None:
-    # prints each failed statement again, as JSON with a stack trace
+    # this logger prints each failed statement again, as JSON with a stack trace
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
 
 
 def _ship_package() -> None:
-    """Functions of this package travel whole inside the closure: executors need nothing of ours installed."""
+    """Pickle functions of this package by value: executors need none of our code installed."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The Python that executors run: which one a session of ours names, and what it has, asked of itself."""
+"""The Python that executors run: which one our sessions name, and what an executor says it has."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class WorkerPython:
 
 
 def worker_python(options: SparkOptions, *, local: bool) -> str | None:
-    """What a classic session of ours starts as worker; None: the ``python3`` of each node.
+    """The Python that a classic session of ours starts as worker; None: the ``python3`` of each node.
 
-    ``spark.pyspark.python`` goes before the environment, as Spark's manual has it. But only spark-submit reads it,
-    when it starts a program in Python: for a JVM that a program starts, as ours, PYSPARK_PYTHON alone counts.
+    ``spark.pyspark.python`` takes precedence over the environment, as in Spark's manual. But only spark-submit reads
+    it, when it starts a Python program. A JVM that a program starts, as ours does, uses only PYSPARK_PYTHON.
     https://spark.apache.org/docs/latest/configuration.html#environment-variables
     """
     named = dict(options.config).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -44,7 +44,7 @@ def worker_python(options: SparkOptions, *, local: bool) -> str | None:
 
 
 def ask_worker_python(spark: SparkSession) -> WorkerPython:
-    """One task on one executor. Raises LakeError when it fails, SparkError when no executor takes it in time."""
+    """Run one task on one executor. Raises LakeError if it fails, SparkError if no executor takes it in time."""
     answers: SimpleQueue[WorkerPython | CdcError] = SimpleQueue()
 
     def ask() -> None:
@@ -53,12 +53,12 @@ def ask_worker_python(spark: SparkSession) -> WorkerPython:
         except CdcError as error:
             answers.put(error)
 
-    Thread(target=ask, name="worker-python", daemon=True).start()  # nothing waits for it when the process ends
+    Thread(target=ask, name="worker-python", daemon=True).start()  # a daemon: the process may end without it
     try:
         answer = answers.get(timeout=_PATIENCE_SECONDS)
     except Empty:
         raise SparkError(
-            f"no executor took a task within {_PATIENCE_SECONDS} s", hint="see that the cluster has a free core"
+            f"no executor took a task within {_PATIENCE_SECONDS} s", hint="check that the cluster has a free core"
         ) from None
     if isinstance(answer, CdcError):
         raise answer

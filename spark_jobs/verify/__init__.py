@@ -1,1 +1,1 @@
-"""Source and lake compared, row by row."""
+"""Compares source and lake, row by row."""

@@ -1,8 +1,9 @@
-"""The cheaper comparison: each side reduced to a few thousand hashes where its rows are read, and only what differs in
-them compared row by row. No row is shuffled, sorted or joined while all is equal.
+"""The cheaper comparison: each side is reduced to a few thousand hashes where its rows are read, and only
+buckets whose hashes differ are compared row by row. If all are equal, no row is shuffled, sorted or joined.
 
-A row falls into a bucket by the hash of its key. Of a bucket the number of rows is known, and the sum of their 64-bit
-hashes: a difference goes unseen once in 2^64, unless it was made for that. A sum, since the XOR of two equal rows is 0.
+A row falls into a bucket by the hash of its key. For each bucket the number of rows and the sum of their 64-bit hashes
+are compared: a difference goes unseen once in 2^64, unless someone constructed it. It is a sum, since the XOR of two
+equal rows is 0.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _BUCKETS = 4096
 
 
 def compare_hashes(source: DataFrame, lake: DataFrame, shape: TableShape, *, most: int) -> RowComparison:
-    """As ``compare_rows``, whose result it is where something differs; each side is then read a second time."""
+    """The result of ``compare_rows`` if something differs; each side is then read a second time."""
     of_source, of_lake = _hashes(source, shape), _hashes(lake, shape)
     rows = RowCounts(_rows(of_source), _rows(of_lake))
     differing = sorted(bucket for bucket in {*of_source, *of_lake} if of_source.get(bucket) != of_lake.get(bucket))
@@ -42,7 +43,7 @@ def _hashes(rows: DataFrame, shape: TableShape) -> dict[int, tuple[int, Decimal]
     from pyspark.sql import functions as fn
 
     values = [printed(fn.col(quoted(column.name)), column) for column in shape.columns]
-    # a null leaves Spark's hash as it was: NULL, 'a' would be 'a', NULL
+    # Spark's hash skips nulls: NULL, 'a' would hash like 'a', NULL
     row_hash = fn.xxhash64(*values, *(value.isNull() for value in values))
     hashed = rows.select(_bucket(shape).alias("bucket"), row_hash.alias("hash"))
     found = hashed.groupBy("bucket").agg(fn.count(fn.lit(1)), fn.sum(fn.col("hash").cast("decimal(20,0)"))).collect()

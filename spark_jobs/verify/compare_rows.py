@@ -1,9 +1,10 @@
-"""Two tables of the same columns against each other on executors: a full outer join by key, every column null-safe.
+"""Compares two tables with the same columns on executors: a full outer join by key, every column null-safe.
 
-Without a key each row must be there as often: the join is by all columns, and by a number for each of equal rows.
+Without a key each row must have the same number of copies in both: equal rows are numbered, and the join is by all
+columns and that number.
 
 Values are equal when PostgreSQL prints them alike: NaN is NaN, 0 is not -0, NULL is not an empty string. The counts are
-taken in the stage that ends the one job, so a task that is run twice counts once.
+taken in the last stage of the one job, so a task that runs twice counts once.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class RowComparison:
 def compare_rows(
     source: DataFrame, lake: DataFrame, shape: TableShape, *, most: int, source_is_sample: bool = False
 ) -> RowComparison:
-    """Both have the columns of ``shape``; the source has each key once. At most ``most`` rows are reported, each named
-    by its key; without one, by all its values.
+    """Both sides have the columns of ``shape``; the source has each key once. At most ``most`` rows are reported, each
+    identified by its key, or by all its values without one.
 
     ``source_is_sample``: rows that only the lake has are no difference, and are not counted.
     """
@@ -67,9 +68,9 @@ def compare_rows(
 
 
 def _joined(source: DataFrame, lake: DataFrame, shape: TableShape, how: str) -> DataFrame:
-    """Columns ``s0``… and ``l0``…; ``in_source``; ``copy`` counts the lake's rows of one key from 1.
+    """Columns ``s0``… and ``l0``…; ``in_source``; ``copy`` numbers the lake's rows of one key from 1.
 
-    The count costs no shuffle and no sort that the join does not need itself.
+    The numbering needs no shuffle or sort beyond those of the join.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
@@ -91,7 +92,7 @@ def _joined(source: DataFrame, lake: DataFrame, shape: TableShape, how: str) -> 
 
 
 def _numbered(rows: DataFrame, shape: TableShape, name: Callable[[int], str]) -> DataFrame:
-    """Equal rows counted from 1."""
+    """Equal rows numbered from 1."""
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
@@ -100,12 +101,12 @@ def _numbered(rows: DataFrame, shape: TableShape, name: Callable[[int], str]) ->
 
 
 def _named_by(shape: TableShape) -> Sequence[int]:
-    """The places of the columns that say which row it is."""
+    """The indices of the columns that identify a row."""
     return shape.key_indices or range(len(shape.columns))
 
 
 def _counts_for_source(shape: TableShape) -> Column:
-    """Where it has a key, a row of the source may have met several of the lake."""
+    """With a key, a row of the source may have matched several rows of the lake; it counts once."""
     from pyspark.sql import functions as fn
 
     if not shape.has_key:
@@ -127,7 +128,7 @@ def _difference(shape: TableShape) -> Column:
 
 
 def _differing_columns(shape: TableShape) -> Column:
-    """The places of a changed row's columns that differ."""
+    """The indices of a changed row's columns that differ."""
     from pyspark.sql import functions as fn
 
     places = (fn.when(~_equal(i, column), fn.lit(i)) for i, column in enumerate(shape.columns))

@@ -1,7 +1,8 @@
-"""Source and lake compared value by value, through other code than the one that moved the rows.
+"""Compares source and lake value by value, through other code than the code that moved the rows.
 
-The source is read at rest with ADBC's own types (text and decimals as PostgreSQL prints them), the lake with Spark;
-both become Arrow tables, sorted by the key, and must be equal. A count or a checksum would miss what this finds.
+The source must be idle. It is read with ADBC's own types (text and decimals as PostgreSQL prints them), the lake with
+Spark; both become Arrow tables, sorted by the key, and must be equal. A count or a checksum would miss some
+differences.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``differing_columns`` is empty when every value of every row is the same, in number and content."""
+    """``differing_columns`` is empty if all rows are equal, or if their number differs: their
+    values are then not compared."""
 
     name: QualifiedName
     source_rows: int
@@ -47,8 +49,8 @@ class Comparison:
 
 
 def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName, ...]) -> tuple[Comparison, ...]:
-    """Compare these tables, as far as the publications send them; the source must be at rest. Holds one table at
-    a time, twice, in memory."""
+    """Compare these tables, as far as the publications send them; the source must be idle. Holds both sides of one
+    table at a time in memory."""
     source = pipeline.source
     with connected(source.dsn) as connection:
         facts = tuple(
@@ -75,7 +77,7 @@ def _compare(source: pa.Table, lake: pa.Table, facts: RelationFacts) -> Comparis
 
 
 def _same(source: pa.ChunkedArray, lake: pa.ChunkedArray) -> bool:
-    # to Arrow NaN is no NaN, and 0 is -0
+    # to Arrow NaN does not equal NaN, and 0 equals -0
     if pa.types.is_floating(lake.type):
         source, lake = source.cast(pa.string()), lake.cast(pa.string())
     elif pa.types.is_list(lake.type) and pa.types.is_floating(lake.type.value_type):
@@ -84,7 +86,7 @@ def _same(source: pa.ChunkedArray, lake: pa.ChunkedArray) -> bool:
 
 
 def _sorted(table: pa.Table, facts: RelationFacts) -> pa.Table:
-    names = facts.key or table.column_names  # several rows without a key may be equal: which is which does not count
+    names = facts.key or table.column_names  # without a key several rows may be equal; their order does not matter
     return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]))
 
 
@@ -108,7 +110,7 @@ def _source_rows(pipeline: Pipeline, facts: RelationFacts, sent: PublishedTable 
 
 
 def _masked(rows: pa.Table, facts: RelationFacts, mask: TableMask | None) -> pa.Table:
-    """Hashes of what the lake has hashes of, one value at a time."""
+    """The rows with masked columns hashed, one value at a time."""
     for column in facts.columns:
         if mask is not None and column.masked and column.attname in rows.column_names:
             texts = rows.column(column.attname).to_pylist()
@@ -131,7 +133,7 @@ def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) ->
 
 
 def _as_documents(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """With JSON texts that are alike where documents are equal: by the standard library's parser."""
+    """With JSON texts normalised by the standard library's parser: equal documents get equal texts."""
     for name in names:
         texts = pa.array([text and _document(text) for text in table.column(name).to_pylist()], pa.string())
         table = table.set_column(table.column_names.index(name), name, texts)
@@ -152,8 +154,8 @@ def _followed(facts: RelationFacts, sent: PublishedTable | None) -> tuple[Column
 
 
 def _column(column: ColumnFacts) -> sql.Composable:
-    """concat() calls the type's output function: a cast to text would drop the padding of char(n). A row with a null in
-    it is neither null nor IS NOT NULL."""
+    """concat() calls the type's output function; a cast to text would drop the padding of char(n). IS DISTINCT FROM
+    NULL, because a composite value with a null field is neither IS NULL nor IS NOT NULL."""
     name = sql.Identifier(column.attname)
     if column.chosen_type is not None:
         return _chosen(name, column.chosen_type)
@@ -165,7 +167,7 @@ def _column(column: ColumnFacts) -> sql.Composable:
 
 
 def _chosen(name: sql.Identifier, lake_type: LakeType) -> sql.Composable:
-    """What the server makes of the value, where that is the value itself; null elsewhere."""
+    """The server's own conversion to the chosen type, if that is exact; null otherwise."""
     if lake_type.kind is LakeKind.VARIANT:
         return sql.SQL("{0}::text AS {0}").format(name)
     if lake_type.kind is LakeKind.BINARY:

@@ -1,4 +1,4 @@
-"""Which Delta version of a table shows one window's end, where others may have written the table since."""
+"""Finds the Delta version of a table that shows a window's end, even if others have written the table since."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from spark_jobs.qualified_name import QualifiedName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# commits that others may have made since the table was brought to the window's end
+# the number of commits to look at: others may have committed since the table was brought to the window's end
 _COMMITS = 100
 
 
 @dataclass(frozen=True)
 class _Commit:
-    """``first`` and ``last`` are the windows that it covers; of one that is not ours: None."""
+    """``first`` and ``last`` are the windows that it covers; ``first`` is None if the commit is not ours."""
 
     version: int
     first: int | None = None
@@ -32,7 +32,7 @@ class _Commit:
     snapshot_lsn: Lsn = Lsn(0)  # noqa: RUF009 - a number
 
     def is_beyond(self, at: WindowMarker) -> bool:
-        if self.first is None or self.last < at.identity.chapter:  # LSNs of an earlier chapter say nothing here
+        if self.first is None or self.last < at.identity.chapter:  # LSNs of an earlier chapter cannot be compared
             return False
         return self.last > at.ordinal or self.snapshot_lsn > at.window.hi
 
@@ -40,8 +40,8 @@ class _Commit:
 def shown_version(spark: SparkSession, lake: Lake, name: QualifiedName, at: WindowMarker) -> int:
     """The version that shows the end of window ``at``, to which the table has been brought.
 
-    Other writers' commits belong to the version: what they did to the rows is to be seen. Raises OvertakenError where
-    no version shows exactly that: a snapshot was taken since, or one commit leads past it.
+    Other writers' commits belong to the version: the comparison must see what they did to the rows. Raises
+    OvertakenError if no version shows exactly that: a snapshot was taken since, or one commit leads past it.
     """
     commits = _newest_commits(spark, lake.table(name))
     beyond = [commit for commit in commits if commit.is_beyond(at)]
@@ -49,9 +49,9 @@ def shown_version(spark: SparkSession, lake: Lake, name: QualifiedName, at: Wind
         return commits[0].version
     earliest = beyond[-1]
     if earliest.snapshot_lsn > at.window.hi:
-        raise OvertakenError(f"{name} has a snapshot of {earliest.snapshot_lsn} by now", hint="run it again")
+        raise OvertakenError(f"{name} has a newer snapshot, of {earliest.snapshot_lsn}", hint="run it again")
     if earliest.version == commits[-1].version or _leads_past(lake, name, earliest, at):
-        raise OvertakenError(f"{name} was brought beyond {at.window.hi} by another process", hint="run it again")
+        raise OvertakenError(f"another process brought {name} beyond {at.window.hi}", hint="run it again")
     return earliest.version - 1
 
 
@@ -70,7 +70,7 @@ def _commit(version: int, user_metadata: str | None) -> _Commit:
 
 
 def _leads_past(lake: Lake, name: QualifiedName, commit: _Commit, at: WindowMarker) -> bool:
-    """Whether the commit also brought changes from before the window's end."""
+    """Whether the commit also contains changes from before the window's end."""
     assert commit.first is not None
     covered = ChangeLog(lake.change_log).markers(commit.first - 1)
     return any(

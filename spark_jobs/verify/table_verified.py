@@ -1,4 +1,4 @@
-"""What verify says of one table, and of all of them. Values of cells that are not in the key are never in it."""
+"""What verify reports of one table, and of all of them. It never holds values of columns outside the key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Verdict = Literal["equal", "different", "not compared"]
 
 @dataclass(frozen=True)
 class RowCounts:
-    """``missing`` rows are in the source alone, ``extra`` ones in the lake alone, or there once more; ``changed`` ones
-    are in both and differ."""
+    """``missing`` rows are only in the source; ``extra`` ones are only in the lake, or are further copies there;
+    ``changed`` ones are in both and differ."""
 
     source_rows: int = 0
     lake_rows: int = 0
@@ -31,7 +31,7 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class KeyValue:
-    """One column of a key; ``value`` as Spark prints it, cut off where it is long, bytes in hexadecimal."""
+    """One column of a key; ``value`` as Spark prints it, truncated if it is long, bytes in hexadecimal."""
 
     column: str
     value: str | None
@@ -48,9 +48,9 @@ class DifferingRow:
 
 @dataclass(frozen=True)
 class TableVerified:
-    """The rows of the source at ``lsn`` against those of the Delta table at ``delta_version``.
+    """The rows of the source at ``lsn`` compared with those of the Delta table at ``delta_version``.
 
-    ``rows`` are the first that differ, by key. ``error`` says why a table was not compared; it then counts nothing.
+    ``rows`` are the first that differ, by key. ``error`` says why a table was not compared; its counts are then 0.
     """
 
     name: QualifiedName
@@ -73,7 +73,7 @@ class TableVerified:
 
     @property
     def problem(self) -> str | None:
-        """One line, without values of keys; None where all is well."""
+        """One line, without values of keys; None if the table is equal."""
         if self.error is not None:
             return f"{self.name} was not compared at {self.lsn}: {self.error}"
         if self.verdict == "equal":
@@ -83,7 +83,7 @@ class TableVerified:
             f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in the lake,"
             f" {counts.extra:,} are extra, {counts.changed:,} are changed, of {counts.source_rows:,} compared"
             f" with Delta version {self.delta_version}: find out what wrote to the Delta table; postgres-cdc snapshot"
-            f" '{self.name}' takes a new one"
+            f" '{self.name}' takes a new snapshot"
         )
 
 

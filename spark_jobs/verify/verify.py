@@ -1,12 +1,12 @@
-"""Source and lake proved equal at one LSN, while both go on: the product's comparison.
+"""Proves source and lake equal at one LSN, while both go on: the comparison that users run.
 
-A snapshot of the source is exported, which fixes an LSN; the lake's tables are brought to exactly that LSN, by way of
-the slot like every other change; then each table is compared with the snapshot, which the snapshot's own reader and
-decoder read on executors. What others write meanwhile is no difference: of a Delta table that version is read that
-shows the LSN. So a difference means that a row was lost, doubled or altered on its way, or in the lake.
+It exports a snapshot of the source, which fixes an LSN, and brings the lake's tables to exactly that LSN through the
+slot, like any other change. Then it compares each table with the snapshot, which the snapshot reader and decoder read
+on executors. Later writes do not matter: of each Delta table it reads the version that shows the LSN. So a difference
+means that a row was lost, duplicated or altered on its way, or in the lake.
 
-What this cannot see is a value that the decoder misreads on both ways. ``row_compare``, the tests' own comparison,
-reads the source through other code.
+It cannot see a value that the decoder misreads in snapshots and changes alike. ``row_compare``, the tests' own
+comparison, reads the source through other code.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TABLES_AT_ONCE = 2
-# another process may land a window across the LSN, write a table past it or be just writing it: another LSN is tried
-_PASSING = (OvertakenError, LakeInUseError)
+# another process may land a window across the LSN, bring a table past it, or be writing it: then another LSN is tried
+_TRANSIENT = (OvertakenError, LakeInUseError)
 _ATTEMPTS = 3
-# a sample is made of ranges of so much heap
+# a sample consists of ranges of this many bytes of heap
 _SAMPLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """``quick``: compare hashes, and row by row only what differs in them. ``sample``: read only this share of the
+    """``quick``: compare hashes, and row by row only the groups that differ. ``sample``: read only this share of the
     source's blocks (0 to 1), and look these rows up in the lake. At most ``most`` differing rows of each table are
     reported.
 
-    Raises ConfigurationError: both at once, or no share.
+    Raises ConfigurationError for both at once, or for a share out of range.
     """
 
     quick: bool = False
@@ -90,7 +90,7 @@ class Thoroughness:
 
 @dataclass(frozen=True)
 class _Verification:
-    """What all tables of one attempt share. ``at``: the window that ends where the snapshot stands."""
+    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -108,21 +108,21 @@ def verify(
     run_id: str = "",
     progress: Progress = silent,
 ) -> VerifyReport:
-    """Compare ``names`` (all followed tables, without those that hold changes: mode ``append``) with the source, at an
-    LSN of now; the source may be written meanwhile. Of a table that keeps what was, the rows that are there now.
+    """Compare ``names`` (default: all followed tables except those in mode ``append``) with the source at an LSN of
+    now; the source may be written meanwhile. Of a table that keeps earlier data, the current rows are compared.
 
-    Captures and applies like ``sync``, and takes no snapshots: a table that is stopped, or has none yet, is reported as
-    not compared. Raises ConfigurationError for a name that is not followed, CdcError for what stops all of them.
+    Captures and applies like ``sync``, but takes no snapshots: a table that is stopped, or has none yet, is reported as
+    not compared. Raises ConfigurationError for a name that is not followed, and CdcError for what stops all of them.
     """
     started = time.monotonic()
     wanted = _followed(pipeline, names)
-    if _is_far_behind(pipeline):  # before a snapshot must be held for it
+    if _is_far_behind(pipeline):  # catch up before the snapshot is exported, which holds back VACUUM
         _bring_to(pipeline, spark, wanted, None, run_id, progress)
     done: dict[QualifiedName, TableVerified] = {}
     left = wanted
     for _ in range(_ATTEMPTS):
         done |= {table.name: table for table in _at_one_lsn(pipeline, spark, left, how, run_id, progress)}
-        left = tuple(name for name in wanted if isinstance(done[name].error, _PASSING))
+        left = tuple(name for name in wanted if isinstance(done[name].error, _TRANSIENT))
         if not left:
             break
     return VerifyReport(tuple(done[name] for name in wanted), time.monotonic() - started)
@@ -146,7 +146,7 @@ def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tupl
 
 @again_when_lost
 def _is_far_behind(pipeline: Pipeline) -> bool:
-    """More than one window's WAL is not in all tables."""
+    """Whether the tables lack more WAL than one window may span."""
     cut = latest_cut(pipeline.lake)
     with connected(pipeline.source.dsn) as connection:
         return cut is None or flushed_lsn(connection) - cut.lsn > pipeline.windows.max_bytes
@@ -160,9 +160,9 @@ def _bring_to(
     run_id: str,
     progress: Progress,
 ) -> tuple[WindowMarker | None, Mapping[QualifiedName, CdcError]]:
-    """Capture and apply up to ``upto``, or what is flushed now. The window that ends at ``upto``, None where another
-    process has landed one across it; and what stopped tables before it."""
-    asked = None if set(names) == set(all_followed_names(pipeline)) else names  # all of them make a cut
+    """Capture and apply up to ``upto``, or to what is flushed now. Returns the window that ends at ``upto``, or None if
+    another process has landed a window across it; and the errors of tables that stopped before it."""
+    asked = None if set(names) == set(all_followed_names(pipeline)) else names  # only applying all tables writes a cut
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         report = apply(spark, pipeline, asked, upto=upto, run_id=run_id, progress=progress)
@@ -194,7 +194,7 @@ def _at_one_lsn(
 def _reads(
     work: _Verification, connection: Connection, names: tuple[QualifiedName, ...]
 ) -> dict[QualifiedName, TableRead | CdcError]:
-    """How each table is read in the snapshot, in which ``connection`` stands; or why it cannot be."""
+    """How each table is read in the snapshot that ``connection`` uses, or why it cannot be read."""
     source = work.pipeline.source
     published = published_tables(connection, source.publications, names) if source.has_publications else {}
     keys, masks = work.pipeline.declared_keys, work.pipeline.masks
@@ -214,11 +214,11 @@ def _reads(
 
 
 def _ranges(work: _Verification, connection: Connection, facts: RelationFacts) -> Sequence[CtidRange]:
-    """All of the table, or a sample of it: another one at each LSN."""
+    """The whole table, or a sample of it, which differs from LSN to LSN."""
     if work.how.sample is None:
         return ctid_ranges(connection, facts.relid)
     ranges = ctid_ranges(connection, facts.relid, _SAMPLE_BYTES)
-    chance = random.Random(int(work.exported.lsn))  # noqa: S311 - nothing is kept secret by it
+    chance = random.Random(int(work.exported.lsn))  # noqa: S311 - not for cryptography
     return chance.sample(ranges, ceil(len(ranges) * work.how.sample))
 
 
@@ -251,13 +251,13 @@ def _compare(work: _Verification, name: QualifiedName, read: TableRead | CdcErro
 
 
 def _require_same_columns(own: SparkSession, path: str, shape: TableShape) -> None:
-    """DDL reaches the lake with the window that follows on it. Raises SchemaChangeError until then."""
+    """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
     held = {column.name: (column.sql, column.attnum) for column in table_columns(own, path)}
     here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
     same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
     if not same:
         names = ", ".join(sorted(held.keys() ^ here.keys()))
-        what = f"the lake does not have the source's columns yet ({names or 'one is of another type, or another one'})"
+        what = f"the lake does not have the source's columns yet ({names or 'one has another type or number'})"
         raise SchemaChangeError(what, hint=new_snapshot(shape.name))
 
 

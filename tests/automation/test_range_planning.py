@@ -43,7 +43,7 @@ def test_a_key_beyond_the_wal_is_left_out() -> None:
     assert asked(plan) == [(100, 150)]
     assert plan.new_keys == (key(100, 150),)
     left_out = PartitionState(keys, Lsn(100), Lsn(150), Lsn(100)).left_out()
-    assert left_out == f"2 partitions left out, no LSN windows or beyond the WAL at 0/96: '{BEYOND}', 'nonsense'"
+    assert left_out == f"2 partitions skipped, no LSN windows or beyond the WAL at 0/96: '{BEYOND}', 'nonsense'"
     assert PartitionState(keys[:1], Lsn(100), Lsn(150), Lsn(100)).left_out() == ""
 
 

@@ -136,7 +136,7 @@ def test_it_goes_on_until_it_is_told_to_stop(
 def test_wrong_options_are_one_line(tmp_path: Path) -> None:
     command = configured(tmp_path, "host=nowhere", "shop", ["public.orders"])
     wrong = command("follow", "--every", "often")
-    assert (wrong.exit_code, wrong.problem[:44]) == (2, "Invalid value for '--every': 'often' is no t")
+    assert (wrong.exit_code, wrong.problem[:44]) == (2, "Invalid value for '--every': 'often' is not ")
     nowhere = command("follow", "--health-file", str(tmp_path / "none" / "health"))
     assert nowhere.exit_code == 2
-    assert "is no folder that can be written" in nowhere.problem
+    assert "is not a folder that can be written" in nowhere.problem

@@ -208,7 +208,7 @@ def test_masks_and_their_salt(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("binary: false", "binary: true", "source.binary: true brings no text to make hashes of; use binary: false"),
+        ("binary: false", "binary: true", "source.binary: true sends no text to hash; use binary: false"),
         ("plugin: pgoutput", "plugin: test_decoding", "plugin: test_decoding prints whole rows as one text"),
     ],
 )
@@ -259,7 +259,12 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
         ("publication: shop", "publication: [a, a]", 7, "source.publication: names a publication twice"),
         ("messages: false", "messages: [a]", 12, "source.messages: expected true, false or prefixes, as in {prefixes"),
         ("messages: false", "messages: {prefix: [a]}", 12, "source.messages: expected true, false or prefixes"),
-        ("messages: false", "messages: {prefixes: ['a*b']}", 12, "source.messages: prefixes: * may stand at the end"),
+        (
+            "messages: false",
+            "messages: {prefixes: ['a*b']}",
+            12,
+            "source.messages: prefixes: * is allowed only at the end",
+        ),
         ("slot: shop", "proto_version: 5", 6, "source.proto_version: expected 1, 2, 3 or 4"),
         ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
         ("/data/lake/shop", "s3://bucket/my%20shop", 15, "lake.path: holds a '%'"),
@@ -309,7 +314,7 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
             "mode: mirror",
             "types: {a: decimal(38,10), b: array}",
             22,
-            "tables[1].types.a: between braces YAML takes the comma for its own: quote it, as in",
+            "tables[1].types.a: inside braces YAML splits at the comma: quote the value, as in",
         ),
         ("mode: mirror", "types: [a]", 22, "tables[1].types: expected a mapping"),
         ("mode: mirror", "types: {a: 5}", 22, "tables[1].types.a: expected"),

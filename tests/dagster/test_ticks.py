@@ -74,7 +74,7 @@ def test_a_key_beyond_the_wal_does_not_stop_the_sensor(shop: UnderDagster) -> No
     insert(shop, 2000, 3)
     said = until_caught_up(shop)
     assert "caught up" in said
-    assert "2 partitions left out, no LSN windows or beyond the WAL at" in said
+    assert "2 partitions skipped, no LSN windows or beyond the WAL at" in said
     assert BEYOND in said
     assert sum(marker.changes for marker in ChangeLog(shop.component.pipeline.lake.change_log).markers()) == 6
 
@@ -115,7 +115,7 @@ def test_keys_are_added_with_a_run_only(shop: UnderDagster) -> None:
     insert(shop, 1000, 1)
     run_id = last_run(shop, f"{shop.name}_sync", dg.DagsterRunStatus.STARTED)
     tick = shop.tick()
-    assert f"run {run_id[:8]} is at work" in str(tick.skip_reason)
+    assert f"run {run_id[:8]} is in progress" in str(tick.skip_reason)
     shop.instance.report_run_failed(shop.instance.get_run_by_id(run_id))  # type: ignore[arg-type]
     assert "the next try is in" in str(shop.tick().skip_reason)
     assert shop.partition_keys() == []

@@ -82,7 +82,10 @@ def test_without_one_of_them_the_doctor_says_which(database: Database, tmp_path:
             ("REVOKE SELECT ON public.items FROM {}", "no SELECT"),
             ("REVOKE USAGE ON SCHEMA public FROM {}", "no USAGE on schema public"),
             ("ALTER ROLE {} NOREPLICATION", f"{role}: no REPLICATION"),
-            ("DROP PUBLICATION " + database.name, f"not there, and {role} does not own public.items, public.orders"),
+            (
+                "DROP PUBLICATION " + database.name,
+                f"does not exist, and {role} does not own public.items, public.orders",
+            ),
         ):
             database.execute(revoked.format(role))
             assert said in [check.found for check in diagnose(pipeline).failures]
