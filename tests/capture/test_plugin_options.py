@@ -63,5 +63,5 @@ def test_what_the_server_or_the_protocol_lacks_is_refused(server: int, asked: di
 
 @pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
 def test_an_old_server_is_refused_altogether(plugin: str) -> None:
-    with pytest.raises(PreconditionError, match=r"the server is PostgreSQL 13, this reads 14 and newer"):
+    with pytest.raises(PreconditionError, match=r"the server is PostgreSQL 13; 14 or newer is needed"):
         options(13, plugin=plugin)

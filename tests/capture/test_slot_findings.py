@@ -47,7 +47,7 @@ NEVER = HealthLimits(*[Threshold()] * 5)
         ({"invalidation_reason": "idle_timeout"}, "error", "slot shop is lost (idle_timeout)"),
         ({"wal_status": "unreserved"}, "error", "about to be lost: capture now"),
         ({"wal_status": "extended", "safe_wal_size": 9 << 30}, "warn", "9,663,676,416 bytes of WAL until it is lost"),
-        ({"safe_wal_size": 1 << 20}, "warn", "1,048,576 bytes of WAL until max_slot_wal_keep_size strikes"),
+        ({"safe_wal_size": 1 << 20}, "warn", "1,048,576 bytes of WAL until max_slot_wal_keep_size is exceeded"),
         (
             {"restart_lsn": Lsn(1)},
             "warn",
