@@ -1,4 +1,4 @@
-"""Lines that are read in lockstep: where each stands now, and which of them still fit what is expected."""
+"""Lines that are read in lockstep: the current position in each, and which of them still fit what is expected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KeepBehind = Callable[[np.ndarray], int]
 
 
 class LineRows:
-    """``slots`` are the lines' places in the chunk. A line that does not fit is left out from then on."""
+    """``slots`` are the lines' places in the chunk. A line that does not fit is dropped."""
 
     def __init__(self, text: LineText, at: np.ndarray, end: np.ndarray, slots: np.ndarray) -> None:
         self.slots = slots
@@ -37,25 +37,25 @@ class LineRows:
             self.slots, self._at, self._end = self.slots[fits], self._at[fits], self._end[fits]
 
     def over(self, word: bytes) -> None:
-        """Move over ``word``; lines that have another there do not fit."""
+        """Move past ``word``; lines that do not have it here do not fit."""
         self.keep(self._text.matches(self._at, self._end, word))
         self._at = self._at + len(word)
 
     def over_if(self, word: bytes) -> np.ndarray:
-        """Move over ``word`` where it stands; returns where it does."""
+        """Move past ``word`` in the lines that have it here; returns a mask of these."""
         matches = self._text.matches(self._at, self._end, word)
         self._at = self._at + (len(word) if matches.all() else np.where(matches, len(word), 0))
         return matches
 
     def split(self, word: bytes) -> LineRows:
-        """The lines that have ``word`` here, moved over it; these keep the others."""
+        """Split off and return the lines that have ``word`` here, moved past it."""
         found = self._text.matches(self._at, self._end, word)
         part = LineRows(self._text, self._at[found] + len(word), self._end[found], self.slots[found])
         self.keep(~found)
         return part
 
     def join(self, other: LineRows) -> None:
-        """Take the other's lines in, in order."""
+        """Add the other's lines, in order of their slots."""
         slots = np.concatenate([self.slots, other.slots])
         order = np.argsort(slots, kind="stable")
         self.slots = slots[order]
@@ -66,13 +66,14 @@ class LineRows:
         self.read = np.concatenate([self.read, part.slots])
 
     def at_end(self) -> None:
-        """Lines that go on do not fit."""
+        """Lines that do not end here do not fit."""
         self.keep(self._at == self._end)
 
     def value(self, form: Form, is_there: np.ndarray, keep_behind: KeepBehind) -> Values:
-        """Read a value of each line where one ``is_there``, null elsewhere; lines with another form do not fit.
+        """Read a value from each line in which one ``is_there``; it is null in the others. Lines whose value has
+        another form do not fit.
 
-        ``keep_behind`` takes bytes that are not in the buffer as they are, and returns their place.
+        ``keep_behind`` appends bytes that do not stand in the buffer as they are, and returns their position.
         """
         kinds = np.full(len(self), NULL, dtype=np.uint8)
         starts = np.zeros(len(self), dtype=np.int64)
@@ -91,7 +92,7 @@ class LineRows:
         return kinds[fits], starts[fits], lengths[fits]
 
     def _word(self, at: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the word ends; and the kinds: NULL and UNCHANGED where it says so, TEXT elsewhere."""
+        """For each word its end, its kind (NULL, UNCHANGED, or TEXT for anything else) and its length."""
         after = self._text.word_end(at, end)
         size = after - at
         kinds = np.full(len(at), TEXT, dtype=np.uint8)
@@ -107,7 +108,7 @@ class LineRows:
         return fits, kinds, at, np.where(kinds == TEXT, size, 0), after
 
     def _boolean(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
-        """The first letter of true and false is the type's own text."""
+        """The value is the first letter of true or false: the text that ``boolout`` writes."""
         after, kinds, size = self._word(at, end)
         true = (size == 4) & self._text.matches(at, end, b"true")
         false = (size == 5) & self._text.matches(at, end, b"false")
