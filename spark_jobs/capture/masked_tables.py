@@ -48,7 +48,7 @@ class MaskedTables:
             above = self.below[relation.relid]
             return f"it is sent under its own name, and {above} above it has masked columns; give it a mask of its own"
         if not known and QualifiedName(relation.nspname, relation.relname) in self.names:
-            return "its name, which has masked columns in the configuration, now belongs to another table"
+            return "another table now has this name, and the configuration masks its columns"
         if self.places(relation) is None:
             return "the catalogue does not say which of its columns are masked"
         return ""

@@ -235,7 +235,7 @@ def test_an_output_mode_that_does_not_fit_the_function(database_15: Database, tm
         for through in ("copy", "peek"):
             with (
                 pytest.raises(
-                    SlotError, match="gives binary output, pg_logical_slot_get_changes reads text"
+                    SlotError, match="writes binary output, and pg_logical_slot_get_changes reads text"
                 ) as refused,
                 read_window(
                     bulk,
