@@ -71,8 +71,8 @@ class MaskedTables:
 
 
 def masked_alike(facts: Sequence[RelationFacts], tables: MaskedTables | None) -> tuple[RelationFacts, ...]:
-    """The facts that may be landed. Those of partitions and inheriting tables are left out: no mask has hashed the
-    missing values (``attmissingval``) in them, and their rows are sent under the name of the table above.
+    """The facts that may be landed. Those of partitions are left out: no mask has hashed their missing values
+    (``attmissingval``), and their rows are sent under another name.
 
     Raises SourceError when a masked table was altered since its masks were matched: missing values may be unmasked.
     """

@@ -128,7 +128,7 @@ class _Decoder:
     ) -> np.ndarray:
         """Read the lines that fit the template; returns the rows still to be read."""
         rows = LineRows(text, begins[pending], ends[pending], pending)
-        rows.over(template.header)
+        rows.skip(template.header)
         for word, kind in _OPERATIONS:
             of_kind = rows.split(word)
             if not len(of_kind):
@@ -151,7 +151,7 @@ class _Decoder:
         chunk.old_kinds[old.slots] = self._old_kind
         self._tuple(old, template, chunk.old, keep_nulls=False)
         if kind == UPDATE:
-            old.over(_NEW_TUPLE)
+            old.skip(_NEW_TUPLE)
             rows.join(old)
             return rows
         return old
@@ -165,7 +165,7 @@ class _Decoder:
         into.kinds[:, rows.slots] = NULL
         into.lengths[:, rows.slots] = 0
         for column in template.columns:
-            is_there = rows.over_if(column.literal)
+            is_there = rows.skip_if(column.literal)
             if keep_nulls or (only_key and column.index >= 0 and self._key[column.index]):
                 rows.keep(is_there)
                 is_there = is_there[is_there]

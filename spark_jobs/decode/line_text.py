@@ -91,9 +91,10 @@ def _closing(quotes: np.ndarray) -> np.ndarray:
     run = np.cumsum(last) - last
     lengths = np.diff(ends, prepend=-1)
     odd = np.where(lengths % 2 == 1, ends, count)
-    behind = np.append(np.minimum.accumulate(odd[::-1])[::-1], count)  # for each run, the end of the next odd one
+    # for each run the end of the next odd run, itself included
+    next_odd = np.append(np.minimum.accumulate(odd[::-1])[::-1], count)
     left = ends[run] - np.arange(count)
-    return np.asarray(np.where(left % 2 == 1, ends[run], behind[run + 1]))
+    return np.asarray(np.where(left % 2 == 1, ends[run], next_odd[run + 1]))
 
 
 def without_doubled_quotes(

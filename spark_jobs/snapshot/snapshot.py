@@ -34,9 +34,11 @@ def snapshot(
     """Take new snapshots of ``names``, by default all followed tables, at one LSN.
 
     ``reasons``: why, for tables whose snapshot is automatic. A table that fails is reported with its error, and keeps
-    its rows. Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
-    PreconditionError for a table without a reason that does not exist, has no key, or cannot be followed, and
-    ConfigurationError for a mask that does not fit its table.
+    its rows.
+
+    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
+    PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
+    automatic. Raises ConfigurationError for a mask that does not fit its table.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()

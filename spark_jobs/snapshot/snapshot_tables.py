@@ -149,7 +149,7 @@ class _Table:
         return self.work.pipeline.mode_of(self.name)
 
     def goes_on_from(self, before: TableState) -> bool:
-        """Whether the table's history is kept: it has a mode that keeps one, and the same mode, types and masks."""
+        """Whether the table's history is kept: its mode keeps one, and mode, types and masks are as in ``before``."""
         same = (before.mode, before.types, before.mask) == (self.mode, self.types, self.mask)
         return same and self.mode != "mirror"
 

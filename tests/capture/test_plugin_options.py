@@ -21,7 +21,7 @@ def test_a_plain_run_speaks_the_highest_protocol(server: int, protocol: str) -> 
     assert options(server) == {"proto_version": protocol, "publication_names": '"p"'}
 
 
-def test_everything_that_is_asked_for_is_passed_on() -> None:
+def test_all_configured_options_are_passed_on() -> None:
     asked = {"streaming": "parallel", "two_phase": True, "origin": "none", "messages": True, "binary": True}
     assert options(16, **asked) == {
         "proto_version": "4",

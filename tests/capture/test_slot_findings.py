@@ -32,7 +32,7 @@ WELL = SlotHealth(
 OLD = PinningTransaction(4711, None, timedelta(hours=2))
 
 
-def test_nothing_is_said_of_what_is_well() -> None:
+def test_a_healthy_slot_has_no_findings() -> None:
     assert slot_findings(WELL, Lag(0, 0.0), HealthLimits()) == ()
     assert slot_findings(replace(WELL, safe_wal_size=64 << 30, oldest_transaction=OLD), None, NEVER) == ()
 

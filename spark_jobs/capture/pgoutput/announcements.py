@@ -90,9 +90,9 @@ class Announcements:
         return sorted(needed)
 
     def arriving(
-        self, batch: MessageBatch, come: Ints, versions: Versions, arrivals: Arrivals
+        self, batch: MessageBatch, arrived_at: Ints, versions: Versions, arrivals: Arrivals
     ) -> tuple[Ints, int | None]:
-        """Note the messages of a transaction that is held back; ``come``: their places in the batch they arrived in.
+        """Note the messages of a transaction that is held back; ``arrived_at``: their places in the batch they came in.
 
         Returns the version in force for each message (-1 where it is no row change), and the relid of a change without
         an announcement, if there is one. Updates ``versions`` and ``arrivals``.
@@ -106,7 +106,7 @@ class Announcements:
         in_force = np.full(batch.count, -1, np.int64)
         in_force[changes] = versions_in_force(versions, places, relids, announced, changes, changed)
         versions.update(zip(relids.tolist(), announced.tolist(), strict=True))
-        arrivals.update(zip(relids.tolist(), (self._messages_before + come[places]).tolist(), strict=True))
+        arrivals.update(zip(relids.tolist(), (self._messages_before + arrived_at[places]).tolist(), strict=True))
         missing = changed[in_force[changes] < 0]
         return in_force, int(missing[0]) if len(missing) else None
 

@@ -171,15 +171,15 @@ class LineWindowRows:
         code, names, letter = lines.tables()
         tables = [known.followed(named) for named in names]
         relids, versions, sizes = [], [], []
-        for named, named_so in zip(names, tables, strict=True):
-            lost = not named_so and self._may_be_a_partition(named, known)
-            relids += [0] if lost else [table.relid for table in named_so]
-            versions += [-1] if lost else [table.version for table in named_so]
-            sizes.append(1 if lost else len(named_so))
+        for named, followed in zip(names, tables, strict=True):
+            lost = not followed and self._may_be_a_partition(named, known)
+            relids += [0] if lost else [table.relid for table in followed]
+            versions += [-1] if lost else [table.version for table in followed]
+            sizes.append(1 if lost else len(followed))
         size = np.array([*sizes, 0], np.int64)
         repeats = size[code]
         kind = letter.copy()
-        kind[(code >= 0) & np.array([*(not named_so for named_so in tables), False])[code]] = ord(_UNATTRIBUTED)
+        kind[(code >= 0) & np.array([*(not followed for followed in tables), False])[code]] = ord(_UNATTRIBUTED)
         messages = lines.where(MESSAGE) if self.with_messages else np.zeros(0, np.int64)
         repeats[messages], kind[messages] = 1, ord("M")
         line = np.repeat(np.arange(len(lines)), repeats)

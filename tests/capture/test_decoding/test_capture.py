@@ -98,7 +98,7 @@ def both(database_15: Database, tmp_path: Path) -> tuple[Pipeline, Pipeline]:
     return pgoutput, text
 
 
-def test_log_says_what_pgoutputs_says(both: tuple[Pipeline, Pipeline], database_15: Database) -> None:
+def test_the_log_equals_pgoutputs(both: tuple[Pipeline, Pipeline], database_15: Database) -> None:
     pgoutput, text = both
     workload(database_15)
     hi = capture(pgoutput).upto
