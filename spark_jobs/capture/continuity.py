@@ -22,7 +22,7 @@ _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
 
 
 def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
-    """The identity that windows read now get. Raises ConfigurationError for options that plugin or server refuse."""
+    """The identity of windows that are read now. Raises ConfigurationError for options that plugin or server refuse."""
     server = server_identity(control)
     return SlotIdentity(
         system_identifier=server.system_identifier,

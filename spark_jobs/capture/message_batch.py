@@ -51,7 +51,8 @@ class MessageBatch:
         return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
 
     def too_short(self) -> Ints:
-        """The indices of messages too short for their fixed fields; the reads below rely on there being none."""
+        """The indices of messages too short for their fixed fields, or with a wrong fixed length. The reads below need
+        a batch without any."""
         shortest, exact = np.zeros(256, np.int64), np.zeros(256, bool)
         for kind, length in _SHORTEST.items():
             shortest[ord(kind)] = length

@@ -26,7 +26,7 @@ def _with_other_numbers(text: TextColumn) -> np.ndarray:
     inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool)  # every value closes its strings
     is_digit = (data >= ord("0")) & (data <= ord("9")) & ~inside
     in_number = is_digit | ((data == _POINT) & ~inside)
-    # values lie back to back: a number that begins or ends a value has no other byte beside it
+    # values lie back to back, so a number may also begin or end where its value does
     edge = np.zeros(len(data) + 1, dtype=bool)
     edge[ends] = True
     begins = np.flatnonzero(in_number & (edge[:-1] | ~np.append(False, in_number[:-1])))

@@ -261,7 +261,7 @@ def _one(message: bytes) -> pa.Array:
 
 
 def _gathered(messages: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-    """Batches of about ``_OUTPUT_BYTES``: small ones are slow to read on."""
+    """Batches of about ``_OUTPUT_BYTES``, because each batch has a cost for its reader."""
     waiting: list[pa.Array] = []
     size = 0
     for array in messages:

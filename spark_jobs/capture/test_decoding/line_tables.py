@@ -25,7 +25,7 @@ class LineTable:
 
     @property
     def version(self) -> int:
-        """-1 without a Relation message."""
+        """The relation version; -1 without a Relation message."""
         return fingerprint(self.relation_message) if self.relation_message else -1
 
 

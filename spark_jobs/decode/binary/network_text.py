@@ -11,7 +11,7 @@ _SIZES = {_IPV4: 4, _IPV6: 16}
 
 
 def network_text(cursor: Cursor) -> str:
-    """A cidr always shows its prefix length, an inet only if it is shorter than the address."""
+    """A cidr always shows its prefix length, an inet only if the prefix is not the whole address."""
     family, bits, is_cidr = cursor.uint8("family"), cursor.uint8("bits"), cursor.flags(1, "is_cidr")
     address = cursor.take(cursor.uint8("size"), "address")
     if _SIZES.get(family) != len(address) or bits > 8 * len(address):
