@@ -184,14 +184,14 @@ def test_who_ended_a_statement_is_told(database: Database) -> None:
             threading.Timer(0.5, lambda: database.execute(cancel)).start()
             assert_told(connection, "SELECT pg_sleep(5)", "user request", "it was cancelled on the server")
             connection.execute("SET statement_timeout = '100ms'")
-            assert_told(connection, "SELECT pg_sleep(5)", "statement timeout", "our own statement_timeout struck")
+            assert_told(connection, "SELECT pg_sleep(5)", "statement timeout", "our own statement_timeout expired")
             connection.execute("SET statement_timeout = 0; SET work_mem = '64kB'")
             sort = "SELECT count(*) FROM (SELECT g FROM generate_series(1, 100000) g ORDER BY -g) s"
-            assert_told(connection, sort, "temp_file_limit", "the server's own temp_file_limit struck")
+            assert_told(connection, sort, "temp_file_limit", "the server's own temp_file_limit was exceeded")
             with database.connect() as other:
                 other.execute("SELECT pg_advisory_lock(4711)")
                 connection.execute("SET lock_timeout = '100ms'")
-                assert_told(connection, "SELECT pg_advisory_lock(4711)", "lock timeout", "our own lock_timeout struck")
+                assert_told(connection, "SELECT pg_advisory_lock(4711)", "lock timeout", "our own lock_timeout expired")
     finally:
         database.execute(f"DROP ROLE {role}")
 

@@ -1,1 +1,1 @@
-"""Windows of the slot into the change log; then, and only then, the slot moves on."""
+"""Capture: read windows from the slot, commit them to the change log, and only then advance the slot."""

@@ -1,6 +1,6 @@
-"""Windows of the slot into the change log; then, and only then, the slot moves on.
+"""Read windows from the slot, commit them to the change log, and only then advance the slot.
 
-Each step stands alone and may be done again: read, land, advance. A crash between any two loses nothing.
+Each of the three steps can be repeated, so a crash between any two of them loses nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """``landed`` are this run's windows; ``caught_up``: the log reaches ``upto``, the WAL as it was at the start."""
+    """``landed``: the windows of this run. ``upto``: the LSN that the run had to reach. ``caught_up``: the change log
+    ends there or later."""
 
     landed: tuple[WindowMarker, ...]
     caught_up: bool
@@ -71,7 +72,7 @@ class CaptureReport:
 
 @dataclass(frozen=True)
 class CaptureSession:
-    """The connections and the state that capturing needs; ``checkpoint`` is the log's last marker."""
+    """The connections and the state that capturing needs. ``checkpoint`` is the log's last marker."""
 
     pipeline: Pipeline
     control: Connection
@@ -85,10 +86,10 @@ class CaptureSession:
 def capture(
     pipeline: Pipeline, *, upto: Lsn | None = None, max_windows: int | None = None, progress: Progress = silent
 ) -> CaptureReport:
-    """Land the windows up to ``upto``, by default the WAL flushed now; at most ``max_windows`` (``max_per_run``).
+    """Land the windows up to ``upto``, but not beyond the WAL that is flushed now.
 
-    Raises GapError, SlotError, SourceError, LakeError, SpoolError, DecodeError; what was landed until then stays
-    landed.
+    Lands at most ``max_windows`` windows, by default ``max_per_run`` of the configuration. Raises GapError, SlotError,
+    SourceError, LakeError, SpoolError, DecodeError; windows landed before the error stay landed.
     """
     limits = pipeline.windows if max_windows is None else replace(pipeline.windows, max_per_run=max_windows)
     landed: list[WindowMarker] = []
@@ -107,7 +108,8 @@ def capture(
 
 
 def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: Progress = silent) -> CaptureReport:
-    """Land exactly these windows, less what is landed already. Raises as ``capture``, and GapError on a gap."""
+    """Land exactly these windows, except for what is already landed. Raises what ``capture`` raises, GapError when the
+    windows leave changes out, and ConfigurationError when one ends beyond the WAL."""
     landed: list[WindowMarker] = []
 
     @again_when_lost
@@ -124,7 +126,7 @@ def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: 
 
 @contextmanager
 def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
-    """Connect, take the slot's lock, check that the log belongs to the slot, and move a slot up that fell behind it."""
+    """Connect, take the slot's lock and check that log and slot belong together. Advances a slot behind the log."""
     source = pipeline.source
     log = ChangeLog(pipeline.lake.change_log)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
@@ -135,11 +137,11 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
             )
         identity = slot_identity(control, pipeline).following(checkpoint.identity)
         require_withheld(control, pipeline)
-        MaskedNow.of(control, pipeline)  # raises, before anything is read
+        MaskedNow.of(control, pipeline)  # only to raise before anything is read
         slot = following_slot(control, pipeline, checkpoint, identity)
         with bulk_connection(conninfo(source.dsn)) as bulk:
             if slot.confirmed_flush_lsn < checkpoint.window.hi:
-                # landed before a crash, or the server forgot the move in one of its own
+                # a crash of ours between landing and advancing, or a crash of the server that lost the advance
                 check_landed_again(control, bulk, pipeline, checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
             yield CaptureSession(pipeline, control, bulk, log, identity, checkpoint, slot)
@@ -148,13 +150,16 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
 def land_window(
     session: CaptureSession, ordinal: int, window: Window, *, on_batch: Callable[[int], None]
 ) -> WindowMarker:
-    """Read one window and commit it to the log; the slot stays where it is. ``on_batch`` hears messages so far."""
+    """Read one window and commit it to the log; the slot is not advanced.
+
+    ``on_batch`` is called after each batch with the number of messages so far. Returns the window's marker.
+    """
     try:
         return _land(session, ordinal, window, on_batch)
     except ReadWithoutError as error:
         if error.option == "two_phase" and session.slot.two_phase:
-            raise  # the slot was made so, by someone else, and may no longer hold what was prepared
-        _log.warning("%s: done", error)
+            raise  # someone created the slot as two-phase; it may no longer send what was prepared
+        _log.warning("%s; reading it again that way", error)
         identity = replace(session.identity, options=without(session.identity.options, error.option))
         return land_window(replace(session, identity=identity), ordinal, window, on_batch=on_batch)
 
@@ -173,14 +178,14 @@ def _land(session: CaptureSession, ordinal: int, window: Window, on_batch: Calla
 
 
 def advance(session: CaptureSession, marker: WindowMarker) -> Lsn:
-    """Move the slot to the end of a landed window; returns where it stands now."""
+    """Advance the slot to the end of a landed window; returns its new ``confirmed_flush_lsn``."""
     return advance_slot(session.control, session.identity.slot, marker.window.hi)
 
 
 def _capture(
     session: CaptureSession, windows: Sequence[Window], end: Lsn, landed: list[WindowMarker], progress: Progress
 ) -> CaptureReport:
-    """``landed`` has what a connection that was lost since had brought, and grows."""
+    """Land the windows, and append their markers to ``landed``, which already holds those of earlier attempts."""
     landed_end = session.checkpoint.window.hi
     for number, window in enumerate(windows):
 
@@ -207,9 +212,9 @@ def _land_through(
     identity, plugin = session.identity, plugin_of(session.pipeline.source)
     keys, masks = session.pipeline.declared_keys, session.pipeline.masks
     masked = MaskedNow.of(session.control, session.pipeline)
-    # after the window's end is fixed: what it holds of a later catalogue only costs a snapshot too many, never too few
+    # after the window's end is fixed: seeing DDL that came later can cost a needless snapshot, but none is missed
     look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
-    # what is altered after this was asked is in the look, or is done after the window
+    # the masked tables were read before the look: DDL since then shows in the look, or happened after the window
     tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
@@ -236,8 +241,8 @@ def _land_through(
 
         if not session.log.land(identity, ordinal, rows()):
             raise GapError(
-                f"window {ordinal} is landed already, by another process since this one looked",
-                hint="run it again: it goes on from there",
+                f"window {ordinal} is landed already: another process landed it in the meantime",
+                hint="run it again: it continues from there",
             )
     return _marker(session, ordinal, window, reader, look)
 
@@ -261,6 +266,7 @@ def _marker(
 
 
 def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:
-    """Only where it stands, and not a two-phase slot: that would show a prepared transaction when it is prepared."""
+    """Whether peeking at the slot shows what a copy would: it must stand at ``lsn`` and must not be two-phase, because
+    a two-phase slot sends a prepared transaction at PREPARE."""
     status = slot_status(session.control, session.identity.slot)
     return status is not None and status.confirmed_flush_lsn == lsn and not status.two_phase

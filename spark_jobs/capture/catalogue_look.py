@@ -1,4 +1,4 @@
-"""One look at the catalogue per window: which followed tables changed, or may have, without a row event."""
+"""The look at the catalogue that each window takes: which followed tables changed, or may have, without a row event."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ from spark_jobs.tables.followed_tables import followed_names, watched_tables
 
 @dataclass(frozen=True)
 class _Suspect:
-    """``reasons`` are certain; each of ``moved_files`` is one unless a TRUNCATE explains it. ``columns`` are followed
-    in place. ``is_new``: it was not looked at before. ``regions``: see ``Differences``."""
+    """A table whose rows may have changed without an event.
+
+    ``reasons`` are certain. Each of ``moved_files`` is a reason too, unless a TRUNCATE explains it. ``columns``: the
+    changes that the lake can follow in place. ``is_new``: no earlier look has shown the table. ``regions``: see
+    ``Differences``.
+    """
 
     fingerprint: Fingerprint
     reasons: tuple[str, ...] = ()
@@ -49,18 +53,19 @@ class _Suspect:
         return bool(self.reasons or self.columns) or self.is_new
 
     def with_reasons_only(self) -> _Suspect:
-        """Nothing is followed in place."""
+        """The same suspect with its column changes as reasons: nothing is followed in place."""
         reasons = (*self.reasons, *(change.what for change in self.columns))
         return replace(self, reasons=reasons, columns=(), regions=())
 
 
 @dataclass
 class CatalogueLook:
-    """What was seen: ``fingerprints`` of all followed tables where one has changed, else none, with the ``facts`` of
-    those whose columns changed. ``before``: what was landed of them then. ``insert_lsn``: the WAL behind all that was
-    seen.
+    """What one look showed. If nothing has changed since the last one, only ``word`` and ``horizon`` are new.
 
-    The window's rows pass by ``note_truncates``, then ``seen`` gives what its marker says.
+    Otherwise ``fingerprints`` are those of all followed tables, ``before`` the ones that the log holds, ``facts``
+    describe the tables whose columns changed, and ``insert_lsn`` is an LSN after all that the look saw.
+
+    Pass all rows of the window to ``note_truncates``, then call ``seen``.
     """
 
     word: str
@@ -74,7 +79,7 @@ class CatalogueLook:
     _truncates: set[tuple[int, int]] = field(default_factory=set)
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
-        """A TRUNCATE that comes through the slot explains why a table's rows lie in another file."""
+        """Note the TRUNCATEs in these rows: they explain why a table has a new file."""
         if self._moved:
             truncates = batch.filter(pc.equal(batch.column("kind"), RowKind.TRUNCATE.value))
             self._truncates |= set(
@@ -82,8 +87,8 @@ class CatalogueLook:
             )
 
     def seen(self, ordinal: int, window: Window) -> CatalogueSeen:
-        """What the marker of window number ``ordinal`` says. A suspicion that is not explained once the log is past it
-        is a change."""
+        """What the marker of window number ``ordinal`` says of the catalogue. A moved file counts as a change once the
+        log has passed the LSN before which a TRUNCATE would have explained it."""
         moved = tuple(file for file in self._moved if (file.table.relid, file.xid) not in self._truncates)
         due = tuple(file.table for file in moved if file.until <= window.hi)
         changed = _merged((*(_changed(suspect) for suspect in self.suspects if suspect.is_certain), *due))
@@ -94,7 +99,7 @@ class CatalogueLook:
 
     @property
     def _moved(self) -> tuple[FileMoved, ...]:
-        """Known since an earlier window, or new."""
+        """Files that moved, seen in this look or in an earlier one."""
         known = self.landed.moved if self.landed is not None else ()
         new = (
             FileMoved(
@@ -111,9 +116,9 @@ class CatalogueLook:
 def look_at_catalogue(
     control: Connection, pipeline: Pipeline, checkpoint: WindowMarker | None, log: ChangeLog
 ) -> CatalogueLook:
-    """The followed tables as the catalogue has them now, against what was landed with ``checkpoint``, if anything was.
+    """Compare the followed tables in the catalogue with what the log holds as of ``checkpoint``.
 
-    One statement where nothing has changed. Raises SourceError, LakeError.
+    While nothing has changed, a single statement compares all tables. Raises SourceError, LakeError.
     """
     watched = watched_tables(pipeline, followed_names(control, pipeline), checkpoint)
     landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
@@ -122,7 +127,7 @@ def look_at_catalogue(
     if landed is not None and landed.word == word:
         return CatalogueLook(word, horizon, landed)
     before = log.fingerprints(landed.window) if landed is not None else ()
-    # before the fingerprints: what changes in between makes them differ from what is known here
+    # read before the fingerprints: DDL in between then shows as a difference between the two (see _describes)
     facts = _facts_of_changed(control, watched, before, words)
     now = fingerprints(control, watched)
     behind = insert_lsn(control)
@@ -139,7 +144,7 @@ def look_at_catalogue(
 def _facts_of_changed(
     control: Connection, watched: Watched, before: Iterable[Fingerprint], words: Mapping[QualifiedName, tuple[int, str]]
 ) -> dict[int, RelationFacts]:
-    """Of the tables that were known and have another word now, by relid."""
+    """The facts of the known tables whose fingerprint has changed, by relid."""
     known = {fingerprint.relid: fingerprint.word for fingerprint in before}
     changed = [relid for relid, word in words.values() if known.get(relid, word) != word]
     return (
@@ -153,8 +158,8 @@ def _facts_of_changed(
 
 
 def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:
-    """Whether the facts, which were asked for before, are those of the fingerprint: they have its columns, under the
-    same numbers and names, and none that was dropped. Those that are not sent are in the facts alone."""
+    """Whether the facts, which were read before the fingerprint, describe the same table: they must have its columns
+    under the same numbers and names, and none that was dropped. The facts also have columns that are not sent."""
     known = facts.get(suspect.fingerprint.relid)
     if known is None:
         return False
@@ -165,7 +170,7 @@ def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:
 
 
 def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
-    """Why rows may differ without an event, as far as the catalogue alone says it."""
+    """By table, why its rows may differ without an event, as far as the catalogue alone can tell."""
     suspects = _differences(before, now)
     return {suspect.fingerprint.name: suspect.reasons for suspect in suspects if suspect.reasons}
 
@@ -189,7 +194,7 @@ def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> t
 def _suspects(
     control: Connection, before: Iterable[Fingerprint], now: Iterable[Fingerprint], horizon: int
 ) -> tuple[_Suspect, ...]:
-    """Without files that hold rows from before: those were moved, and none of them was written again."""
+    """The differences, without moved files that still hold rows from before: those were copied, not rewritten."""
     return tuple(
         replace(
             suspect,
@@ -218,7 +223,7 @@ def _changed(suspect: _Suspect) -> TableChanged:
 
 
 def _merged(tables: Iterable[TableChanged]) -> tuple[TableChanged, ...]:
-    """One entry for a table of one fingerprint, with all reasons."""
+    """One entry per table and fingerprint, with all its reasons."""
     by_table: dict[tuple[int, str], TableChanged] = {}
     for table in tables:
         known = by_table.get((table.relid, table.word))
@@ -232,7 +237,7 @@ def _both(known: TableChanged, more: TableChanged) -> TableChanged:
         reasons=tuple(dict.fromkeys(known.reasons + more.reasons)),
         columns=known.columns or more.columns,
         added=known.added or more.added,
-        # where one of them may have changed any row, both together may
+        # without regions, any row may have changed
         regions=known.regions + more.regions if known.regions and more.regions else (),
     )
 

@@ -1,7 +1,8 @@
-"""A new chapter of the change log: where what the slot sends does not follow on what is landed, the log begins again.
+"""A new chapter of the change log, for when the slot's next changes do not follow on what is landed.
 
-Window ordinals go on counting, LSNs start wherever the slot stands, and the first marker says what broke. A table is
-brought on within one chapter only, so none is compared with LSNs of another: it needs a snapshot of this one.
+Window ordinals continue, LSNs start wherever the slot stands, and the first marker says what broke. Changes are applied
+to a table within one chapter only, so LSNs of two chapters are never compared; in a new chapter every table needs a
+snapshot.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from spark_jobs.retries import again_when_lost
 def begin_chapter(
     pipeline: Pipeline, names: Sequence[QualifiedName], *, after: WindowMarker, what: str
 ) -> WindowMarker | None:
-    """Begin a chapter behind ``after``, the log's last marker when ``what`` was seen to be broken; returns the marker
-    that the chapter begins with. None: something was landed since, and nothing is done.
+    """Begin a chapter after ``after``, which was the log's last marker when the break was found; ``what`` describes the
+    break. Returns the chapter's first marker, or None, without doing anything, if a window was landed since.
 
-    The slot is made where it is missing; one that the server has invalidated is dropped and re-created; one that can be
-    read is kept. Killed at any step it may be done again: until the marker is landed, the break is still there.
-    Raises what ``prepare_slot`` raises, and SlotInUseError when somebody else reads the slot.
+    A missing slot is created, one that the server has invalidated is re-created, and any other is kept. Safe to repeat
+    after a crash at any step: the break remains until the marker is landed. Raises what ``prepare_slot`` raises, and
+    SlotInUseError when another session is reading the slot.
     """
     source, log = pipeline.source, ChangeLog(pipeline.lake.change_log)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
@@ -61,20 +62,24 @@ def begin_chapter(
 
 
 def land_first_marker(control: Connection, pipeline: Pipeline, log: ChangeLog, first: WindowMarker) -> WindowMarker:
-    """``first``, the marker of an empty window, with what the catalogue says now of the followed tables."""
+    """Land ``first``, the marker of an empty window, with a look at the catalogue; returns the marker as landed."""
     look = look_at_catalogue(control, pipeline, first, log)
     first = replace(first, catalogue=look.seen(first.ordinal, first.window))
     rows = [catalogue_rows(first.ordinal, first.window.lo, look.fingerprints), marker_row(first)]
     if not log.land(first.identity, first.ordinal, rows):
         raise GapError(
-            f"window {first.ordinal} is landed already, by another process since this one looked", hint="run it again"
+            f"window {first.ordinal} is landed already: another process landed it in the meantime", hint="run it again"
         )
     return first
 
 
 def _start(control: Connection, after: WindowMarker, now: SlotIdentity) -> Lsn:
-    """Where the slot stands once it can be read. What may be landed already, or cannot be decoded, is passed over:
-    snapshots show it, and messages would come twice. The slot of another cluster is taken as it stands."""
+    """The LSN at which the chapter begins; makes sure that there is a slot to read.
+
+    Within the same cluster the slot is advanced over what may be landed already or cannot be decoded: snapshots will
+    show those changes, and logical messages would be landed twice. The slot of another cluster, or one that is ahead of
+    the log, stays where it is.
+    """
     slot, landed = _slot(control, now), after.identity
     same_cluster = landed.system_identifier == now.system_identifier
     is_ahead = landed.timeline == now.timeline and slot.confirmed_flush_lsn > after.window.hi
@@ -87,7 +92,7 @@ def _slot(control: Connection, now: SlotIdentity) -> SlotStatus:
     failover = False
     try:
         slot = slot_status(control, now.slot)
-    except BreakError:  # the server has invalidated it: nothing can be read from it any more
+    except BreakError:  # the server has invalidated it
         failover = drop_lost_slot(control, now.slot, now.plugin)
         slot = None
     if slot is None:

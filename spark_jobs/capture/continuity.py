@@ -1,6 +1,6 @@
-"""Whether what the slot would send next follows on what is landed: asked before anything is written.
+"""Whether the slot's next changes follow on what is landed; checked before anything is written.
 
-A ``BreakError`` says that it does not, and that no other run will find it otherwise: ``postgres-cdc recover``.
+``BreakError`` means that they do not, and that running again will not help: only ``postgres-cdc recover`` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
 
 
 def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
-    """What the windows read now will say of where they come from. Raises ConfigurationError for refused options."""
+    """The identity of windows that are read now. Raises ConfigurationError for options that plugin or server refuse."""
     server = server_identity(control)
     return SlotIdentity(
         system_identifier=server.system_identifier,
@@ -36,7 +36,8 @@ def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
 
 
 def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) -> SlotStatus:
-    """The slot, whose next window follows on ``landed``. Raises BreakError, and SlotError for one that is not ours."""
+    """The slot, when its next window follows on ``landed``. Raises BreakError when it does not, and SlotError when the
+    slot uses another plugin."""
     check_identity(pipeline, landed, now)
     slot = slot_status(control, now.slot)
     if slot is None:
@@ -48,7 +49,10 @@ def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker
 
 
 def check_health(pipeline: Pipeline, landed: WindowMarker, slot: SlotHealth | ServerIdentity) -> SlotHealth:
-    """The same of a slot that was only looked at, as far as the server alone can say. Raises BreakError."""
+    """The same check for ``status`` and the like, on what the server reports of the slot. Raises BreakError.
+
+    A ``ServerIdentity`` in place of ``SlotHealth`` means that the server has no such slot.
+    """
     _check_server(pipeline, landed, slot if isinstance(slot, ServerIdentity) else slot.server)
     if isinstance(slot, ServerIdentity):
         raise missing_slot(pipeline.source.slot, landed.window.hi)
@@ -75,8 +79,8 @@ def check_identity(pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) 
 def _check_server(pipeline: Pipeline, landed: WindowMarker, now: ServerIdentity) -> None:
     """Raise BreakError when this is not the WAL that the landed windows were read from.
 
-    A promoted standby goes on with the WAL of the old primary, as far as it had received it: where all that is landed
-    lies before, nothing is broken.
+    A promoted standby continues the WAL of the old primary from where it had received it. If everything landed lies
+    before that point, nothing is broken.
     """
     before = landed.identity
     if before.system_identifier != now.system_identifier:
@@ -96,7 +100,7 @@ def _check_server(pipeline: Pipeline, landed: WindowMarker, now: ServerIdentity)
 
 
 def check_slot(slot: SlotStatus, identity: SlotIdentity) -> None:
-    """Raise SlotError when the slot was made for another plugin."""
+    """Raise SlotError when the slot uses another plugin."""
     if slot.plugin != identity.plugin:
         raise SlotError(
             f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {identity.plugin}",
@@ -113,7 +117,8 @@ def _of_another(what: str, before: object, after: object) -> BreakError:
 
 
 def _options_of_the_log(landed: SlotIdentity, now: SlotIdentity) -> Iterator[tuple[str, object, object]]:
-    """Those that say which changes come; the others may change between two windows."""
+    """(name, landed value, present value) of the plugin options that decide which changes are sent. The others may
+    differ from one window to the next."""
     before, after = dict(landed.options), dict(now.options)
     for name, default in OF_THE_LOG.items():
         yield f"plugin option {name}", before.get(name, default), after.get(name, default)

@@ -1,4 +1,4 @@
-"""How far the change log is behind the source, in bytes and in seconds."""
+"""How far the change log is behind the source, in bytes of WAL and in seconds."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from spark_jobs.logicalrep.lsn import Lsn
 
 @dataclass(frozen=True)
 class Lag:
-    """``bytes`` of WAL are not landed; ``seconds``: what was committed so long ago, or earlier, is landed."""
+    """``bytes`` of WAL are not landed yet. Whatever was committed more than ``seconds`` ago is landed."""
 
     bytes: int
     seconds: float
 
 
 def lag_behind(pipeline: Pipeline, landed: WindowMarker, flushed: Lsn) -> Lag:
-    """The lag of a log that ends with ``landed`` on a server whose WAL is flushed to ``flushed``.
+    """The lag of a log whose last marker is ``landed`` on a server that has flushed its WAL up to ``flushed``.
 
-    Nothing waits: 0 seconds. Less than a window waits: it was written since the last landing, however long ago the
-    last commit was, so that a quiet database does not look late. More waits: the last landed commit says how late the
-    log is. Raises LakeError.
+    With no WAL left to read, the lag is 0 seconds. Up to one window of WAL must have been written since the last
+    landing, so the lag counts from that landing; otherwise a quiet database would look late. With more WAL than that,
+    it counts from the last landed commit. Raises LakeError.
     """
     behind = max(0, flushed - landed.window.hi)
     if not behind:

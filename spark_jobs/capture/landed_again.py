@@ -1,11 +1,11 @@
-"""Whether the server still has the WAL that the log's last window was read from, where its slot fell behind the log.
+"""When the slot is behind the log: check that the server still has the WAL that the log's last window was read from.
 
-A crash between landing and advancing leaves the slot behind, and so does a server that forgot the move in one of its
-own. But a disk that was put back to an earlier state looks the same, once the WAL has grown past the end of the log:
-system identifier and timeline are the old ones. What tells them apart is the window itself, whose transactions, changes
-and messages would come out as they were landed. How often the server describes a table between them (Relation) says
-nothing: it describes partitions more often in a whole transaction than in a streamed one, and which transactions it
-streams depends on where it began to decode.
+A crash of ours between landing and advancing leaves the slot behind, and so does a crash of the server, which can lose
+the advance. But a disk that was restored to an earlier state looks the same once its WAL has grown past the end of the
+log: system identifier and timeline are the old ones. To tell them apart, the window is read again and its transactions,
+changes and logical messages are compared with the landed ones. Relation messages are not compared: the server sends
+those of partitions more often in a whole transaction than in a streamed one, and which transactions it streams depends
+on where it began to decode.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 def check_landed_again(
     control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker, slot: SlotStatus
 ) -> None:
-    """Raise BreakError when the last window, read again, holds something else than what was landed.
+    """Raise BreakError when the last window, read again, differs from what was landed.
 
-    With pgoutput only, which says the same whatever the tables are called now. Where no slot is free for a copy, or the
-    slot stands within the window, nothing is compared.
+    Only with pgoutput, whose messages do not depend on the tables' present names. Nothing is compared when no slot is
+    free for a copy, or when the slot stands inside the window.
     """
     window = landed.window
     if not pipeline.source.has_publications or not window.size or slot.confirmed_flush_lsn > window.lo:
@@ -48,7 +48,7 @@ def check_landed_again(
         _log.warning("%s; window %s was not compared with the log", error, window)
         return
     before, now = landed.relations, again.relation_counts()
-    if before != now:  # a mask that is new, or was taken away, gives values another length
+    if before != now:  # adding or removing a mask changes the length of values
         masked = _masked_at(pipeline, landed)
         before, now = _without_bytes(before, masked), _without_bytes(now, masked)
     if (landed.transactions, landed.logical_messages, before) != (again.transactions, again.logical_messages, now):
@@ -59,7 +59,7 @@ def check_landed_again(
 
 
 def _masked_at(pipeline: Pipeline, landed: WindowMarker) -> frozenset[QualifiedName]:
-    """The tables that have a mask, or had one when the window was landed."""
+    """The tables that have a mask now, or had one when the window was landed."""
     then = landed.catalogue.window if landed.catalogue is not None else landed.ordinal
     looks = ChangeLog(pipeline.lake.change_log).fingerprints(then)
     return frozenset([*pipeline.masks, *(look.name for look in looks if look.mask is not None)])

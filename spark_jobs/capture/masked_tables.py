@@ -1,6 +1,6 @@
-"""The tables with masked columns, as far as one window's messages may be about them: asked before it is read.
+"""What must be known of the tables with masked columns before a window is read.
 
-What is not known with certainty is not read: the change log would hold it for as long as it is kept.
+Where it is in doubt whether a value is masked, the window is not read: the value would stay in the change log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from spark_jobs.tables.masked_columns import masked_table_facts
 
 @dataclass
 class MaskedTables:
-    """``tables`` by OID. ``below``: the OIDs of their partitions, and of tables that inherit from them, each with the
-    name of the one above. ``names``: those in the configuration. ``older``: further looks at the catalogue, latest
-    first."""
+    """The masked tables of one window, in ``tables`` by OID.
+
+    ``below``: for each OID of a partition or inheriting table, the name of the masked table above it. ``names``: the
+    tables with a mask in the configuration. ``older``: earlier looks at the catalogue, latest first, read when needed.
+    """
 
     tables: Mapping[int, MaskedRelation]
     below: Mapping[int, str]
@@ -36,26 +38,26 @@ class MaskedTables:
 
     @property
     def mask(self) -> TableMask:
-        """That of any of them: all have one salt."""
+        """The mask of any table: all have the same salt."""
         return next(iter(self.tables.values())).mask
 
     def why_refused(self, relation: Relation) -> str:
-        """Why a relation can neither be masked nor read as it is; empty: it can."""
+        """Why the relation can neither be masked nor kept as it is; empty if it can."""
         known = relation.relid in self.tables
         if not known and relation.relid in self.below:
             above = self.below[relation.relid]
-            return f"it comes under its own name, and columns of {above} above it are masked; give it a mask of its own"
+            return f"it is sent under its own name, and {above} above it has masked columns; give it a mask of its own"
         if not known and QualifiedName(relation.nspname, relation.relname) in self.names:
-            return "another table has the name by now, and columns are masked"
+            return "another table now has this name, and the configuration masks its columns"
         if self.places(relation) is None:
             return "the catalogue does not say which of its columns are masked"
         return ""
 
     def places(self, relation: Relation) -> tuple[int, ...] | None:
-        """The places of masked columns; none in a table that has no mask, None where they are in doubt.
+        """The places of the masked columns; empty for a table without a mask, None where they are in doubt.
 
-        Looks that are older than the last one are asked for where a name is in none, or there is a doubt: DDL may have
-        been looked at long before the window comes that it happened in.
+        When they are in doubt, or no look has shown one of the names, earlier looks are read: a look may have shown DDL
+        long before the window that the DDL happened in.
         """
         table = self.tables.get(relation.relid)
         if table is None:
@@ -69,9 +71,11 @@ class MaskedTables:
 
 
 def masked_alike(facts: Sequence[RelationFacts], tables: MaskedTables | None) -> tuple[RelationFacts, ...]:
-    """The facts as they may be landed: without those of partitions, whose missing values no mask has hashed, and whose
-    rows come under another name. Raises SourceError: a masked table has other names than when its masks were matched,
-    so that a missing value may not be hashed."""
+    """The facts that may be landed. Those of partitions are left out: no mask has hashed their missing values
+    (``attmissingval``), and their rows are sent under another name.
+
+    Raises SourceError when a masked table was altered since its masks were matched: missing values may be unmasked.
+    """
     if tables is None:
         return tuple(facts)
     for found in facts:
@@ -83,7 +87,7 @@ def masked_alike(facts: Sequence[RelationFacts], tables: MaskedTables | None) ->
 
 @dataclass(frozen=True)
 class MaskedNow:
-    """The tables with masked columns as the catalogue has them before a window is looked at and read."""
+    """The tables with masked columns as the catalogue has them before the window's look and before it is read."""
 
     tables: tuple[MaskedRelation, ...]
     below: Mapping[int, str]
@@ -91,7 +95,7 @@ class MaskedNow:
 
     @classmethod
     def of(cls, connection: Connection, pipeline: Pipeline) -> MaskedNow | None:
-        """None where nothing is masked. Raises ConfigurationError: a masked column, or its table, is not there."""
+        """None where nothing is masked. Raises ConfigurationError when a masked column or its table does not exist."""
         masks = pipeline.masks
         if not masks:
             return None
@@ -103,8 +107,8 @@ class MaskedNow:
         return cls(tables, by_root, tuple(masks))
 
     def since(self, before: Sequence[Fingerprint], log: ChangeLog, checkpoint: WindowMarker) -> MaskedTables:
-        """``before``: the last look at the catalogue that was landed with ``checkpoint``; empty where nothing has
-        changed since. Raises ConfigurationError: another column has taken the name of a masked one."""
+        """These tables with what earlier looks showed. ``before``: the last landed look as of ``checkpoint``, empty
+        where nothing has changed since. Raises ConfigurationError when another column has taken a masked one's name."""
         for table in self.tables:
             for look in before:
                 if look.relid == table.relid and (taken := table.taken_from(look)):
@@ -114,20 +118,20 @@ class MaskedNow:
 
 
 def last_look(log: ChangeLog, checkpoint: WindowMarker) -> tuple[Fingerprint, ...]:
-    """What was landed of the followed tables, as of ``checkpoint``."""
+    """The last landed look at the followed tables, as of ``checkpoint``."""
     return log.fingerprints(checkpoint.catalogue.window) if checkpoint.catalogue is not None else ()
 
 
 def _name_taken(table: MaskedRelation, name: str, now: str) -> ConfigurationError:
     return ConfigurationError(
-        f"tables: {table.name}: mask: the column {name} that was masked until now is called {now}, and another one is"
-        f" called {name}: nothing is read",
-        hint=f"mask {now} too; once that is captured, it may be taken out of mask:",
+        f"tables: {table.name}: mask: the masked column {name} was renamed to {now}, and {name} is now the name of"
+        " another column: nothing is read",
+        hint=f"mask {now} too; once that is captured, you can remove one of them from mask:",
     )
 
 
 def _older_looks(log: ChangeLog, checkpoint: WindowMarker) -> Iterator[tuple[Fingerprint, ...]]:
-    """The looks at the catalogue that the log holds, latest first, as far back as it reaches."""
+    """All looks at the catalogue that the log still holds, latest first."""
     marker: WindowMarker | None = checkpoint
     while marker is not None and marker.catalogue is not None:
         landed = marker.catalogue.window

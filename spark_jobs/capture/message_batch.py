@@ -12,16 +12,16 @@ Ints = npt.NDArray[np.int64]
 
 # the message types of protocol 1
 KNOWN = b"BCOMRYIUDT"
-# those that protocols 2 to 4 add
+# the message types that protocols 2 to 4 add
 CONTROL = b"SEcAbpPKr"
-# the shortest each kind can be; Begin and Commit have exactly this length
+# the minimum length of each kind; Begin and Commit have exactly this length
 _SHORTEST = {"B": 21, "C": 26, "O": 10, "M": 15, "R": 10, "Y": 7, "I": 8, "U": 8, "D": 8, "T": 6}
 _EXACT = b"BC"
 
 
 @dataclass(frozen=True)
 class MessageBatch:
-    """``start`` and ``length`` are each message's place in ``buffer``; ``kind`` is its first byte."""
+    """``start`` and ``length`` say where each message lies in ``buffer``; ``kind`` is its first byte."""
 
     messages: pa.Array
     buffer: npt.NDArray[np.uint8]
@@ -51,7 +51,8 @@ class MessageBatch:
         return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
 
     def too_short(self) -> Ints:
-        """The indices of messages whose fixed fields do not fit, so that the reads below stay inside."""
+        """The indices of messages too short for their fixed fields, or with a wrong fixed length. The reads below need
+        a batch without any."""
         shortest, exact = np.zeros(256, np.int64), np.zeros(256, bool)
         for kind, length in _SHORTEST.items():
             shortest[ord(kind)] = length
@@ -70,7 +71,7 @@ class MessageBatch:
 
     @property
     def loose_messages(self) -> Ints:
-        """``pg_logical_emit_message`` outside a transaction: sent at once, with an LSN of its own."""
+        """The indices of non-transactional ``pg_logical_emit_message`` messages: sent at once, with their own LSN."""
         at = self.where(b"M")
         loose: Ints = at[self.buffer[self.start[at] + 1] & 1 == 0]
         return loose
@@ -86,7 +87,7 @@ class MessageBatch:
         return odd_and_even.take(pa.array(np.arange(0, len(pairs) - 1, 2))).cast(pa.string())
 
     def exploded_relids(self, rows: Ints, repeats: Ints, relid: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Per row its relid, each of a Truncate's in turn, and which rows have none."""
+        """The relid of each row, and which rows have none. A Truncate has one row per relid, in order."""
         exploded = relid[rows]
         truncated = self.kind[rows] == ord("T")
         nth = np.arange(len(rows)) - (np.cumsum(repeats) - repeats)[rows]

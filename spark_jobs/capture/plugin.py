@@ -1,4 +1,4 @@
-"""An output plugin as capturing sees it: how it is started, what it prints, and how that becomes rows of the log."""
+"""An output plugin as capture sees it: its options, its output, and how that becomes rows of the change log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_jobs.postgres.slot import Options, Output
 
 
 class WindowReader(Protocol):
-    """Turns what the plugin prints of one window into rows; its counts are complete when ``rows`` is exhausted."""
+    """Turns the plugin's output for one window into rows. Its counts are complete once ``rows`` is exhausted."""
 
     @property
     def transactions(self) -> int: ...
@@ -35,7 +35,7 @@ class WindowReader(Protocol):
     def unknown(self) -> tuple[UnknownMessage, ...]: ...
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The plugin's output in, batches of CHANGE_LOG_SCHEMA out. Raises DecodeError naming window and LSN."""
+        """Turn the plugin's output into batches of CHANGE_LOG_SCHEMA. Raises DecodeError that names window and LSN."""
         ...
 
     def relation_counts(self) -> tuple[RelationCounts, ...]: ...
@@ -43,8 +43,7 @@ class WindowReader(Protocol):
 
 @dataclass(frozen=True)
 class WindowRead:
-    """The window to read as number ``ordinal``, and what it may be read with. ``masked``: the tables whose values must
-    not be kept, if there are any."""
+    """The window to read, its ordinal, and what reading needs. ``masked``: the tables with masked columns, if any."""
 
     ordinal: int
     window: Window
@@ -56,8 +55,8 @@ class WindowRead:
 
 @dataclass(frozen=True)
 class Plugin:
-    """``options`` for a source and a server's major version; ``spool_schema`` is that of transactions that wait for
-    their commit; ``reader`` makes a new one for each window."""
+    """``options`` takes a source and the server's major version. ``spool_schema`` is the schema in which transactions
+    are spooled until they commit. ``reader`` makes the reader of one window."""
 
     output: Output
     options: Callable[[Source, int], Options]

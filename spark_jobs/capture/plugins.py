@@ -1,4 +1,4 @@
-"""The output plugins that are read."""
+"""The supported output plugins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from spark_jobs.postgres.slot import Options
 
 OLDEST_SERVER = 14
 _PLUGINS = {"pgoutput": PGOUTPUT, "test_decoding": TEST_DECODING}
-# they say which changes are read, here with what they are when not given; the others say only how, and may change
-# from one window to the next
+# the options that decide which changes are sent, with their defaults. All others decide only how changes are sent, and
+# may differ from one window to the next
 OF_THE_LOG = {"publication_names": "none", "origin": "any", "only-local": "0"}
 
 
@@ -23,13 +23,13 @@ def plugin_of(source: Source) -> Plugin:
 def plugin_options(source: Source, server_version: int) -> Options:
     """The (name, value) pairs for this source; ``server_version`` as in ``server_version_num``.
 
-    Raises ConfigurationError for what the plugin or the server does not know, and PreconditionError for a server that
-    is too old altogether.
+    Raises ConfigurationError for options that the plugin or the server does not support, and PreconditionError for a
+    server older than ``OLDEST_SERVER``.
     """
     server = server_version // 10000
     if server < OLDEST_SERVER:
         raise PreconditionError(
-            f"the server is PostgreSQL {server}, this reads {OLDEST_SERVER} and newer",
+            f"the server is PostgreSQL {server}; {OLDEST_SERVER} or newer is needed",
             hint="upgrade the server; a newer standby cannot decode for an older primary",
         )
     return plugin_of(source).options(source, server)

@@ -1,6 +1,6 @@
-"""What is worth a word about the slot and its server: thresholds of the configuration, and signs of danger.
+"""Warnings and errors about the slot and its server: exceeded thresholds, and signs that the slot may be lost.
 
-One judgement for Dagster's check, ``status``, ``doctor`` and the metrics. None of it stops a run.
+Dagster's check, ``status``, ``doctor`` and the metrics all use these. No finding stops a run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Severity = Literal["warn", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """``text`` is one line that begins with what was found and ends with the way out."""
+    """``text`` is one line: what was found, and what to do."""
 
     severity: Severity
     text: str
 
 
 def slot_findings(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[Finding, ...]:
-    """All of them, errors first. ``lag``: None where there is no change log that it could be the lag of."""
+    """All findings, errors first. ``lag`` is None while there is no change log."""
     found = (*_of_state(health), *_of_wal(health, limits), *_of_lag(lag, limits), *_of_others(health, limits))
     return tuple(sorted(found, key=lambda finding: finding.severity))
 
@@ -45,7 +45,7 @@ def _of_state(health: SlotHealth) -> Iterator[Finding]:
 def _of_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
     safe, kept = health.safe_wal_size, health.restart_distance
     if safe is not None and (severity := _below(safe, limits.safe_wal_size)):
-        text = f"{safe:,} bytes of WAL until max_slot_wal_keep_size strikes: capture, or raise it"
+        text = f"{safe:,} bytes of WAL until max_slot_wal_keep_size is exceeded: capture, or raise it"
         yield Finding(severity, text)
     if kept is not None and (severity := _above(kept, limits.restart_bytes)):
         text = f"the server keeps {kept:,} bytes of WAL for the slot, and each read decodes them: end old transactions"

@@ -1,4 +1,4 @@
-"""Publication, slot and the log's first marker, made where missing; and whether log and slot belong together."""
+"""Create publication, slot and the log's first marker where missing; check that log and slot belong together."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from spark_jobs.tables.selected_columns import column_lists, require_withheld
 
 
 def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = None) -> WindowMarker:
-    """Make publication, slot and the log's first marker where missing; returns the log's last marker.
+    """Create publication, slot and the log's first marker where missing; returns the log's last marker.
 
-    ``names`` are the tables that can be followed, by default those of the configuration; a publication that is ours
-    is made to hold these. None at all leave it as it is.
+    ``names`` are the tables that can be followed, by default those of the configuration. A publication that we may
+    alter is changed to hold exactly these; with no names at all it is left alone.
 
-    In this order: a publication must exist before the WAL that is read with it. Safe to repeat after a crash between
-    any two. Raises BreakError when the log has windows, and what the slot would send does not follow on them.
+    The order matters: a publication must exist before the WAL that is read with it. Safe to repeat after a crash
+    between any two steps. Raises BreakError when the slot's next changes do not follow on the log's last window.
     """
     source = pipeline.source
     log = ChangeLog(pipeline.lake.change_log)
@@ -41,9 +41,9 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
         if checkpoint is not None:
             following_slot(control, pipeline, checkpoint, identity)
         elif _unused_slot(control, source.slot) is None:
-            require_slot_possible(control, source.slot)  # before anything is made: a refusal leaves no trace
+            require_slot_possible(control, source.slot)  # before anything is created: a refusal leaves no trace
         if checkpoint is None:
-            log.create()  # first of all: a lake that cannot be written must leave the source untouched
+            log.create()  # before the source is touched: the lake may not be writable
         if source.has_publications and (names is None or names):
             lists = column_lists(control, pipeline, names or ())
             ensure_publications(control, source.publications, names if pipeline.alters_publication else None, lists)
@@ -64,7 +64,8 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
 
 
 def _unused_slot(control: Connection, slot: str) -> SlotStatus | None:
-    """A slot that no log of ours belongs to yet, if it is there. Raises SlotError when it cannot be read."""
+    """The status of a slot that has no change log yet; None if it does not exist. Raises SlotError when the server has
+    invalidated it."""
     try:
         return slot_status(control, slot)
     except BreakError as error:

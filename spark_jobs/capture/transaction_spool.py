@@ -1,7 +1,7 @@
-"""Transactions whose end has not come yet: kept in memory while they are small, beyond that in a file each.
+"""Keeps transactions until they end: small ones in memory, large ones in a file each.
 
-Nothing grows with a transaction but its file. A file is a sequence of Arrow IPC streams, so that no transaction holds
-a file open while others go on. https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
+Memory stays bounded however large a transaction is. A file is a sequence of Arrow IPC streams, one per spill, so no
+file stays open in between. https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow as pa
 
 from spark_jobs.errors import SpoolError
 
-# of all transactions together; beyond it the largest go to their files
+# for all transactions together; beyond that, the largest are spilled to their files
 MEMORY_BYTES = 8 << 20
-# ``data``: messages as protocol 1 has them, Relation and Type messages left out; ``xid``: the (sub)transaction of each;
-# ``version``: of the Relation message in force where it arrived, -1 for what is no row change
+# ``data``: messages in protocol 1's form, without Relation and Type messages; ``xid``: the (sub)transaction of each;
+# ``version``: that of the Relation message in force when the message arrived, -1 where it is no row change
 SPOOL_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field("xid", pa.int64()), pa.field("version", pa.int64())])
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class TransactionSpool:
-    """Batches of ``schema`` by top-level xid. Use it in ``with``: its files go with it.
+    """Batches of ``schema`` by top-level xid. Use it in ``with``, which deletes its files at the end.
 
-    Raises SpoolError: there is no room for them, or they cannot be read again.
+    Its methods raise SpoolError when a file cannot be written or read.
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES, schema: pa.Schema = SPOOL_SCHEMA) -> None:
@@ -51,7 +51,7 @@ class TransactionSpool:
             self._folder = None
 
     def append(self, xid: int, batch: pa.RecordBatch) -> None:
-        """``batch`` must own its memory: a slice would keep what it was cut from."""
+        """``batch`` must own its memory: a slice would keep the whole batch it was cut from alive."""
         self._kept.setdefault(xid, []).append(batch)
         self._sizes[xid] = self._sizes.get(xid, 0) + batch.nbytes
         self._in_memory += batch.nbytes
@@ -59,7 +59,7 @@ class TransactionSpool:
             self._spill(max(self._sizes, key=lambda xid: self._sizes[xid]))
 
     def take(self, xid: int) -> Iterator[pa.RecordBatch]:
-        """The transaction's batches in order, few and large; it is forgotten when all were taken."""
+        """The transaction's batches in order, merged into few large ones. Once all are taken, it is forgotten."""
         file = self._files.get(xid)
         if file is not None:
             yield from _spooled(file)
@@ -77,7 +77,7 @@ class TransactionSpool:
     def _spill(self, xid: int) -> None:
         with _spool_errors():
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-spool-"))  # closed to other users
+                self._folder = Path(tempfile.mkdtemp(prefix="postgres-cdc-spool-"))  # mode 0700: it holds rows
             file = self._files.setdefault(xid, self._folder / f"{xid}.arrows")
             with file.open("ab") as sink, pa.ipc.new_stream(sink, self._schema, options=_LZ4) as stream:
                 for batch in self._whole(self._kept.pop(xid)):
@@ -85,7 +85,7 @@ class TransactionSpool:
         self._in_memory -= self._sizes.pop(xid)
 
     def _whole(self, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Stream blocks are small: one batch of them all is read far faster than each alone."""
+        """The batches merged: stream blocks are small, and one large batch is read far faster than many small ones."""
         table = pa.Table.from_batches(batches, self._schema).combine_chunks()
         return [batch for batch in table.to_batches() if batch.num_rows]
 
@@ -98,7 +98,7 @@ def _spooled(file: Path) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _spool_errors() -> Iterator[None]:
-    """Raise the disk's errors as SpoolError. Nothing was landed, so the window is read again by the next run."""
+    """Raise the disk's errors as SpoolError. Nothing has been landed, so the next run reads the window again."""
     try:
         yield
     except OSError as error:

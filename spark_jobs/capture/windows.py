@@ -1,4 +1,4 @@
-"""Which windows to read next: a pure function of where the log ends, where the slot stands and how far the WAL goes."""
+"""Which windows to read next: a pure function of the log's end, the slot's position and the end of the WAL."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 def plan_windows(
     landed_end: Lsn, confirmed_flush_lsn: Lsn, flushed_lsn: Lsn, limits: WindowLimits
 ) -> tuple[Window, ...]:
-    """The next windows, at most ``limits.max_per_run`` of at most ``limits.max_bytes`` of WAL; empty when caught up.
+    """At most ``limits.max_per_run`` windows of at most ``limits.max_bytes`` of WAL each; empty when caught up.
 
-    The first starts at ``landed_end`` and each where the one before it ended. A slot that stands behind the log is
-    fine (an advance is forgotten when the server crashes): the caller moves it up.
+    The first starts at ``landed_end``, each of the others where the one before it ends. The slot may be behind the log
+    (a crash of the server can undo an advance); the caller advances it.
 
     Raises BreakError when the slot stands ahead of the log, or the WAL ends before it.
     """
@@ -32,12 +32,10 @@ def plan_windows(
 def fit_windows(
     requested: Iterable[Window], landed_end: Lsn, confirmed_flush_lsn: Lsn, flushed_lsn: Lsn
 ) -> tuple[Window, ...]:
-    """The part of the requested windows that is still to be read, in LSN order.
+    """The parts of the requested windows that are not landed yet, in LSN order and without overlaps.
 
-    What is landed is cut off, as is what an earlier requested window covers; what is wholly landed falls away.
-
-    Raises GapError when the requested windows leave changes out, BreakError as above, ConfigurationError when one ends
-    beyond the WAL.
+    Raises GapError when the requested windows leave changes out, BreakError as ``plan_windows`` does, and
+    ConfigurationError when a window ends beyond the WAL.
     """
     check_no_gap(landed_end, confirmed_flush_lsn, flushed_lsn)
     fitted = []
@@ -47,13 +45,13 @@ def fit_windows(
             continue
         if window.lo > lo:
             raise GapError(
-                f"the window {window} was asked for, but the change log ends at {lo}",
+                f"the requested window {window} leaves a gap: the change log ends at {lo}",
                 hint=f"capture the windows from {lo} on first",
             )
         if window.hi > flushed_lsn:
             raise ConfigurationError(
-                f"the window {window} was asked for, but the server's WAL ends at {flushed_lsn}",
-                hint=f"ask for windows that end at {flushed_lsn} or before",
+                f"the requested window {window} does not exist yet: the server's WAL ends at {flushed_lsn}",
+                hint=f"request windows that end at {flushed_lsn} or before",
             )
         fitted.append(Window(lo, window.hi))
         lo = window.hi
@@ -61,7 +59,7 @@ def fit_windows(
 
 
 def check_no_gap(landed_end: Lsn, confirmed_flush_lsn: Lsn, flushed_lsn: Lsn) -> None:
-    """Raise BreakError when the slot no longer has the changes that follow what is landed."""
+    """Raise BreakError when the slot cannot send the changes that come after the landed ones."""
     if flushed_lsn < landed_end:
         raise BreakError(
             f"the server's WAL ends at {flushed_lsn}, before the change log, which ends at {landed_end}:"

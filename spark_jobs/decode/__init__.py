@@ -1,3 +1,3 @@
-"""Change-log rows → columns, and PostgreSQL's text → lake values. Pure functions from Arrow to Arrow."""
+"""Decodes change-log rows into columns, and PostgreSQL's text into lake values. Pure functions from Arrow to Arrow."""
 
 from __future__ import annotations

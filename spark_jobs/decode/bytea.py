@@ -1,4 +1,4 @@
-r"""``bytea_output = hex``: ``\x`` and two lower-case digits a byte → bytes, for a whole column at once."""
+r"""Turns a column of ``bytea`` text (``bytea_output = hex``: ``\x`` and two lower-case digits per byte) into bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIGITS[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtyp
 
 
 def hex_to_bytes(text: TextColumn) -> pa.Array:
-    r"""Binary of the same length and nulls. Raises ValueError for anything but ``\x`` and pairs of digits."""
+    r"""A binary array with the same nulls. Raises ValueError for anything but ``\x`` and pairs of digits."""
     lengths = text.lengths
     valid = text.valid
     if (lengths & 1).any() or (lengths[valid] < 2).any():
@@ -33,7 +33,7 @@ def hex_to_bytes(text: TextColumn) -> pa.Array:
 
 
 def bytes_of_digits(pairs: np.ndarray) -> np.ndarray:
-    """The bytes that pairs of lower-case hexadecimal digits (n × 2) write. Raises ValueError."""
+    """The bytes that pairs of lower-case hexadecimal digits (n × 2) denote. Raises ValueError."""
     digits = _DIGITS[pairs]
     if (digits == _NO_DIGIT).any():
         raise ValueError("hexadecimal digits")

@@ -1,4 +1,4 @@
-"""``on_unrepresentable: clamp``: the least or the greatest value of the lake's type in place of one beyond it."""
+"""``on_unrepresentable: clamp``: the nearest value of the lake's type in place of one that it cannot hold."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import pyarrow.compute as pc
 
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 
-# what PostgreSQL prints of values below: -infinity, years BC, and in another zone than UTC what the year 1 begins with
+# how the text of values below the range begins or ends: -infinity, years BC, and timestamps of the year 1 that another
+# time zone's offset moves before it
 _BELOW = r"^-|^0001-| BC$"
 _NOT_A_NUMBER = "NaN"
-# a half away from zero; what is rounded lies between the ends, so it has 76 digits at most
+# rounds half away from zero, as PostgreSQL does. Only values within the type's range are rounded: at most 76 digits
 _AS_POSTGRESQL = Context(prec=80, rounding=ROUND_HALF_UP)
 
 
 def clamped(values: pa.Array, unrepresentable: np.ndarray, texts: pa.Array, lake_type: LakeType) -> pa.Array:
-    """``values`` with the nearest ones in place of the ``unrepresentable``, which are null in them; ``texts``: what
-    PostgreSQL prints of these alone, in order. NaN has no neighbour in a decimal, and stays null."""
+    """``values`` with the nearest value in each ``unrepresentable`` row, which is null in ``values``. ``texts``: what
+    PostgreSQL prints for these rows alone, in order. NaN has no nearest decimal and stays null."""
     if lake_type.chosen:
         return pc.replace_with_mask(values, pa.array(unrepresentable), _nearest_decimals(texts, lake_type))
     low, high = (pa.scalar(end, lake_type.arrow) for end in _ends(lake_type))
@@ -30,7 +31,7 @@ def clamped(values: pa.Array, unrepresentable: np.ndarray, texts: pa.Array, lake
 
 
 def _nearest_decimals(texts: pa.Array, lake_type: LakeType) -> pa.Array:
-    """One by one, since only values that do not fit come here, and each may have 147,000 digits."""
+    """Row by row: only values that do not fit come here, and each may have 147,000 digits."""
     low, high = _decimal_ends(lake_type)
     unit = Decimal((0, (1,), -lake_type.scale))
 
@@ -55,7 +56,7 @@ def _ends(lake_type: LakeType) -> tuple[object, object]:
             return datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
         case LakeKind.DECIMAL:
             return _decimal_ends(lake_type)
-    raise ValueError(f"every value has its place in {lake_type.sql}")
+    raise ValueError(f"{lake_type.sql} can hold every value")
 
 
 def _decimal_ends(lake_type: LakeType) -> tuple[Decimal, Decimal]:

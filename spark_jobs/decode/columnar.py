@@ -1,10 +1,10 @@
-"""The fast decoder: Insert, Update and Delete messages of one relation version → vectors, nothing copied.
+"""The fast decoder: turns Insert, Update and Delete messages of one relation version into vectors, copying nothing.
 
-It must equal ``logicalrep.pgoutput.read_change`` on every input: the same checks are made here on whole vectors
-(lengths inside their own message, exact consumption, relation, number of columns, tuple and column kinds). Where a
-check fails, the messages go to ``read_change`` one by one, in order, for the precise error.
+It must equal ``read_change`` (``logicalrep.pgoutput.read_message``) on every input: the same checks are made here on
+whole vectors (lengths inside their own message, exact consumption, relation, number of columns, tuple and column
+kinds). When a check fails, the messages go to ``read_change`` one by one, in order, for the precise error.
 
-Values stay in the buffer until they are asked for (``spark_jobs.decode.gather``).
+Values stay in the buffer until ``gather`` copies those that are needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_jobs.logicalrep.relation import Relation
 INSERT, UPDATE, DELETE = (ord(kind) for kind in "IUD")
 OLD_KEY, OLD_TUPLE, NEW = (ord(kind) for kind in "KON")
 
-MESSAGES_AT_ONCE = 32_768  # in lockstep: the vectors of one chunk stay in the processor's cache
+MESSAGES_AT_ONCE = 32_768  # decoded in lockstep, so that the vectors of one chunk stay in the processor's cache
 _HEADER_SIZE = 6  # message type, relid, tuple kind
 _SHORTEST = _HEADER_SIZE + 2
 
@@ -37,8 +37,8 @@ Locate = Callable[[int], Position]
 class Changes:
     """Decoded changes, one slot per message: ``kinds`` I, U or D; ``old_kinds`` K, O or ABSENT.
 
-    ``new`` is ABSENT for deletes. ``old`` has a slot only for messages with an old tuple: ``old_slots`` finds it, -1
-    where there is none.
+    ``new`` is ABSENT for deletes. ``old`` has slots only for messages with an old tuple; ``old_slots`` maps each
+    message to its slot there, or to -1.
     """
 
     data: np.ndarray
@@ -53,7 +53,7 @@ class Changes:
 
 
 def message_bounds(messages: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """A binary or large_binary array's bytes and its int64 offsets (n + 1). No copy. There must be no nulls."""
+    """The bytes (not copied) and the n + 1 int64 offsets of a binary or large_binary array without nulls."""
     wide = messages.type == pa.large_binary()
     _, offsets, data = messages.buffers()
     if not len(messages):
@@ -74,7 +74,7 @@ def decode_changes(
 ) -> Changes:
     """Decode the messages ``data[begins[i]:ends[i]]``, all of ``relation``, ``at_once`` in lockstep.
 
-    ``locate`` gives the position of message *i*, for the error only. Raises DecodeError.
+    ``locate`` returns the position of message *i*; it is called only for an error. Raises DecodeError.
     """
     message = MessageBytes(data)
     kinds, old_kinds = _tuple_markers(message, begins, ends, relation, locate)
@@ -104,7 +104,7 @@ def decode_changes(
 def _tuple_markers(
     message: MessageBytes, begins: np.ndarray, ends: np.ndarray, relation: Relation, locate: Locate
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Message types, and the kind of old tuple each message starts with."""
+    """The type of each message, and the kind of its old tuple or ABSENT."""
     try:
         require(ends - begins >= _SHORTEST)
         kinds = message.data[begins]
@@ -119,7 +119,8 @@ def _tuple_markers(
 
 
 def _walk_chunk(message: MessageBytes, begin: np.ndarray, end: np.ndarray, changes: Changes, low: int) -> None:
-    """Old tuples first, as a subset whose positions then move on; each message must end where its last tuple does."""
+    """Walk the old tuples of those messages that have one, then the new tuples. Each message must end with its last
+    tuple."""
     high = low + len(begin)
     at = begin + _HEADER_SIZE
     with_old = np.flatnonzero(changes.old_kinds[low:high] != ABSENT)
@@ -151,7 +152,7 @@ def _precise_error(
                 f"change at {locate(row)} of {relation.nspname}.{relation.relname} is not understood: {fault}",
                 hint="the change log keeps it unparsed; report it with the server's version",
             )
-    # the two decoders disagree: a defect of ours, and no reason to go on
+    # the two decoders disagree: a bug of ours, so stop here
     return DecodeError(
         f"changes of {relation.nspname}.{relation.relname} from {locate(rows.start)} on are refused by the columnar"
         " decoder only",

@@ -1,4 +1,4 @@
-"""``DateStyle = ISO`` dates and timestamps → Arrow, with the values that the lake cannot hold set apart.
+"""Turns ``DateStyle = ISO`` dates and timestamps into Arrow, and marks the values that the lake cannot hold.
 
 The lake holds years 1 to 9999 (Spark's own range). PostgreSQL also writes ``infinity``, years with more than four
 digits and years `` BC``.
@@ -28,7 +28,10 @@ _SECOND = 1_000_000
 
 
 def parse_dates(text: TextColumn) -> tuple[pa.Array, np.ndarray | None]:
-    """date32, and the rows whose date has no place in it (None: no such row). Raises ValueError, ArrowInvalid."""
+    """The dates as date32, and a mask of the rows that the lake cannot hold, null in the first (None: no such row).
+
+    Raises ValueError, ArrowInvalid.
+    """
     regular = text.lengths == 10
     regular_text, odd = _set_odd_apart(text, regular, _ANY_DATE)
     values = regular_text.string().cast(pa.date32())
@@ -39,9 +42,10 @@ def parse_dates(text: TextColumn) -> tuple[pa.Array, np.ndarray | None]:
 
 
 def parse_timestamps(text: TextColumn, *, with_zone: bool) -> tuple[pa.Array, np.ndarray | None]:
-    """timestamp[us], in UTC when ``with_zone``, and the rows that have no place in it. Raises ValueError, ArrowInvalid.
+    """The timestamps as timestamp[us], in UTC when ``with_zone``, and a mask as ``parse_dates`` returns it.
 
-    A session in UTC writes the offset ``+00``; others, also those with seconds (``+00:19:32``), are honoured.
+    A session in UTC writes the offset ``+00``; other offsets are honoured, including those with seconds
+    (``+00:19:32``). Raises ValueError, ArrowInvalid.
     """
     kind = pa.timestamp("us", tz="UTC") if with_zone else pa.timestamp("us")
     end = text.byte(-1)
@@ -65,7 +69,8 @@ def parse_timestamps(text: TextColumn, *, with_zone: bool) -> tuple[pa.Array, np
 
 
 def _set_odd_apart(text: TextColumn, regular: np.ndarray, any_form: str) -> tuple[TextColumn, np.ndarray | None]:
-    """Rows not of the usual width must still be something PostgreSQL writes; they become null and are marked."""
+    """The text with all but the regular rows set to null, and a mask of those rows (None: no such row). Raises
+    ValueError unless PostgreSQL could have written them."""
     odd = ~regular & text.valid
     if not odd.any():
         return text, None
@@ -75,13 +80,13 @@ def _set_odd_apart(text: TextColumn, regular: np.ndarray, any_form: str) -> tupl
 
 
 def _zoned(text: TextColumn, kind: pa.DataType) -> pa.Array:
-    """Arrow reads ±HH and ±HH:MM; the seconds of ±HH:MM:SS are cut off and then applied here."""
+    """Arrow reads offsets ±HH and ±HH:MM; the seconds of ±HH:MM:SS are cut off and applied here."""
     seconds_follow = (text.byte(-3) == ord(":")) & (text.byte(-6) == ord(":"))
     if not seconds_follow.any():
         return text.string().cast(kind)
     mask = pa.array(seconds_follow)
     cut = pc.if_else(mask, pc.binary_slice(text.array, 0, -3), text.array).view(pa.string())
     digits = (text.byte(-2).astype(np.int64) - ord("0")) * 10 + text.byte(-1) - ord("0")
-    sign = np.where(text.byte(-9) == ord("-"), 1, -1)  # UTC is local time less the offset
+    sign = np.where(text.byte(-9) == ord("-"), 1, -1)  # UTC is local time minus the offset
     shift = pa.array(np.where(seconds_follow, digits * sign, 0) * _SECOND, pa.duration("us"))
     return pc.add(cut.cast(kind), shift)

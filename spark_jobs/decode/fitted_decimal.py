@@ -1,4 +1,4 @@
-"""``numeric`` into a decimal that the configuration chose: exactly, or not at all. Nothing is rounded."""
+"""Turns ``numeric`` into the decimal type that the configuration chose: a value fits exactly, or is unrepresentable."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ _SPECIAL = r"^(NaN|-?Infinity)$"
 
 
 def fitted_decimals(text: TextColumn, lake_type: LakeType) -> tuple[pa.Array, np.ndarray]:
-    """The values that have at most ``precision - scale`` digits before the point and ``scale`` behind it, zeros at the
-    end not counted; and which values are no such number, null in the first. Raises ValueError."""
+    """The values that fit, and a mask of those that do not, which are null in the first.
+
+    A value fits when it has at most ``precision - scale`` digits before the decimal point and at most ``scale`` after
+    it, not counting trailing zeros. NaN and infinity do not fit. Raises ValueError for text ``numeric_out`` does not
+    write.
+    """
     string = text.string()
     is_number = mask_where(pc.match_substring_regex(string, _NUMBER))
     if (text.valid & ~is_number & ~mask_where(pc.match_substring_regex(string, _SPECIAL))).any():

@@ -1,7 +1,7 @@
-"""Values out of a message buffer: (start, length) per row → one Arrow binary column, copied once, in C++.
+"""Copies values from a message buffer, given (start, length) per row, into one Arrow binary column: one copy, in C++.
 
-The trick: starts and ends of ascending, disjoint spans, interleaved, are the offsets of a binary array whose even
-slots are the values and whose odd slots are what lies between; ``take`` of the even slots is the one copy.
+The trick: interleave the starts and ends of ascending, disjoint spans, and you have the offsets of a binary array whose
+even slots are the values and whose odd slots are what lies between them. ``take`` of the even slots is the one copy.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-_PIECE = 65_536  # rows at a time, so that what is copied is still in the cache and spans stay narrow
+_PIECE = 65_536  # rows copied at a time: the bytes stay in the processor's cache, and offsets rarely need 64 bits
 
 
 def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray) -> pa.ChunkedArray:
     """A binary column of the spans, null where not ``valid``. Spans may come in any order and may repeat.
 
-    The caller has checked that they lie inside ``data``.
+    The caller must have checked that they lie inside ``data``.
     """
     pieces = [
         _gather_piece(data, starts[low : low + _PIECE], lengths[low : low + _PIECE], valid[low : low + _PIECE])
@@ -32,7 +32,7 @@ def _gather_piece(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, val
         return _take_ascending(data, starts, ends)
     if not valid.any():
         return pa.nulls(len(starts), pa.binary())
-    # a null takes no bytes and repeats the end before it, so that offsets stay ascending
+    # a null is an empty span at the end of the value before it, so that offsets stay ascending
     reached = np.maximum.accumulate(np.where(valid, starts + lengths, starts[np.argmax(valid)]))
     begins, ends = np.where(valid, starts, reached), reached
     if (begins[1:] < ends[:-1]).any() or (begins > ends).any():
@@ -59,10 +59,10 @@ def _take_ascending(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> p
 
 
 def _gather_unordered(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Distinct spans in order, then spread to the rows: for values carried from elsewhere."""
+    """For spans out of order: gather the distinct ones in ascending order, then distribute them to the rows."""
     distinct, which = np.unique(np.stack([starts, starts + lengths]), axis=1, return_inverse=True)
     filled = distinct[1] > distinct[0]  # an empty span may lie inside another's bytes
-    # spans that start alike or overlap only repeat each other's bytes: one row of the array each, by position
+    # overlapping spans cannot share one offsets array: gather each run of disjoint spans on its own
     values = [_take_ascending(data, begin, end) for begin, end in _disjoint(distinct[:, filled])]
     array = pa.concat_arrays([*values, pa.array([b""], pa.binary())])
     place = np.where(filled, np.cumsum(filled) - 1, len(array) - 1)
@@ -70,7 +70,7 @@ def _gather_unordered(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray)
 
 
 def _disjoint(spans: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Ascending spans cut into runs in which none overlaps the next; well-formed messages give one run."""
+    """Ascending spans, split into runs in which no span overlaps the next; well-formed messages give one run."""
     if not spans.shape[1]:
         return []
     cuts = np.flatnonzero(spans[0, 1:] < spans[1, :-1]) + 1

@@ -1,4 +1,4 @@
-"""Decoded changes of one relation version, with the columns of the lake's table instead of those of the wire."""
+"""Rearranges decoded changes of one relation version: from the columns of the wire to those of the lake's table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from spark_jobs.schema.table_shape import TableShape
 
 
 def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> Changes:
-    """``places``: where the shape's columns stand on the wire. A column that the version lacks has its ``missing``
-    value in every tuple, which is put behind the messages; a column that the shape lacks is left out."""
+    """The changes with the shape's columns. ``places``: the place on the wire of each of these, None where the version
+    lacks it.
+
+    A column that the version lacks has its ``missing`` value in every tuple; these values are appended to the message
+    buffer. A column that the shape lacks is left out.
+    """
     if list(places) == list(range(len(part.new.kinds))):
         return part
     values = [

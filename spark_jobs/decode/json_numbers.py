@@ -1,4 +1,4 @@
-"""Numbers in JSON that a variant does not hold as they are: it has decimals of 38 digits, and doubles beyond."""
+"""Finds JSON numbers that a variant would change: it has decimals of at most 38 digits, and doubles for the rest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from spark_jobs.decode.quoted_text import escapes_and_quotes
 from spark_jobs.decode.text_column import TextColumn, mask_where
 
 _MOST_DIGITS = 38
-# quicker than to look at each byte, and true of strings as well
+# a quick pre-check of the whole text; it also matches inside strings
 _MAY_BE = rf"[0-9][eE]|[0-9.]{{{_MOST_DIGITS + 1}}}"
 _POINT = ord(".")
 
 
 def with_other_numbers(text: TextColumn) -> np.ndarray:
-    """The values, a mask, in which a number has an exponent, or more digits than a decimal."""
+    """A mask of the values that hold a number with an exponent, or with more digits than a decimal."""
     suspects = mask_where(pc.match_substring_regex(text.string(), _MAY_BE))
     return _with_other_numbers(text.without(~suspects)) if suspects.any() else suspects
 
@@ -23,10 +23,10 @@ def with_other_numbers(text: TextColumn) -> np.ndarray:
 def _with_other_numbers(text: TextColumn) -> np.ndarray:
     data, ends = text.used, text.offsets - text.offsets[0]
     _, quotes = escapes_and_quotes(data)
-    inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool)  # each value closes what it opens
+    inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool)  # every value closes its strings
     is_digit = (data >= ord("0")) & (data <= ord("9")) & ~inside
     in_number = is_digit | ((data == _POINT) & ~inside)
-    # values lie without a gap: where one begins, so does a number
+    # values lie back to back, so a number may also begin or end where its value does
     edge = np.zeros(len(data) + 1, dtype=bool)
     edge[ends] = True
     begins = np.flatnonzero(in_number & (edge[:-1] | ~np.append(False, in_number[:-1])))

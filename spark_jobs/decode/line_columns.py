@@ -1,10 +1,11 @@
-"""The fast decoder of ``test_decoding``'s row lines: lines of one relation version → the vectors of ``columnar``.
+"""The fast decoder of ``test_decoding``'s row lines: turns lines of one relation version into ``columnar``'s vectors.
 
-All lines of one table are read in lockstep, column by column: the words before each value are compared, then the
-value's end is looked up. It must equal ``logicalrep.test_decoding_changes.read_row`` on every input: whatever line is
-not plainly what a template says goes to ``read_row``, for its change or for the precise error.
+All lines of one table are read in lockstep, column by column: the literal before each value is compared, then the
+value's end is looked up. It must equal ``read_row`` (``logicalrep.test_decoding.changes``) on every input: a line that
+does not plainly fit a template goes to ``read_row``, for its change or for the precise error.
 
-A value in which quotes are doubled is copied behind the buffer, so ``Changes.data`` may be longer than what was given.
+A value with doubled quotes is appended to the buffer in its plain form, so ``Changes.data`` may be longer than the
+input.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from spark_jobs.qualified_name import QualifiedName
 
 TEXT_LINE = ord("t")  # the first byte of every line of a table, and of no message of pgoutput
 
-LINES_AT_ONCE = 32_768  # in lockstep
+LINES_AT_ONCE = 32_768  # decoded in lockstep
 _OPERATIONS = ((b" INSERT:", INSERT), (b" UPDATE:", UPDATE), (b" DELETE:", DELETE))
 _OLD_KEY, _NEW_TUPLE = b" old-key:", b" new-tuple:"
 
@@ -45,8 +46,8 @@ def decode_lines(
 ) -> Changes:
     """Decode the lines ``data[begins[i]:ends[i]]``, all of ``relation``, ``at_once`` in lockstep.
 
-    ``locate`` gives the position of line *i*, for the error only. Raises DecodeError, and SchemaChangeError where a
-    line's columns are not the relation's.
+    ``locate`` returns the position of line *i*; it is called only for an error. Raises DecodeError, and
+    SchemaChangeError when a line's columns are not the relation's.
     """
     decoder = _Decoder(data, relation)
     chunks = [
@@ -61,7 +62,7 @@ def _located(locate: Locate, low: int, row: int) -> Position:
 
 
 class _Chunk:
-    """One chunk's outcome: a slot per line in each vector, ``old_kinds`` ABSENT where the line has no old row."""
+    """One decoded chunk, with a slot per line in each vector. ``old_kinds`` is ABSENT where a line has no old row."""
 
     def __init__(self, columns: int, lines: int) -> None:
         self.kinds = np.zeros(lines, dtype=np.uint8)
@@ -71,7 +72,7 @@ class _Chunk:
 
 
 class _Decoder:
-    """Templates learnt so far, and what is copied behind the buffer."""
+    """The templates learnt so far, and the values to be appended to the buffer."""
 
     def __init__(self, data: np.ndarray, relation: Relation) -> None:
         self._data = data
@@ -83,7 +84,7 @@ class _Decoder:
         self._key = np.array([column.key for column in relation.columns], dtype=bool)
 
     def changes(self, chunks: Sequence[_Chunk]) -> Changes:
-        """All chunks as one."""
+        """The chunks, concatenated."""
         columns = len(self._relation.columns)
         chunks = chunks or [_Chunk(columns, 0)]
         old_kinds = np.concatenate([chunk.old_kinds for chunk in chunks])
@@ -125,9 +126,9 @@ class _Decoder:
         pending: np.ndarray,
         chunk: _Chunk,
     ) -> np.ndarray:
-        """Read what fits the template; returns the rows that are still to be read."""
+        """Read the lines that fit the template; returns the rows still to be read."""
         rows = LineRows(text, begins[pending], ends[pending], pending)
-        rows.over(template.header)
+        rows.skip(template.header)
         for word, kind in _OPERATIONS:
             of_kind = rows.split(word)
             if not len(of_kind):
@@ -142,7 +143,7 @@ class _Decoder:
         return pending if not len(rows.read) else np.setdiff1d(pending, rows.read, assume_unique=True)
 
     def _old_rows(self, rows: LineRows, template: LineTemplate, kind: int, chunk: _Chunk) -> LineRows:
-        """Read the old rows of these; all of a DELETE has one, of an UPDATE what says so."""
+        """Read the old rows; every DELETE has one, an UPDATE only with ``old-key:``. Returns the lines that fit."""
         chunk.old_kinds[rows.slots] = ABSENT
         old = rows if kind == DELETE else rows.split(_OLD_KEY)
         if not len(old):
@@ -150,21 +151,21 @@ class _Decoder:
         chunk.old_kinds[old.slots] = self._old_kind
         self._tuple(old, template, chunk.old, keep_nulls=False)
         if kind == UPDATE:
-            old.over(_NEW_TUPLE)
+            old.skip(_NEW_TUPLE)
             rows.join(old)
             return rows
         return old
 
     def _tuple(self, rows: LineRows, template: LineTemplate, into: TupleVectors, *, keep_nulls: bool) -> None:
-        """Read one row of values each. New rows hold every column; old ones leave out nulls, and only the key counts
-        where the identity is not FULL."""
+        """Read one row of values from each line. New rows hold every column. Old rows leave out nulls, and unless the
+        replica identity is FULL, only their key columns are read."""
         only_key = not keep_nulls and self._old_kind == OLD_KEY
         if keep_nulls and not {column.index for column in template.columns}.issuperset(range(len(self._key))):
             rows.keep(np.zeros(len(rows), dtype=bool))
         into.kinds[:, rows.slots] = NULL
         into.lengths[:, rows.slots] = 0
         for column in template.columns:
-            is_there = rows.over_if(column.literal)
+            is_there = rows.skip_if(column.literal)
             if keep_nulls or (only_key and column.index >= 0 and self._key[column.index]):
                 rows.keep(is_there)
                 is_there = is_there[is_there]
@@ -178,7 +179,7 @@ class _Decoder:
             rows.keep(np.zeros(len(rows), dtype=bool))
 
     def _unescaped(self, data: np.ndarray) -> int:
-        """Keep these bytes behind the buffer; returns where."""
+        """Append these bytes to the buffer; returns their position."""
         start = self._size
         self._extra.append(data)
         self._size += len(data)
@@ -207,7 +208,7 @@ class _Decoder:
             ) from None
 
     def _learn(self, line: bytes) -> Sequence[LineTemplate]:
-        """The template that this line adds, or adds to; empty where it adds nothing."""
+        """Learn from this line: returns the template that is new or has grown, or nothing."""
         template = template_of(line, self._relation)
         for place, known in enumerate(self._templates):
             merged = known.merged(template)
@@ -218,7 +219,7 @@ class _Decoder:
         return (template,)
 
     def _place(self, change: Change, row: int, chunk: _Chunk) -> None:
-        """A change that was read as an object."""
+        """Store a change that ``read_row`` has returned."""
         old = None if isinstance(change, Insert) else change.old_key or change.old_tuple
         chunk.kinds[row] = ord(type(change).__name__[0])
         chunk.old_kinds[row] = ABSENT if old is None else self._old_kind

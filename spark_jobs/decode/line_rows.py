@@ -1,4 +1,4 @@
-"""Lines that are read in lockstep: where each stands now, and which of them still fit what is expected."""
+"""Lines that are read in lockstep: the current position in each, and which of them still fit what is expected."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NUMBER_ENDS = np.isin(np.arange(256), np.frombuffer(b"0123456789Ny", dtype=np.u
 _QUOTE, _LETTER_B = ord("'"), ord("B")
 
 Values = tuple[np.ndarray, np.ndarray, np.ndarray]  # kinds, starts, lengths
-KeepBehind = Callable[[np.ndarray], int]
+AppendBytes = Callable[[np.ndarray], int]
 
 
 class LineRows:
-    """``slots`` are the lines' places in the chunk. A line that does not fit is left out from then on."""
+    """``slots`` are the lines' places in the chunk. A line that does not fit is dropped."""
 
     def __init__(self, text: LineText, at: np.ndarray, end: np.ndarray, slots: np.ndarray) -> None:
         self.slots = slots
@@ -36,26 +36,26 @@ class LineRows:
         if not fits.all():
             self.slots, self._at, self._end = self.slots[fits], self._at[fits], self._end[fits]
 
-    def over(self, word: bytes) -> None:
-        """Move over ``word``; lines that have another there do not fit."""
+    def skip(self, word: bytes) -> None:
+        """Move past ``word``; lines that do not have it here do not fit."""
         self.keep(self._text.matches(self._at, self._end, word))
         self._at = self._at + len(word)
 
-    def over_if(self, word: bytes) -> np.ndarray:
-        """Move over ``word`` where it stands; returns where it does."""
+    def skip_if(self, word: bytes) -> np.ndarray:
+        """Move past ``word`` in the lines that have it here; returns a mask of these."""
         matches = self._text.matches(self._at, self._end, word)
         self._at = self._at + (len(word) if matches.all() else np.where(matches, len(word), 0))
         return matches
 
     def split(self, word: bytes) -> LineRows:
-        """The lines that have ``word`` here, moved over it; these keep the others."""
+        """Split off and return the lines that have ``word`` here, moved past it."""
         found = self._text.matches(self._at, self._end, word)
         part = LineRows(self._text, self._at[found] + len(word), self._end[found], self.slots[found])
         self.keep(~found)
         return part
 
     def join(self, other: LineRows) -> None:
-        """Take the other's lines in, in order."""
+        """Add the other's lines, in order of their slots."""
         slots = np.concatenate([self.slots, other.slots])
         order = np.argsort(slots, kind="stable")
         self.slots = slots[order]
@@ -66,13 +66,14 @@ class LineRows:
         self.read = np.concatenate([self.read, part.slots])
 
     def at_end(self) -> None:
-        """Lines that go on do not fit."""
+        """Lines that do not end here do not fit."""
         self.keep(self._at == self._end)
 
-    def value(self, form: Form, is_there: np.ndarray, keep_behind: KeepBehind) -> Values:
-        """Read a value of each line where one ``is_there``, null elsewhere; lines with another form do not fit.
+    def value(self, form: Form, is_there: np.ndarray, append: AppendBytes) -> Values:
+        """Read a value from each line in which one ``is_there``; it is null in the others. Lines whose value has
+        another form do not fit.
 
-        ``keep_behind`` takes bytes that are not in the buffer as they are, and returns their place.
+        ``append`` appends bytes that do not stand in the buffer as they are, and returns their position.
         """
         kinds = np.full(len(self), NULL, dtype=np.uint8)
         starts = np.zeros(len(self), dtype=np.int64)
@@ -82,7 +83,7 @@ class LineRows:
         rows: slice | np.ndarray = slice(None) if is_there.all() else np.flatnonzero(is_there)
         at, end = self._at[rows], self._end[rows]
         if len(at):
-            read, kinds[rows], starts[rows], lengths[rows], after = reader.get(form, self._bits)(at, end, keep_behind)
+            read, kinds[rows], starts[rows], lengths[rows], after = reader.get(form, self._bits)(at, end, append)
             fits[rows] = read
             moved = self._at.copy()
             moved[rows] = after
@@ -91,7 +92,7 @@ class LineRows:
         return kinds[fits], starts[fits], lengths[fits]
 
     def _word(self, at: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the word ends; and the kinds: NULL and UNCHANGED where it says so, TEXT elsewhere."""
+        """For each word its end, its kind (NULL, UNCHANGED, or TEXT for anything else) and its length."""
         after = self._text.word_end(at, end)
         size = after - at
         kinds = np.full(len(at), TEXT, dtype=np.uint8)
@@ -100,20 +101,20 @@ class LineRows:
             kinds[rows[self._text.matches(at[rows], end[rows], word)]] = kind
         return after, kinds, size
 
-    def _number(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
+    def _number(self, at: np.ndarray, end: np.ndarray, _: AppendBytes) -> tuple[np.ndarray, ...]:
         after, kinds, size = self._word(at, end)
         first, last = self._text.byte(at, after), self._text.byte(after - 1, after)
         fits = (kinds != TEXT) | ((size > 0) & _NUMBER_BEGINS[first] & _NUMBER_ENDS[last])
         return fits, kinds, at, np.where(kinds == TEXT, size, 0), after
 
-    def _boolean(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
-        """The first letter of true and false is the type's own text."""
+    def _boolean(self, at: np.ndarray, end: np.ndarray, _: AppendBytes) -> tuple[np.ndarray, ...]:
+        """The value is the first letter of true or false: the text that ``boolout`` writes."""
         after, kinds, size = self._word(at, end)
         true = (size == 4) & self._text.matches(at, end, b"true")
         false = (size == 5) & self._text.matches(at, end, b"false")
         return (kinds != TEXT) | true | false, kinds, at, (kinds == TEXT).astype(np.int64), after
 
-    def _bits(self, at: np.ndarray, end: np.ndarray, _: KeepBehind) -> tuple[np.ndarray, ...]:
+    def _bits(self, at: np.ndarray, end: np.ndarray, _: AppendBytes) -> tuple[np.ndarray, ...]:
         after, kinds, size = self._word(at, end)
         is_text = kinds == TEXT
         fits = ~is_text | (
@@ -126,25 +127,25 @@ class LineRows:
         fits &= all_bytes_in(self._text, at + 2, lengths, b"01")
         return fits, kinds, at + 2, lengths, after
 
-    def _quoted(self, at: np.ndarray, end: np.ndarray, keep_behind: KeepBehind) -> tuple[np.ndarray, ...]:
+    def _quoted(self, at: np.ndarray, end: np.ndarray, append: AppendBytes) -> tuple[np.ndarray, ...]:
         opened = self._text.byte(at, end) == _QUOTE
         if opened.all():
-            return self._between_quotes(at, end, keep_behind)
+            return self._between_quotes(at, end, append)
         after, kinds, _ = self._word(at, end)
         fits, starts, lengths = kinds != TEXT, at.copy(), np.zeros(len(at), dtype=np.int64)
         rows = np.flatnonzero(opened)
         if len(rows):
             fits[rows], kinds[rows], starts[rows], lengths[rows], after[rows] = self._between_quotes(
-                at[rows], end[rows], keep_behind
+                at[rows], end[rows], append
             )
         return fits, kinds, starts, lengths, after
 
-    def _between_quotes(self, at: np.ndarray, end: np.ndarray, keep_behind: KeepBehind) -> tuple[np.ndarray, ...]:
+    def _between_quotes(self, at: np.ndarray, end: np.ndarray, append: AppendBytes) -> tuple[np.ndarray, ...]:
         values = self._text.quoted(at, end)
         starts, lengths = values.begin, values.end - values.begin
         rows = np.flatnonzero(values.closed & (values.stop > values.first))
         if len(rows):
             data, begin, size = without_doubled_quotes(self._text, values, rows)
             starts, lengths = starts.copy(), lengths.copy()
-            starts[rows], lengths[rows] = keep_behind(data) + begin, size
+            starts[rows], lengths[rows] = append(data) + begin, size
         return values.closed, np.full(len(at), TEXT, dtype=np.uint8), starts, lengths, values.end + 1

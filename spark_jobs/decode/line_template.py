@@ -1,6 +1,7 @@
 """What the lines of one table have in common: the table's name, and before each value its column's name and type.
 
-Learnt from lines that ``logicalrep`` has read; old rows leave out nulls, so several may be needed to know all columns.
+Templates are learnt from lines that ``logicalrep`` has read. Old rows leave out nulls, so learning all columns may take
+several lines.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FORMS = {
 class TemplateColumn:
     """``literal`` stands before the value; ``index`` is the column's place in the relation, -1 where it has none.
 
-    A column that the relation lacks stands behind the relation's column ``after``, as far as is known.
+    A column that the relation lacks comes after the relation's column ``after``, as far as the lines so far show.
     """
 
     name: str
@@ -40,20 +41,20 @@ class TemplateColumn:
 
 @dataclass(frozen=True)
 class LineTemplate:
-    """``header`` is the line up to the colon behind the table's name; ``columns`` in the order of the lines."""
+    """``header`` is the line up to and including the colon after the table's name; ``columns`` are in line order."""
 
     header: bytes
     columns: tuple[TemplateColumn, ...]
 
     def merged(self, other: LineTemplate) -> LineTemplate | None:
-        """This template with the other's columns too; None where both cannot be of one table version."""
+        """This template with the other's columns added; None if the two cannot be of one table version."""
         if self.header != other.header:
             return None
         known = {column.name: column for column in self.columns}
         types = {column.name: column.type_name for column in other.columns}
         if any(types.get(name, column.type_name) != column.type_name for name, column in known.items()):
             return None
-        # a new row has all columns, in the order of the table: a partition's may be another than the relation's
+        # a new row has all columns in the table's order, which for a partition may differ from the relation's
         if types.keys() <= known.keys():
             return self
         if known.keys() <= types.keys():
@@ -66,10 +67,10 @@ class LineTemplate:
 
 
 def template_of(data: bytes, relation: Relation) -> LineTemplate:
-    """The template of one row line, which must be a right one. The literals are the line's own bytes."""
+    """The template of one row line, which must be valid. The literals are the line's own bytes."""
     line = read_line(data)
     if not isinstance(line, RowLine):
-        raise TypeError(f"{type(line).__name__} is no row line")
+        raise TypeError(f"{type(line).__name__} is not a row line")
     _, size = read_table_header(data)
     places = {column.name: index for index, column in enumerate(relation.columns)}
     columns, after = [], -1
@@ -81,7 +82,7 @@ def template_of(data: bytes, relation: Relation) -> LineTemplate:
 
 
 def _column(line: bytes, value: NamedValue, index: int, after: int) -> TemplateColumn:
-    # which names are quoted depends on the server's reserved words, so the line itself says
+    # which names are quoted depends on the server's reserved words, so look in the line
     bare = f" {value.name}[{value.type_name}]:".encode()
     quoted_name = value.name.replace('"', '""')
     quoted = f' "{quoted_name}"[{value.type_name}]:'.encode()

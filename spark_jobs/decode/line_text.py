@@ -1,6 +1,6 @@
-"""Vectorised reads of many text lines in one buffer: words, quoted values, literals, at a position per row.
+"""Vectorised reads of words, quoted values and literals from many text lines in one buffer, at one position per row.
 
-Where a line's spaces and quotes lie is found once per chunk; a row's next one is then a search in that list.
+The positions of all spaces and quotes are found once per chunk; finding a row's next one is then a binary search.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _BLOCK = 8
 
 @dataclass(frozen=True)
 class Quoted:
-    """Per row: where the value begins and ends inside its quotes, and the numbers of the first and the behind-last
-    quote inside it, in ``LineText.quotes``; ``closed``: the closing quote lies before the line's end."""
+    """For each row where the value begins and ends inside its quotes, and which quotes are inside it:
+    ``LineText.quotes[first:stop]``. ``closed``: its closing quote lies before the line's end."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -40,7 +40,7 @@ class LineText:
         self._closing = _closing(self.quotes)
 
     def matches(self, at: np.ndarray, end: np.ndarray, literal: bytes) -> np.ndarray:
-        """Whether ``literal`` stands at each position, none of it behind ``end``."""
+        """Whether ``literal`` stands at each position, and ends at or before ``end``."""
         size = len(literal)
         matches = at + size <= end
         place = at if matches.all() else np.where(matches, at, 0)
@@ -56,19 +56,19 @@ class LineText:
         return np.asarray(matches)
 
     def byte(self, at: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """The byte at each position; 0 at and behind ``end``."""
+        """The byte at each position; 0 for positions at or after ``end``."""
         inside = at < end
         if inside.all():
             return np.asarray(self.data[at])
         return np.where(inside, self.data[np.where(inside, at, 0)], 0).astype(np.uint8)
 
     def word_end(self, at: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """The next space at or behind each position, or the line's end."""
+        """The next space at or after each position, or the line's end."""
         spaces = self._spaces[np.minimum(np.searchsorted(self._spaces, at), len(self._spaces) - 1)]
         return np.asarray(np.minimum(spaces, end))
 
     def quoted(self, at: np.ndarray, end: np.ndarray) -> Quoted:
-        """The values whose opening quotes stand at these positions, no quote before them."""
+        """The values whose opening quotes stand at these positions; the byte before must not be a quote."""
         opening = np.searchsorted(self.quotes, at)
         closing = self._closing[opening]
         closed = closing < len(self.quotes)
@@ -78,10 +78,10 @@ class LineText:
 
 
 def _closing(quotes: np.ndarray) -> np.ndarray:
-    """Per quote: were it an opening one, the number of the quote that closes it; ``len(quotes)``: none does.
+    """For each quote, the index of the quote that would close it if it were an opening one; ``len(quotes)`` if none.
 
-    Inside a value quotes are doubled, so they come in runs of even length, and the closing one ends a run of odd
-    length. The opening quote's own run counts without it.
+    Quotes inside a value are doubled, so they come in runs of even length; the closing quote ends a run of odd length.
+    In the run that the opening quote stands in, only the quotes after it count.
     """
     count = len(quotes)
     if not count:
@@ -91,18 +91,20 @@ def _closing(quotes: np.ndarray) -> np.ndarray:
     run = np.cumsum(last) - last
     lengths = np.diff(ends, prepend=-1)
     odd = np.where(lengths % 2 == 1, ends, count)
-    behind = np.append(np.minimum.accumulate(odd[::-1])[::-1], count)  # the end of the next odd run, this one included
+    # for each run the end of the next odd run, itself included
+    next_odd = np.append(np.minimum.accumulate(odd[::-1])[::-1], count)
     left = ends[run] - np.arange(count)
-    return np.asarray(np.where(left % 2 == 1, ends[run], behind[run + 1]))
+    return np.asarray(np.where(left % 2 == 1, ends[run], next_odd[run + 1]))
 
 
 def without_doubled_quotes(
     text: LineText, values: Quoted, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The values of these rows on end, each pair of quotes as one; where each begins there, and its length."""
+    """The bytes of these rows' values, one after the other, with each pair of quotes as one quote; and where each value
+    begins in them, and its length."""
     begin, size = values.begin[rows], values.end[rows] - values.begin[rows]
     place = _ranges(begin, size)
-    # of each pair inside a value the second goes
+    # drop the second quote of each pair inside a value
     inner = _ranges(values.first[rows], values.stop[rows] - values.first[rows])
     second = text.quotes[inner[1::2]]
     lengths = size - (values.stop[rows] - values.first[rows]) // 2
@@ -114,13 +116,13 @@ def without_doubled_quotes(
 
 
 def _ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The numbers begin … begin + size - 1 of every row, one row after the other."""
+    """The numbers from ``begin`` to ``begin + size - 1`` of every row, concatenated."""
     total = int(size.sum())
     before = np.cumsum(size) - size
     return np.asarray(np.arange(total) + np.repeat(begin - before, size))
 
 
 def all_bytes_in(text: LineText, begin: np.ndarray, size: np.ndarray, allowed: bytes) -> np.ndarray:
-    """Per row: every byte of the span is one of ``allowed``."""
+    """For each row, whether every byte of the span is one of ``allowed``."""
     wrong = ~np.isin(text.data[_ranges(begin, size)], np.frombuffer(allowed, dtype=np.uint8))
     return np.asarray(np.bincount(np.repeat(np.arange(len(begin)), size)[wrong], minlength=len(begin)) == 0)

@@ -1,8 +1,8 @@
-"""Logical messages as the change log keeps them → the columns of the messages table, a batch at a time.
+"""Turns logical messages in the change log into the columns of the messages table, a batch at a time.
 
-pgoutput's Message is cut up by Arrow and NumPy where it lies; where a check fails, the messages go through
-``read_message`` one by one, in order, and its error is raised with the position. No Python runs per message otherwise.
-A line of test_decoding is read by ``read_line``, one at a time.
+pgoutput's Message is read by Arrow and NumPy, without Python per message. When a check fails, the messages go through
+``read_message`` one by one, in order, and its error is raised with the position. Lines of test_decoding are read by
+``read_line``, one at a time.
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
 
@@ -25,14 +25,14 @@ from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.test_decoding.lines import MessageLine
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
-# window             ordinal of the window of the change log that held it
-# commit_lsn_number  commit_lsn as a number, as the change log has it: window, it and ordinal are the total order
-# ordinal            changes before it in its transaction; 0 for a non-transactional one
-# commit_lsn         start of the transaction's commit record, as pg_lsn prints; a non-transactional one's own LSN
-# xid, commit_time   of the transaction; null for a non-transactional one, which stands outside any
-# lsn                where the message itself stands in the WAL; null with test_decoding, which does not send it
-# content            as it was given to pg_logical_emit_message: text is in the server's encoding
-# origin             the replication origin's name of the transaction; null for what was written here
+# window             ordinal of the change log's window that holds the message
+# commit_lsn_number  commit_lsn as a number, as in the change log: (window, this, ordinal) is the total order
+# ordinal            number of changes before the message in its transaction; 0 for a non-transactional one
+# commit_lsn         start of the transaction's commit record, as pg_lsn prints it; of a non-transactional one its LSN
+# xid, commit_time   of the transaction; null for a non-transactional message
+# lsn                the message's own LSN; null for a transactional one with test_decoding, which does not send it
+# content            as given to pg_logical_emit_message: text is in the server's encoding
+# origin             name of the transaction's replication origin; null for what was written on this server
 MESSAGES_SCHEMA = pa.schema(
     [
         pa.field("window", pa.int64(), nullable=False),
@@ -48,7 +48,7 @@ MESSAGES_SCHEMA = pa.schema(
         pa.field("origin", pa.string()),
     ]
 )
-# what is read of the change log
+# the columns of the change log that are needed
 LOG_COLUMNS = ("window", "commit_lsn", "ordinal", "xid", "commit_time", "origin", "data")
 
 _LINE = b"m"  # the first letter of test_decoding's "message:"
@@ -66,7 +66,7 @@ class DamagedMessageError(DecodeError):
 
 
 def message_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """LOG_COLUMNS of rows of kind M → MESSAGES_SCHEMA, row for row. Raises DamagedMessageError."""
+    """Turn rows of kind M (LOG_COLUMNS) into rows of MESSAGES_SCHEMA, one for one. Raises DamagedMessageError."""
     data, commit_lsn = rows.column("data"), rows.column("commit_lsn")
     try:
         of_lines = data[0].as_py().startswith(_LINE)
@@ -92,7 +92,7 @@ def message_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _fields(messages: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    """Whether transactional, LSN, prefix and content of each. Raises DamagedError."""
+    """(whether transactional, LSN, prefix, content) of each message. Raises DamagedError."""
     data, bounds = message_bounds(messages)
     begins, ends = bounds[:-1], bounds[1:]
     require(ends - begins >= _SHORTEST)
@@ -117,7 +117,7 @@ def _fields(messages: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]
 
 
 def _of_lines(messages: pa.Array, commit_lsn: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    """The same of test_decoding's lines, which have no LSN. Raises LogicalRepError."""
+    """The same for test_decoding's lines, which do not hold the LSN. Raises LogicalRepError."""
     lines = [_message_line(line) for line in messages.to_pylist()]
     transactional = pa.array([line.transactional for line in lines])
     return (
@@ -136,7 +136,7 @@ def _message_line(data: bytes) -> MessageLine:
 
 
 def has_prefix(prefixes: pa.Array, patterns: Sequence[str]) -> pa.Array:
-    """Which of ``prefixes`` match a pattern: the prefix as it is, or, with ``*`` at its end, what it begins with."""
+    """Which of ``prefixes`` match a pattern: exactly, or by their beginning where the pattern ends with ``*``."""
     exact = pa.array([pattern for pattern in patterns if not pattern.endswith("*")], pa.string())
     wanted = pc.is_in(prefixes, exact)
     for pattern in patterns:
@@ -153,7 +153,7 @@ def lsn_text(lsns: np.ndarray) -> pa.Array:
 
 
 def _hexadecimal(values: np.ndarray) -> pa.Array:
-    """Eight digits each."""
+    """Eight hexadecimal digits per value."""
     digits = _HEXADECIMAL[(values[:, None] >> np.arange(28, -4, -4)) & 15]
     return pa.array(np.ascontiguousarray(digits).view("S8").reshape(-1), pa.binary()).cast(pa.string())
 
@@ -169,7 +169,7 @@ def _precise_error(rows: pa.RecordBatch) -> DamagedMessageError:
                 hint="the change log keeps it unparsed; report it with the server's version",
                 window=window,
             )
-    # the two readers disagree: a defect of ours, and no reason to go on
+    # the two readers disagree: a bug of ours, so stop here
     window = rows.column("window")[0].as_py()
     return DamagedMessageError(
         f"window {window}: logical messages are refused by the columnar reader only",

@@ -1,4 +1,4 @@
-"""The change-log rows of one table, decoded and in total order, in whatever order and versions they came."""
+"""Decodes the change-log rows of one table and puts them into total order; input order and versions may be mixed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.schema.wire_type import Family, wire_type
 
-_BINARY_LIMIT = (1 << 31) - 1  # bytes one Arrow binary array can hold
+_BINARY_LIMIT = (1 << 31) - 1  # bytes that one Arrow binary array can hold
 
 
 @dataclass(frozen=True)
 class OrderedChanges:
-    """``changes`` slot *i* is the change at ``position(i)``; all of them have the shape's columns.
+    """Slot *i* of ``changes`` is the change at ``position(i)``; all changes have the shape's columns.
 
-    ``order`` maps slots to the rows that were given.
+    ``order`` maps slots to the input rows.
     """
 
     shape: TableShape
@@ -46,10 +46,10 @@ class OrderedChanges:
         shape: TableShape,
         halves: np.ndarray | None = None,
     ) -> OrderedChanges:
-        """``rows``: the change log's columns, kinds I, U and D only, all of the shape's table.
+        """``rows``: the change log's rows of kinds I, U and D, all of the shape's table.
 
-        ``halves`` breaks ties where one change was split in two (``on_executors``). Raises DecodeError, and
-        SchemaChangeError where a relation version does not fit the shape.
+        ``halves`` orders the two halves of a change that executors have split. Raises DecodeError, and
+        SchemaChangeError when a relation version does not fit the shape.
         """
         commit_lsns, ordinals = _int64(rows, "commit_lsn"), _int64(rows, "ordinal")
         ties = np.zeros(len(rows), dtype=np.int8) if halves is None else halves
@@ -76,7 +76,7 @@ class OrderedChanges:
     def _decode(
         self, data: np.ndarray, bounds: np.ndarray, versions: np.ndarray, relations: Mapping[int, RelationVersion]
     ) -> Changes:
-        """Each relation version in one go; several are put together by position again."""
+        """Decode each relation version in one go, then merge them by position."""
         parts: list[tuple[np.ndarray, Changes]] = []
         for version in np.unique(versions):
             slots = np.flatnonzero(versions == version)
@@ -87,7 +87,7 @@ class OrderedChanges:
             self._require_identity(relation, places, slots[part.kinds != INSERT])
             self._require_readable(relation, places, part, slots)
             part = in_shape(part, places, self.shape)
-            data = part.data  # what was put behind it stays where it is
+            data = part.data  # with what decoding has appended: the next version must append after that
             parts.append((slots, part))
         if len(parts) == 1:
             return parts[0][1]
@@ -121,10 +121,13 @@ class OrderedChanges:
         return relation, places
 
     def _require_identity(self, relation: Relation, places: Sequence[int | None], finding: np.ndarray) -> None:
-        """``finding``: slots that must find a row. Without a key they need the old row whole, and that is asked for
-        where it is read. Where the identity lacks a key column, a change of that column
-        would come without the old key, and pass for an update of another row. Where it has more columns than the key,
-        several rows may have had one key of now, and a delete of one would take them all."""
+        """Raise SchemaChangeError unless the replica identity is FULL or the key. ``finding``: the slots of changes
+        that must find a row by it.
+
+        If the identity lacks a key column, a change of that column comes without the old key and looks like an update
+        of another row. If it has more columns than the key, several rows may have shared a key, and a delete of one
+        would delete them all. A table without a key needs the whole old row; that is checked where the row is read.
+        """
         key = {places[index] for index in self.shape.key_indices}
         identity = {place for place, column in enumerate(relation.columns) if column.key}
         if relation.relreplident == "f" or self.shape.has_leaves or not key or key == identity or not len(finding):
@@ -140,12 +143,13 @@ class OrderedChanges:
     def _require_readable(
         self, relation: Relation, places: Sequence[int | None], part: Changes, slots: np.ndarray
     ) -> None:
-        """Values in binary are read by the shape's types: those of this version must look the same."""
+        """Raise unless binary values can be read with the shape's types: this version's types must have the same form.
+        Raises DecodeError for types that cannot be read, SchemaChangeError for types of another form."""
         holders = np.flatnonzero(part.old_slots >= 0)
         columns = {place: column for place, column in zip(places, self.shape.columns, strict=True) if place is not None}
         for vectors, changes in ((part.new, np.arange(len(part))), (part.old, holders)):
             for place in np.flatnonzero((vectors.kinds == BINARY).any(axis=1)):
-                if place not in columns:  # dropped since
+                if place not in columns:  # the column was dropped since
                     continue
                 wire, column = relation.columns[place], columns[int(place)]
                 at = self.position(int(slots[changes[np.argmax(vectors.kinds[place] == BINARY)]]))
@@ -164,7 +168,7 @@ class OrderedChanges:
 
 
 def plain_columns(rows: pa.Table) -> pa.Table:
-    """The columns needed here, in types that every Arrow kernel takes: some readers give views."""
+    """The columns needed here, in types that every Arrow kernel accepts: some readers return views."""
     data = rows.column("data")
     if data.type not in (pa.binary(), pa.large_binary()):
         data = data.cast(pa.large_binary())
@@ -199,7 +203,7 @@ def _messages(rows: pa.Table, order: np.ndarray) -> pa.Array:
 
 
 def _is_line(data: np.ndarray, bounds: np.ndarray, slot: int) -> bool:
-    """Of test_decoding, not a message of pgoutput."""
+    """Whether it is a line of test_decoding, not a message of pgoutput."""
     return bool(bounds[slot] < bounds[slot + 1] and data[bounds[slot]] == TEXT_LINE)
 
 
@@ -211,7 +215,7 @@ def _no_changes(data: np.ndarray, shape: TableShape) -> Changes:
 
 
 def _woven(parts: list[tuple[np.ndarray, Changes]], size: int) -> Changes:
-    """Parts with their slots → one vector in total order."""
+    """The parts, merged in total order by their slots."""
     first, last = parts[0][1], parts[-1][1]
     kinds, old_kinds = np.empty(size, dtype=np.uint8), np.empty(size, dtype=np.uint8)
     for slots, part in parts:

@@ -1,4 +1,4 @@
-"""Where quotes are in bytes in which a backslash makes the next one plain: arrays and JSON alike."""
+"""Finds the quotes in bytes in which a backslash escapes the next byte, as in arrays and in JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _QUOTE, _ESCAPE = (ord(byte) for byte in '"\\')
 
 
 def escapes_and_quotes(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The backslashes that make the next byte a plain one, and the quotes that none makes plain: two masks."""
+    """Two masks: the backslashes that escape the next byte, and the quotes that are not escaped."""
     at = np.flatnonzero(data == _ESCAPE)
     begins = np.concatenate([[True], np.diff(at) > 1]) if len(at) else np.zeros(0, dtype=bool)
     in_run = np.arange(len(at)) - np.maximum.accumulate(np.where(begins, np.arange(len(at)), 0))
@@ -18,7 +18,7 @@ def escapes_and_quotes(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def marked(places: np.ndarray, size: int) -> np.ndarray:
-    """A mask of so many bytes, true at these places."""
+    """A mask of ``size`` bytes, true at these places."""
     marks = np.zeros(size, dtype=bool)
     marks[places] = True
     return marks

@@ -1,4 +1,4 @@
-"""One column of PostgreSQL's output, text mostly, with its bytes and offsets at hand for vectorised checks."""
+"""One column of PostgreSQL's output, mostly text, with its bytes and offsets accessible for vectorised checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class TextColumn:
-    """``array`` is binary, starts at offset 0, and its nulls take no bytes; ``offsets`` (n+1) index ``data``."""
+    """``array`` is binary, starts at offset 0, and its nulls take no bytes. The n + 1 ``offsets`` index ``data``."""
 
     array: pa.Array
     offsets: np.ndarray
@@ -19,11 +19,11 @@ class TextColumn:
 
     @classmethod
     def of(cls, column: pa.Array) -> TextColumn:
-        """The column of a string or binary array of any width. Raises ArrowInvalid beyond 2 GiB, which an Arrow column
-        cannot hold."""
+        """From a string or binary array, large ones included. Raises ArrowInvalid for more than 2 GiB, which an Arrow
+        binary array cannot hold."""
         array = column if column.type == pa.binary() else column.cast(pa.binary())
         if array.null_count or array.offset:
-            array = array.take(pa.array(np.arange(len(array), dtype=np.int64)))  # compacts, leaves nulls no bytes
+            array = array.take(pa.array(np.arange(len(array), dtype=np.int64)))  # compacts; nulls then take no bytes
         _, offsets, data = array.buffers()
         if not len(array):
             return cls(array, np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.uint8))
@@ -39,7 +39,7 @@ class TextColumn:
 
     @property
     def valid(self) -> np.ndarray:
-        """True where there is a value."""
+        """A mask: true where there is a value."""
         return np.asarray(self.array.is_valid().to_numpy(zero_copy_only=False))
 
     @property
@@ -52,7 +52,7 @@ class TextColumn:
         return self.data[self.offsets[0] : self.offsets[-1]]
 
     def string(self) -> pa.Array:
-        """The same bytes as Arrow strings, not checked to be UTF-8: for parsers that take ASCII only."""
+        """The values as Arrow strings, not checked to be UTF-8: for parsers that accept ASCII only."""
         return self.array.view(pa.string())
 
     def valid_string(self) -> pa.Array:
@@ -66,11 +66,11 @@ class TextColumn:
         return bool(table[self.used].all())
 
     def without(self, rows: np.ndarray) -> TextColumn:
-        """Null in these rows too."""
+        """The column with these rows set to null."""
         return TextColumn.of(pc.if_else(pa.array(rows), pa.scalar(None, pa.binary()), self.array))
 
     def byte(self, position: int) -> np.ndarray:
-        """The byte at ``position`` of each value, from its end when negative; 0 where the value is too short."""
+        """The byte at ``position`` of each value (negative: counted from its end); 0 where the value is too short."""
         at = self.offsets[:-1] + position if position >= 0 else self.offsets[1:] + position
         inside = (at >= self.offsets[:-1]) & (at < self.offsets[1:])
         if not self.data.size:

@@ -1,4 +1,4 @@
-"""Work on columns or pieces of a batch, on all cores: NumPy's and Arrow's kernels let go of the interpreter's lock."""
+"""Works on columns or pieces of a batch in threads, on all cores: NumPy's and Arrow's kernels release the GIL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Outcome = TypeVar("Outcome")
 
 
 def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
-    """The outcomes in the order of ``items``. Raises what the first item that fails raises, by that order.
+    """The outcomes, in the order of ``items``. Raises the error of the first item, in that order, that fails.
 
-    As many threads as Arrow uses: one in a Spark task, which shares its machine with others.
+    Uses as many threads as Arrow: one in a Spark task, which shares its machine with other tasks.
     """
     with ThreadPoolExecutor(pa.cpu_count(), thread_name_prefix="decode") as pool:
         return list(pool.map(work, items))

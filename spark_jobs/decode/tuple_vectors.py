@@ -1,8 +1,8 @@
-"""Where the columns of many tuples lie in one buffer: all tuples walked in lockstep, column by column.
+"""Finds where the columns of many tuples lie in one buffer, by walking all tuples in lockstep, column by column.
 
-For every tuple of a vector the walk knows its position; it reads the kind byte of column *c* of all of them at once,
-then the lengths of those that carry a value, and moves the whole vector on. No Python runs per row, no value is copied.
-Nothing is read past a message's end: each step is checked in the same vectors before the next one relies on it.
+The walk keeps a vector with a position for every tuple. For each column it reads all kind bytes at once, then the
+lengths of those that carry a value, and moves all positions on. No Python runs per row, and no value is copied. Nothing
+is read past a message's end: each step is checked before the next one relies on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH_SIZE = 4
 
 
 class DamagedError(Exception):
-    """Some message is not what it should be; ``rows`` are the vector's rows known to be wrong."""
+    """Some messages are damaged; ``rows`` are the rows of the vector that failed the check."""
 
     def __init__(self, rows: np.ndarray) -> None:
         super().__init__(rows)
@@ -48,7 +48,7 @@ class TupleVectors:
 
 
 class MessageBytes:
-    """The shared buffer, with unaligned big-endian views on it."""
+    """The shared buffer, with unaligned big-endian views of it."""
 
     def __init__(self, data: np.ndarray) -> None:
         self.data = data
@@ -62,21 +62,21 @@ class MessageBytes:
         return np.asarray(self._uint32[at], dtype=np.int64)
 
     def uint32_or_zero(self, at: np.ndarray, where: np.ndarray) -> np.ndarray:
-        """Zero where not wanted: there the buffer may end."""
+        """Zero where ``where`` is false: the buffer may end there."""
         return np.asarray(np.where(where, self._uint32[np.where(where, at, 0)], 0), dtype=np.int64)
 
 
 def _unaligned(data: np.ndarray, dtype: str) -> np.ndarray:
     size = np.dtype(dtype).itemsize
     if len(data) < size:
-        return np.zeros(1, dtype=dtype)  # never read for its value, only where nothing is wanted
+        return np.zeros(1, dtype=dtype)  # only ``uint32_or_zero`` reads it, and discards the value
     return np.asarray(np.ndarray(shape=(len(data) - size + 1,), dtype=dtype, buffer=data, strides=(1,)))
 
 
 def walk(
     message: MessageBytes, at: np.ndarray, end: np.ndarray, into: TupleVectors, slots: np.ndarray | slice
 ) -> np.ndarray:
-    """Read one tuple per row, starting at ``at``, none past ``end``; fill ``into`` at ``slots``.
+    """Read one tuple per row, starting at ``at`` and not past ``end``, into the ``slots`` of ``into``.
 
     Returns the positions after the tuples. Raises DamagedError.
     """
@@ -106,6 +106,6 @@ def walk(
 
 
 def require(right: np.ndarray) -> None:
-    """Raises DamagedError with the rows that are not."""
+    """Raise DamagedError with the rows that are not ``right``, if any."""
     if not right.all():
         raise DamagedError(np.flatnonzero(~right))

@@ -1,4 +1,4 @@
-"""``uuid`` → its sixteen bytes, for a whole column at once."""
+"""Turns a column of ``uuid`` text into sixteen bytes each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DASHES = [8, 13, 18, 23]
 
 
 def uuid_to_bytes(text: TextColumn) -> pa.Array:
-    """Binary of the same length and nulls. Raises ValueError for anything but what ``uuid_out`` writes."""
+    """A binary array with the same nulls. Raises ValueError for anything that ``uuid_out`` does not write."""
     valid = text.valid
     if (text.lengths[valid] != _CHARACTERS).any():
         raise ValueError("uuid")

@@ -1,9 +1,9 @@
-"""PostgreSQL's text output → exactly one lake type. Snapshots and changes both come through here.
+"""Casts PostgreSQL's text output to one lake type. Snapshots and changes both use it.
 
-The source session pins what the text looks like: TimeZone UTC, DateStyle ISO, extra_float_digits 3, bytea_output hex,
+The source session pins the form of the text: TimeZone UTC, DateStyle ISO, extra_float_digits 3, bytea_output hex,
 client_encoding UTF8. Every value is checked against what PostgreSQL's output functions can write; anything else is
-malformed and raises, whatever the policy. A value PostgreSQL can hold and the lake type cannot (infinity dates, years
-before 1 or beyond 9999, NaN in a decimal) is unrepresentable and follows ``on_unrepresentable``.
+malformed and raises an error, whatever the policy. A value that PostgreSQL can hold and the lake type cannot (infinity
+dates, years before 1 or beyond 9999, NaN in a decimal) is unrepresentable: ``on_unrepresentable`` decides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _SPECIAL_FLOAT = r"^(NaN|-?Infinity)$"
 
 @dataclass(frozen=True)
 class Parsed:
-    """Values of the lake type, and which rows have none because the type cannot hold them (None: every row has)."""
+    """Values of the lake type, and a mask of the rows that are null because the type cannot hold their value (None: no
+    such row). ``reason`` says why it cannot."""
 
     values: pa.Array
     unrepresentable: np.ndarray | None = None
@@ -47,17 +48,17 @@ class Parsed:
 def cast_text(
     column: pa.Array, lake_type: LakeType, *, name: str, table: str, on_unrepresentable: OnUnrepresentable = "error"
 ) -> pa.Array:
-    """``column``: string or binary, PostgreSQL's text output; the result is of ``lake_type.arrow``, as long, with the
-    same nulls, and under ``"null"`` more; under ``"clamp"`` see ``clamped``.
+    """Cast ``column``, PostgreSQL's text output as strings or binary, to ``lake_type.arrow``.
 
-    Raises DecodeError for text PostgreSQL does not write, UnrepresentableError for values the type cannot hold.
-    Both name ``table`` and ``name``, never the value.
+    Nulls stay nulls. Unrepresentable values become null under ``"null"``; under ``"clamp"`` see ``clamped``. Raises
+    DecodeError for text PostgreSQL does not write, and under ``"error"`` UnrepresentableError for unrepresentable
+    values. Both name ``table`` and ``name``, never the value.
     """
     try:
         text = TextColumn.of(column)
         parsed = parse_text(text, lake_type)
     except (pa.ArrowInvalid, ValueError):
-        # Arrow's message quotes the value, so it is not passed on
+        # from None: Arrow's message quotes the value
         raise DecodeError(
             f"{table} column {name}: not PostgreSQL's text of {lake_type.sql}",
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",
@@ -68,17 +69,20 @@ def cast_text(
 
 
 def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:
-    """Raises ArrowInvalid or ValueError for text PostgreSQL does not write; their messages may quote the value."""
+    """Raises ArrowInvalid or ValueError for text PostgreSQL does not write; the message may quote the value."""
     parsers = _CHOSEN if lake_type.chosen else _PARSERS
     return parsers[lake_type.kind](text, lake_type)
 
 
 def nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array:
-    """The values, and in place of those that the type cannot hold the nearest ones that it can, see ``clamped``.
-    ``beyond``: what PostgreSQL prints of these alone, in order. Of an array each element is taken for itself."""
+    """The values, with the nearest representable one in place of each unrepresentable one (see ``clamped``).
+
+    ``beyond``: what PostgreSQL prints for the unrepresentable ones alone, in order. In an array, each element is
+    clamped on its own.
+    """
     lost = parsed.unrepresentable
     assert lost is not None
-    if lake_type.kind is LakeKind.VARIANT:  # a document has no neighbour
+    if lake_type.kind is LakeKind.VARIANT:  # there is no nearest document
         return parsed.values
     if lake_type.element is None:
         return clamped(parsed.values, lost, beyond.string(), lake_type)
@@ -93,7 +97,7 @@ def nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array
 
 
 def settled(parsed: Parsed, *, name: str, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
-    """The values, unrepresentable ones as null. Raises UnrepresentableError where the policy is ``"error"``."""
+    """The values, with null for unrepresentable ones. Raises UnrepresentableError if the policy is ``"error"``."""
     if parsed.unrepresentable is not None and on_unrepresentable == "error":
         count = int(parsed.unrepresentable.sum())
         raise UnrepresentableError(
@@ -112,7 +116,7 @@ def _boolean(text: TextColumn, _: LakeType) -> Parsed:
 
 def _integer(text: TextColumn, lake_type: LakeType) -> Parsed:
     values = text.string().cast(lake_type.arrow)
-    # Arrow also takes +1, 007 and 0x7: only what prints back to the same text is PostgreSQL's
+    # Arrow also accepts +1, 007 and 0x7; PostgreSQL's text is the one that the value prints back to
     if not values.cast(pa.string()).equals(text.string()):
         raise ValueError("integer")
     return Parsed(values)
@@ -126,7 +130,7 @@ def _floating(text: TextColumn, lake_type: LakeType) -> Parsed:
         rest = text.string().filter(pa.array(~special))
         if not TextColumn.of(rest).only(b"0123456789.-+e"):
             raise ValueError("float")
-    # an overflow would come back as an infinity; NaN and Infinity are real values here
+    # Arrow turns an overflow into infinity, which PostgreSQL's text would have spelled out
     if (~np.isfinite(values.fill_null(0).to_numpy(zero_copy_only=False)) & ~special).any():
         raise ValueError("float")
     return Parsed(values)
@@ -143,12 +147,12 @@ def _decimal(text: TextColumn, lake_type: LakeType) -> Parsed:
 
 
 def _exact_decimal(text: TextColumn, lake_type: LakeType) -> pa.Array:
-    # numeric(p, s) prints exactly s decimals; another scale would make Arrow rescale, which can overflow unnoticed
+    # numeric(p, s) prints exactly s decimals. With another scale Arrow would rescale, and that can overflow silently
     if lake_type.scale and not (text.byte(-1 - lake_type.scale)[text.valid] == ord(".")).all():
         raise ValueError("numeric")
     if not lake_type.scale and (text.used == ord(".")).any():
         raise ValueError("numeric")
-    # nor does Arrow notice every number beyond the precision: some come back as another
+    # Arrow does not notice every number beyond the precision either: some come back as another number
     negative = text.byte(0) == ord("-")
     whole = text.lengths - negative - (lake_type.scale + 1 if lake_type.scale else 0)
     room = lake_type.precision - lake_type.scale
@@ -224,7 +228,7 @@ _PARSERS: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
     LakeKind.BINARY: _binary,
     LakeKind.STRING: _string,
 }
-# in place of the map's, where the configuration chose the type
+# used instead of _PARSERS where the configuration chose the type
 _CHOSEN: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
     LakeKind.DECIMAL: _fitted_decimal,
     LakeKind.ARRAY: _array,

@@ -1,26 +1,26 @@
-"""Messages of any protocol → whole committed transactions in commit order: the readable specification, in memory.
+"""Assembles messages of any protocol into whole committed transactions, in commit order and in memory.
 
-``spark_jobs.change_log`` does the same with columns, and spools what is large. Both give one normal form, that of
-protocol 1: whatever ``proto_version``, ``streaming`` and ``two_phase`` a window was read with, its transactions are
-the same. https://www.postgresql.org/docs/current/protocol-logical-replication.html
+This is the readable specification; ``spark_jobs.capture.pgoutput.assembly`` does the same with columns and spools what
+is large. Both produce protocol 1's form: a window's transactions are the same whatever ``proto_version``, ``streaming``
+and ``two_phase`` it was read with. https://www.postgresql.org/docs/current/protocol-logical-replication.html
 
-What makes it more than concatenating blocks:
+Concatenating blocks is not enough:
 
-- **An aborted subtransaction (A) takes its changes with it, but not its Relation and Type messages.** pgoutput keeps
-  book of what it has announced by top-level transaction (``maybe_send_schema``) and does not announce a relation again
-  because the subtransaction that used it first was rolled back. The same holds for a prepared transaction that is
-  rolled back (b to P is no stream: what it announced counts for the whole connection), and for one that is committed
-  later, after other transactions used what it announced. Therefore a change is tied to the Relation message in force
-  where the change *arrived*, and Relation and Type messages are repeated: right before the first change that
-  needs another one than was given out last.
-- **A streamed transaction announces its relations for itself**, and for the connection only once it is committed; and
-  not in place of what the connection announced later. (After ROLLBACK TO SAVEPOINT others may alter a table that the
-  stream had announced: ``rel_sync_cache_relation_cb`` makes the plugin forget the stream's announcement.)
+- **An aborted subtransaction (A) takes its changes with it, but not its Relation and Type messages.** pgoutput records
+  what it has announced by top-level transaction (``maybe_send_schema``), and does not announce a relation again because
+  the subtransaction that used it first was rolled back. The same holds for a prepared transaction that is rolled back
+  (b to P is no stream, so its announcements count for the whole connection), and for one that commits after other
+  transactions have relied on its announcements. Therefore a change is tied to the Relation message in force where the
+  change *arrived*, and Relation and Type messages are repeated before each change that needs another one than was given
+  out last.
+- **A streamed transaction announces its relations for itself.** They count for the connection once it commits, unless
+  the connection has announced the relation again in the meantime. (After ROLLBACK TO SAVEPOINT others may alter a table
+  that the stream had announced: ``rel_sync_cache_relation_cb`` makes the plugin forget the stream's announcement.)
 - **A Message (M) in a stream has the xid of the top-level transaction**, whichever subtransaction emitted it
-  (``pgoutput_message``), and no A takes it back. Where a subtransaction was aborted after such a Message, nobody can
-  tell whether it counts: AmbiguousMessageError, and the window has to be read without streaming.
-- **The Origin of a streamed transaction is lost or has no LSN**: it is known to the server from the commit record,
-  and pgoutput names it in the first block only (with LSN 0).
+  (``pgoutput_message``), and an A does not take it back. If a subtransaction is aborted after such a Message, nothing
+  says whether the Message counts: AmbiguousMessageError, and the window has to be read without streaming.
+- **The Origin of a streamed transaction is lost or has no LSN.** The server learns it from the commit record, and
+  pgoutput names it only in the first block, with LSN 0.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Assembly:
     streams: dict[int, PendingTransaction] = field(default_factory=dict)
     prepared: dict[str, PendingTransaction] = field(default_factory=dict)
     last_commit: int = 0
-    messages: int = 0  # so far
+    messages: int = 0  # taken so far
 
     def take(self, data: bytes) -> Transaction | LooseMessage | None:
         self.messages += 1
@@ -82,7 +82,8 @@ class _Assembly:
         return self._between(data, message)
 
     def finish(self) -> None:
-        """Streams and prepared transactions without an end are dropped: they come again, whole, in a later window."""
+        """Streams and prepared transactions without an end are dropped: a later window will have them whole. Raises
+        MessageOrderError inside a transaction or stream block."""
         if self.opened is not None:
             raise MessageOrderError(f"transaction {self.opened[1].xid} has no end")
         if self.block is not None:
@@ -183,7 +184,7 @@ class _Assembly:
                     )
                 return self._committed(pending, message)
             case RollbackPrepared(gid=gid):
-                self.prepared.pop(gid, None)  # prepared before the window: it was never shown
+                self.prepared.pop(gid, None)  # unknown if it was prepared before the window
         return None
 
     def _keep_prepared(self, pending: PendingTransaction, message: Prepare | StreamPrepare) -> None:
@@ -196,7 +197,7 @@ class _Assembly:
     def _committed(
         self, pending: PendingTransaction, end: Commit | StreamCommit | CommitPrepared
     ) -> Transaction | None:
-        """None where nothing is left of it: what 14 sends as Begin and Commit, and 15 not at all."""
+        """The transaction; None if it has no changes left. PostgreSQL 14 sends Begin and Commit of empty ones too."""
         if end.commit_lsn <= self.last_commit:
             raise MessageOrderError(f"a commit at {end.commit_lsn} comes after one at {Lsn(self.last_commit)}")
         if pending.ambiguous is not None:
@@ -230,11 +231,10 @@ class _Assembly:
 
 
 def assemble(messages: Iterable[bytes], options: ReadOptions) -> Iterator[Transaction | LooseMessage]:
-    """One window's messages, in the order the server sent them, to what was committed in it.
+    """Assemble one window's messages, given in the order in which the server sent them.
 
-    Transactions come in commit order, loose messages between them where they were emitted. Dropped: aborted
-    subtransactions, streams and prepared transactions without an end. Raises LogicalRepError, AssemblyError for an
-    order that no server sends.
+    Yields transactions in commit order, with loose messages where they were emitted. Drops aborted subtransactions, and
+    streams and prepared transactions without an end. Raises LogicalRepError; AssemblyError for messages out of order.
     """
     assembly = _Assembly(options)
     for data in messages:

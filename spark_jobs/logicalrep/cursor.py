@@ -1,4 +1,4 @@
-"""A position in one message: every read is big-endian, checked against the message's end, and moves on."""
+"""A cursor over one message: reads are big-endian, and checked against the message's end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 
 
 class Cursor:
-    """Reads the fields of one message in wire order; ``finish`` proves that all of it was read."""
+    """Reads the fields of one message in wire order; ``finish`` checks that the whole message was read."""
 
     __slots__ = ("_at", "_data")
 
@@ -45,32 +45,32 @@ class Cursor:
         return Lsn(int.from_bytes(self.take(8, field), "big"))
 
     def set_lsn(self, field: str) -> Lsn:
-        """An LSN that is never zero."""
+        """An LSN that PostgreSQL never sends as zero. Raises FieldError for zero."""
         lsn = self.lsn(field)
         if lsn == 0:
             raise FieldError(f"{field} is not set")
         return lsn
 
     def xid(self, field: str = "xid") -> int:
-        """A transaction identifier that is never zero."""
+        """A transaction identifier. Raises FieldError for zero, which is not one."""
         xid = self.uint32(field)
         if xid == 0:
             raise FieldError(f"{field} is not set")
         return xid
 
     def flags(self, known: int, field: str) -> int:
-        """A byte of option bits, none outside ``known``."""
+        """A byte of flag bits. Raises FieldError for bits outside ``known``."""
         flags = self.uint8(field)
         if flags & ~known:
             raise FieldError(f"{field}: unknown bits in 0x{flags:02X}")
         return flags
 
     def char(self, field: str) -> str:
-        """One byte as PostgreSQL's ``char``; a byte above 127 is kept as that code point."""
+        """One byte as a character; a byte above 127 becomes the code point of that number."""
         return chr(self.uint8(field))
 
     def cstring(self, field: str) -> str:
-        """A NUL-terminated string in UTF-8, the client encoding every session pins."""
+        """A NUL-terminated string in UTF-8, the client encoding that every session pins."""
         end = self._data.find(b"\0", self._at)
         if end < 0:
             raise TruncatedMessageError(f"{field}: no terminating NUL after byte {self._at}")

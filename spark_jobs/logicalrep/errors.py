@@ -1,4 +1,4 @@
-"""What can be wrong with a message.
+"""The errors about messages that are not what PostgreSQL sends.
 
 ::
 
@@ -6,24 +6,24 @@
     ├── TruncatedMessageError   a field runs past the end of the message
     ├── TrailingBytesError      bytes are left after the last field
     ├── UnknownMessageError     the first byte names no message of this protocol
-    ├── UnknownTupleError       not the K, O or N that may stand there
+    ├── UnknownTupleError       a tuple begins with another byte than the K, O or N allowed there
     ├── UnknownColumnError      a column's kind is none of n, u, t, b
-    ├── FieldError              a field holds what PostgreSQL never writes: flags, a zero LSN, text that is no UTF-8
+    ├── FieldError              a field holds what PostgreSQL never writes: unknown flags, a zero LSN, invalid UTF-8
     ├── RelationMismatchError   a change does not fit the Relation message it is read with
-    └── AssemblyError           each message is right, but not where it stands
-        ├── MessageOrderError          no server sends them in this order
+    └── AssemblyError           each message is valid, but not in this place
+        ├── MessageOrderError          no server sends the messages in this order
         ├── UnannouncedRelationError   a change without a Relation message before it
         ├── MissingTransactionError    a COMMIT PREPARED, or the end of a stream, without its changes
-        └── AmbiguousMessageError      a streamed Message that may be of an aborted subtransaction
+        └── AmbiguousMessageError      a streamed Message that may belong to an aborted subtransaction
 
-Messages name offsets, field names and single protocol bytes, never values.
+Error messages name offsets, fields and single protocol bytes, never values.
 """
 
 from __future__ import annotations
 
 
 class LogicalRepError(ValueError):
-    """A message that is not what PostgreSQL's ``proto.c`` writes."""
+    """A message that PostgreSQL's ``proto.c`` would not write."""
 
 
 class TruncatedMessageError(LogicalRepError):
@@ -39,7 +39,7 @@ class UnknownMessageError(LogicalRepError):
 
 
 class UnknownTupleError(LogicalRepError):
-    """The byte before a tuple is not one that may stand there."""
+    """The byte before a tuple is not one of those allowed there."""
 
 
 class UnknownColumnError(LogicalRepError):
@@ -55,7 +55,7 @@ class RelationMismatchError(LogicalRepError):
 
 
 class AssemblyError(LogicalRepError):
-    """Every message is right by itself, but not where it stands."""
+    """Every message is valid by itself, but not in its place."""
 
 
 class MessageOrderError(AssemblyError):
@@ -71,4 +71,4 @@ class MissingTransactionError(AssemblyError):
 
 
 class AmbiguousMessageError(AssemblyError):
-    """A streamed transactional Message may be of a subtransaction that was aborted; the protocol does not say."""
+    """A streamed transactional Message may belong to an aborted subtransaction; the protocol does not say."""

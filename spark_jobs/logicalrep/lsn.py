@@ -1,4 +1,4 @@
-"""Positions in the WAL: the log sequence number, a commit-ordered position and the half-open window."""
+"""The log sequence number, a change's position in the total order, and the half-open window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lsn(int):
 
     @property
     def key(self) -> str:
-        """Sixteen upper-case hexadecimal digits: text order is LSN order."""
+        """Sixteen upper-case hexadecimal digits, which sort as text like the LSNs themselves."""
         return format(int(self), "016X")
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Position:
 class Window:
     """The transactions whose commit record starts in ``[lo, hi)``.
 
-    Any LSN is a legal bound, even one inside a record, so windows ``[a, b) [b, c)`` tile.
+    Any LSN is a valid bound, even one inside a record, so the windows ``[a, b)`` and ``[b, c)`` tile.
 
     >>> Window.parse("00000000016B3748-0000000002000000").hi
     Lsn('0/2000000')
@@ -76,7 +76,7 @@ class Window:
 
     @classmethod
     def parse(cls, key: str) -> Window:
-        """Read a partition key ``START-END``; raises ValueError on anything else, also on an empty window."""
+        """Read a partition key ``START-END``; raises ValueError on anything else, including an empty window."""
         match = _KEY.fullmatch(key)
         if match is None or match[1] >= match[2]:
             raise ValueError(
@@ -92,7 +92,7 @@ class Window:
 
     @property
     def size(self) -> int:
-        """WAL bytes between the bounds."""
+        """The bytes of WAL between the bounds."""
         return int(self.hi) - int(self.lo)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""The messages of pgoutput, protocols 1 to 4, as frozen values; field names are those of the manual and of ``proto.c``.
+"""The messages of pgoutput, protocols 1 to 4, as frozen values, with the field names of the manual and ``proto.c``.
 
-Times are wire microseconds (``commit_time``), ``xid`` is a top-level transaction's unless a field says otherwise.
+Times are wire microseconds (see ``commit_time``). An ``xid`` is the top-level transaction's unless noted otherwise.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -19,7 +19,7 @@ _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
 
 class Unchanged(Enum):
-    """The state of a column whose TOASTed value an UPDATE left alone: not sent, and not a null."""
+    """The state of a column whose TOASTed value an UPDATE did not change: it is not sent, and it is not null."""
 
     TOAST = "u"
 
@@ -40,7 +40,7 @@ TupleData = tuple[ColumnValue, ...]
 
 
 def commit_time(microseconds: int) -> datetime:
-    """A wire timestamp, microseconds since 2000-01-01 UTC. Raises OverflowError beyond the year 9999."""
+    """The time of a wire timestamp: microseconds since 2000-01-01 UTC. Raises OverflowError beyond the year 9999."""
     return _POSTGRES_EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -91,8 +91,8 @@ class Insert:
 class Update:
     """``U``. At most one of ``old_key`` (K) and ``old_tuple`` (O, under REPLICA IDENTITY FULL) is set.
 
-    ``old_key`` is as wide as the relation, with None outside the key: those are not nulls. It is sent when the key
-    changed, and also when a key column lies out of line in TOAST, where the new tuple then says UNCHANGED_TOAST.
+    ``old_key`` is as wide as the relation; None outside the key does not mean null. It is sent when the key changed,
+    and also when a key column is stored out of line in TOAST; the new tuple then has UNCHANGED_TOAST for it.
     """
 
     relid: int
@@ -112,7 +112,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """``T``. One message for all tables of one TRUNCATE, those reached by CASCADE included."""
+    """``T``. One message for all tables of one TRUNCATE, including those reached by CASCADE."""
 
     relids: tuple[int, ...]
     cascade: bool
@@ -131,7 +131,7 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """``S``, protocol 2. A block of the transaction ``xid``, still open when it was sent, follows; ends at ``E``."""
+    """``S``, protocol 2. Begins a block of the still open transaction ``xid``; the block ends at ``E``."""
 
     xid: int
     first_segment: bool
@@ -139,7 +139,7 @@ class StreamStart:
 
 @dataclass(frozen=True, slots=True)
 class StreamStop:
-    """``E``, protocol 2. The block ends; other transactions may come before the next one."""
+    """``E``, protocol 2. Ends the block; other transactions may come before the next block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,9 @@ class StreamCommit:
 
 @dataclass(frozen=True, slots=True)
 class StreamAbort:
-    """``A``, protocol 2. The subtransaction ``subxid`` of ``xid`` is undone, or the whole where both are equal.
+    """``A``, protocol 2. The subtransaction ``subxid`` of ``xid`` is aborted; the whole transaction if both are equal.
 
-    ``abort_lsn`` and ``abort_ts`` come with protocol 4 and ``streaming 'parallel'`` only.
+    ``abort_lsn`` and ``abort_ts`` are sent only with protocol 4 and ``streaming 'parallel'``.
     """
 
     xid: int
@@ -189,7 +189,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class CommitPrepared:
-    """``K``, protocol 3. COMMIT PREPARED: ``commit_lsn`` is where protocol 1 places the whole transaction."""
+    """``K``, protocol 3. COMMIT PREPARED; at ``commit_lsn``, protocol 1 would send the whole transaction."""
 
     commit_lsn: Lsn
     end_lsn: Lsn
@@ -200,7 +200,7 @@ class CommitPrepared:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPrepared:
-    """``r``, protocol 3. ROLLBACK PREPARED. Comes even where the transaction itself was prepared before the window."""
+    """``r``, protocol 3. ROLLBACK PREPARED; also sent when the transaction was prepared before the window."""
 
     prepare_end_lsn: Lsn
     rollback_end_lsn: Lsn
@@ -222,7 +222,7 @@ class StreamPrepare:
 
 
 Change = Insert | Update | Delete
-# what carries the xid of its subtransaction right after the message type when it stands inside a stream block
+# inside a stream block, these carry the xid of their subtransaction right after the message type
 DataMessage = Change | Truncate | LogicalMessage | Relation | Type
 
 

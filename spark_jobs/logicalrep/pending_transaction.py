@@ -1,4 +1,4 @@
-"""A transaction that is not committed yet: its changes so far, each with the Relation messages in force for it."""
+"""A transaction that has not committed yet: its changes so far, each with the Relation messages in force for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.logicalrep.relation import Relation
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One Relation message and the Type messages sent for it; ``arrival``: how many messages had come before it."""
+    """One Relation message and the Type messages sent for it; ``arrival``: its number among the messages taken."""
 
     types: tuple[tuple[bytes, Type], ...]
     relation: tuple[bytes, Relation]
@@ -31,7 +31,7 @@ class PendingChange:
 
 @dataclass(slots=True)
 class PendingTransaction:
-    """A transaction whose end has not been read. ``announced`` is the connection's, or the stream's own."""
+    """A transaction whose end has not been read. ``announced`` is the connection's; a stream has its own."""
 
     xid: int
     announced: dict[int, Announcement]
@@ -65,7 +65,7 @@ class PendingTransaction:
         self.changes.append(PendingChange(subxid, data, message, tuple(announced)))
 
     def abort(self, subxid: int) -> None:
-        """Undo the subtransaction. Its own subtransactions have an A each."""
+        """Drop the subtransaction's changes. Its own subtransactions each have an A of their own."""
         if any(isinstance(change.message, LogicalMessage) for change in self.changes):
             self.ambiguous = subxid
         self.aborted.add(subxid)

@@ -20,8 +20,8 @@ class RelationColumn:
 class Relation:
     """Message ``R``. ``nspname`` is empty for ``pg_catalog``; ``relreplident`` is d, n, f or i.
 
-    Dropped columns are absent, and so are generated ones unless the publication sends them (18+), and those
-    outside the publication's column list. No attribute numbers are sent: a column is known by its place and name.
+    It leaves out dropped columns, generated ones unless the publication includes them (since PostgreSQL 18), and those
+    outside the publication's column list. It has no attribute numbers: a column has only its place and its name.
     """
 
     relid: int
@@ -32,8 +32,8 @@ class Relation:
 
 
 def fingerprint(relation_message: bytes) -> int:
-    """The relation version: 63 bits of BLAKE2b over the Relation message, so equal messages have equal versions.
+    """The relation version: 63 bits of BLAKE2b over the Relation message.
 
-    A pure function of the bytes: a window that is read again gives the same versions, on any machine.
+    A pure function of the bytes: reading a window again yields the same versions, on any machine.
     """
     return int.from_bytes(hashlib.blake2b(relation_message, digest_size=8).digest(), "big") >> 1

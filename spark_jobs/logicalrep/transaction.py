@@ -1,4 +1,4 @@
-"""What assembly gives: committed transactions, and Messages of none; and the options a window is read with."""
+"""The output of ``assembly``: committed transactions and non-transactional Messages; and the options it depends on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Streaming = Literal["off", "on", "parallel"]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of the plugin that change which messages come."""
+    """The options of the plugin that change which messages it sends."""
 
     proto_version: int = 1
     streaming: Streaming = "off"
@@ -22,7 +22,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """``ordinal``: how many changes (I, U, D, T, M) stand before it. ``data``: its bytes as protocol 1 sends them."""
+    """``ordinal``: how many changes (I, U, D, T, M) precede it. ``data``: its bytes in protocol 1's form."""
 
     ordinal: int
     data: bytes
@@ -45,7 +45,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class LooseMessage:
-    """A Message that is not transactional: it counts where it was emitted, whatever became of its transaction."""
+    """A non-transactional Message: it counts even if the transaction that emitted it is rolled back."""
 
     data: bytes
     message: LogicalMessage

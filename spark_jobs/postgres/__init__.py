@@ -1,3 +1,3 @@
-"""The PostgreSQL side. Import the modules themselves: executors load only those that need no psycopg."""
+"""Everything that talks to PostgreSQL. Import the modules directly: executors load only those without psycopg."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bulk reads: COPY BINARY turned into Arrow batches in C++, batch by batch. Runs on executors: no psycopg here.
+"""Bulk reads: ADBC turns COPY BINARY into Arrow batches in C++. Also runs on executors, so no psycopg here.
 
 Driver: https://arrow.apache.org/adbc/current/driver/postgresql.html
 """
@@ -44,7 +44,7 @@ def run(connection: dbapi.Connection, statement: str) -> None:
     """Execute one statement whose result does not matter. Raises SourceError."""
     with connection.cursor() as cursor:
         try:
-            # not cursor.execute: that leaves a query's errors to whoever takes the result
+            # not cursor.execute, which raises a query's errors only when its result is fetched
             cursor.adbc_statement.set_sql_query(statement)
             cursor.adbc_statement.execute_update()
         except adbc_driver_manager.Error as error:
@@ -55,9 +55,9 @@ def run(connection: dbapi.Connection, statement: str) -> None:
 def streamed(
     connection: dbapi.Connection, query: str, batch_bytes: int = BATCH_BYTES
 ) -> Iterator[pa.RecordBatchReader]:
-    """The rows of ``query`` as Arrow batches of about ``batch_bytes`` each, fetched as they are taken.
+    """The rows of ``query`` as Arrow batches of about ``batch_bytes`` each, fetched while the reader is consumed.
 
-    The reader is valid inside the context only. Raises SourceError, also while batches are taken.
+    The reader is valid inside the context only. Raises SourceError, also while the reader is consumed.
     """
     with connection.cursor() as cursor:  # must stay referenced while its stream is read
         cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)})
@@ -77,10 +77,10 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def bulk_error(error: Exception) -> SourceError:
-    """The typed error for one of the driver's; the driver's own text holds the whole query, ours the server's line."""
+    """The driver's error as one of ours, with the server's message but not the query, which the driver's text holds."""
     message = _server_message(error)
     sqlstate = getattr(error, "sqlstate", None)
-    # FATAL ends a session, by definition; a server that has gone gives no reason at all
+    # FATAL always ends the session; an empty message means that the server is gone
     if is_lost(sqlstate, message) or "FATAL:" in str(error) or not message:
         return lost_connection("a bulk read ended early", message)
     if sqlstate == _PRIVILEGE or message.startswith("permission denied"):
@@ -88,7 +88,7 @@ def bulk_error(error: Exception) -> SourceError:
             f"PostgreSQL refused: {message}", hint="`postgres-cdc doctor` lists what the role needs"
         )
     if sqlstate == _IN_USE or "is active for PID" in message:
-        return SlotInUseError(f"PostgreSQL refused: {message}", hint="wait until the other session is done, or end it")
+        return SlotInUseError(f"PostgreSQL refused: {message}", hint="wait until the other session ends, or end it")
     return SourceError(f"PostgreSQL refused: {message}", hint=refusal_hint(sqlstate, message))
 
 
@@ -97,5 +97,5 @@ def _server_message(error: Exception) -> str:
     match = _SERVER_MESSAGE.search(text)
     if match:
         return match[1].strip()
-    # libpq's own: without the query that the driver puts before or behind it
+    # libpq's own message, without the query that the driver puts before or after it
     return _QUERY.sub("", text).replace("[libpq] ", "").strip()

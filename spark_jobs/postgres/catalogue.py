@@ -1,4 +1,4 @@
-"""What the system catalogue says of tables, as frozen facts, in one query.
+"""Reads facts about tables from the system catalogue, all in one query.
 
 https://www.postgresql.org/docs/current/catalogs.html
 """
@@ -20,9 +20,9 @@ from spark_jobs.table_mask import TableMask
 Masks: TypeAlias = Mapping[QualifiedName, TableMask]
 NO_MASKS: Masks = {}
 
-# The partitions are found by pg_inherits: pg_partition_tree would lock each of them, and wait where one is altered.
-# Domains may be of domains, each with a modifier of its own: the innermost domain's counts, as it is the one that the
-# base type sees. A primary key that is deferrable can be violated inside a transaction, so it identifies no row.
+# Partitions are found through pg_inherits, because pg_partition_tree would lock each of them, and wait while one is
+# altered. Domains may be over domains, each with its own type modifier; the innermost one's counts, because the base
+# type gets that one. A deferrable primary key can be violated inside a transaction, so it does not identify rows.
 _FACTS = """
 WITH RECURSIVE wanted AS (
   SELECT c.oid, c.relname, c.relreplident, n.nspname
@@ -131,14 +131,14 @@ SELECT relid::bigint, top::bigint FROM below
 
 @dataclass(frozen=True)
 class TableThere:
-    """``unlogged``: the name of the table, or of a partition of it, that is unlogged or temporary; None: none is."""
+    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; else None."""
 
     relid: int
     unlogged: str | None
 
 
 def tables_there(connection: Connection, names: Sequence[QualifiedName]) -> dict[QualifiedName, TableThere]:
-    """The tables that are there: quicker than their facts."""
+    """Those of ``names`` that exist. Faster than reading their facts. Raises SourceError."""
     with source_errors("the catalogue could not be read"):
         rows = connection.execute(_TABLES_THERE, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
     return {QualifiedName(nspname, relname): TableThere(relid, unlogged) for nspname, relname, relid, unlogged in rows}
@@ -152,10 +152,11 @@ def relation_facts(
     keys: DeclaredKeys = NO_DECLARED_KEYS,
     masks: Masks = NO_MASKS,
 ) -> tuple[RelationFacts, ...]:
-    """The facts of these tables, by relid or by name, ordered by name; a table that is not there is left out.
+    """The facts of the tables given by relid or by name, ordered by name. Tables that do not exist are left out.
 
-    ``keys``: those that the configuration declares; one that no unique index bears out is left out. ``masks``: those
-    that it asks for; with them the columns are described as what comes of them (``masked_facts``).
+    ``keys``: the keys that the configuration declares; one without a matching unique index is left out. ``masks``: the
+    masks in the configuration; masked columns are described as the text columns they become (``masked_facts``). Raises
+    SourceError.
     """
     parameters: dict[str, object] = {
         "relids": list(relids),
@@ -170,7 +171,7 @@ def relation_facts(
 
 
 def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int]:
-    """The OIDs of the partitions of these tables and of the tables that inherit from them, each with that table's."""
+    """The partitions and inheriting tables at any level below these tables: by OID, the given table it is below."""
     with source_errors("the catalogue could not be read"):
         return dict(connection.execute(_BELOW, [list(relids)]).fetchall())
 
@@ -178,7 +179,7 @@ def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int
 def facts_by_name(
     connection: Connection, names: Sequence[QualifiedName], masks: Masks = NO_MASKS
 ) -> tuple[RelationFacts, ...]:
-    """The facts as ``relation_facts`` gives them. Raises PreconditionError when a table is not there."""
+    """The facts as ``relation_facts`` returns them. Raises PreconditionError when a table does not exist."""
     facts = relation_facts(connection, names=names, masks=masks)
     missing = sorted(set(names) - {fact.name for fact in facts})
     if missing:

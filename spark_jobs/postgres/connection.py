@@ -1,4 +1,4 @@
-"""Connections for control statements, with pinned settings and typed errors."""
+"""Connections for control statements, with pinned settings and errors of our own types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6}
 _CONNECT_SECONDS = 10
-STATEMENT_TIMEOUT = "15min"  # making a slot waits for transactions that are open already
+STATEMENT_TIMEOUT = "15min"  # long, because creating a slot waits for the transactions that are open
 _BUSY = (
     "the database system is starting up",
     "too many clients",
@@ -37,9 +37,9 @@ _BUSY = (
 
 
 def conninfo(dsn: SecretStr, **changes: Any) -> str:
-    """The connection string with our defaults under it, our settings and ``changes`` over it.
+    """The connection string with our defaults for what it leaves out, and overridden by our settings and ``changes``.
 
-    It holds all that a session needs, on an executor too. Raises ConfigurationError.
+    A session needs nothing else, not even on an executor. Raises ConfigurationError.
     """
     try:
         given = conninfo_to_dict(dsn.get_secret_value())
@@ -56,9 +56,10 @@ def conninfo(dsn: SecretStr, **changes: Any) -> str:
 
 @contextmanager
 def connected(dsn: SecretStr, *, statement_timeout: str = STATEMENT_TIMEOUT) -> Iterator[Connection]:
-    """A session in autocommit mode with all settings pinned, closed at the end; no statement takes longer than this.
+    """A session in autocommit mode with all settings pinned, closed at the end. No statement may take longer than
+    ``statement_timeout``.
 
-    PostgreSQL's errors inside the context come out as SourceError and its children.
+    The driver's errors inside the context are raised as SourceError or one of its subclasses.
     """
     connection = _connect(conninfo(dsn))
     try:
@@ -72,7 +73,7 @@ def connected(dsn: SecretStr, *, statement_timeout: str = STATEMENT_TIMEOUT) -> 
 
 @contextmanager
 def source_errors(what: str) -> Iterator[None]:
-    """Turn the driver's errors into ours; ``what`` begins the message: what was at work, and did not come about."""
+    """Raise the driver's errors as ours. ``what`` begins the message and says what failed."""
     try:
         yield
     except psycopg.Error as error:
@@ -80,7 +81,7 @@ def source_errors(what: str) -> Iterator[None]:
 
 
 def source_error(error: psycopg.Error, what: str) -> SourceError:
-    """The typed error for one of psycopg's: its primary message, which never holds the connection string."""
+    """psycopg's error as one of ours, with its primary message, which never holds the connection string."""
     said = error.diag.message_primary or str(error)
     if is_lost(error.sqlstate, said):
         return lost_connection(what, said)
@@ -109,9 +110,9 @@ def _connect(text: str) -> Connection:
 
 
 def connect_failure(message: str) -> str:
-    """The line of libpq's message that says why; it names host and user, never the password."""
-    # libpq's guesses ("Is the server running on that host ...?") stand behind a tab, its advice ("Either provide the
-    # file, ...") on a line of its own
+    """The line of libpq's message with the cause; it names host and user, never the password."""
+    # libpq indents its guesses ("Is the server running on that host ...?") with a tab, and puts its advice ("Either
+    # provide the file, ...") on a line of its own
     said = [line for line in message.splitlines() if line.strip() and not line.startswith("\t")]
     lines = [line.strip().removeprefix("- ") for line in said]
     fatal = [line for line in lines if "FATAL:" in line]

@@ -1,8 +1,8 @@
 """Keys that the configuration declares, and the unique indexes that make them keys.
 
-A table with ``REPLICA IDENTITY FULL`` and no primary key may have a unique index over columns that are never null: its
-rows can be found by those. Nothing but the index keeps them unique, so it is asked for with the facts of the table, and
-its OID is part of the table's fingerprint. https://www.postgresql.org/docs/current/catalog-pg-index.html
+A table with ``REPLICA IDENTITY FULL`` and no primary key may have a unique index over NOT NULL columns, which identify
+its rows. They are a key only while that index exists, so it is looked up with the table's facts, and its OID is part of
+the table's fingerprint. https://www.postgresql.org/docs/current/catalog-pg-index.html
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from spark_jobs.qualified_name import QualifiedName
 DeclaredKeys: TypeAlias = Mapping[QualifiedName, tuple[str, ...]]
 NO_DECLARED_KEYS: DeclaredKeys = {}
 
-# {column} of the declared key of the table that {relid}, {nspname} and {relname} stand for, if an index makes it one.
-# A NOT NULL that is not validated (18+) lets nulls stay. A constraint keeps its OID in a REINDEX CONCURRENTLY, which
-# gives its index another one
+# {column} of the declared key of the table that {relid}, {nspname} and {relname} stand for, if a unique index supports
+# it. A NOT NULL constraint that is not validated (since PostgreSQL 18) may leave nulls in place. REINDEX CONCURRENTLY
+# gives an index a new OID, but its constraint keeps the old one
 _DECLARED = """(
   SELECT {column} FROM unnest(
       %(key_nspnames)s::text[]::name[], %(key_relnames)s::text[]::name[], %(keys)s::text[]) AS d(nspname, relname, key)
@@ -38,17 +38,17 @@ _CONSTRAINT_OR_INDEX = """coalesce((SELECT u.oid FROM pg_catalog.pg_constraint u
 
 
 def declared_key_sql(*, relid: str, nspname: str, relname: str) -> str:
-    """An expression: the declared key as jsonb, null where no unique index bears it out."""
+    """An SQL expression: the declared key as jsonb, null where no unique index supports it."""
     return _DECLARED.format(column="d.key::jsonb", relid=relid, nspname=nspname, relname=relname)
 
 
 def declared_index_sql(*, relid: str, nspname: str, relname: str) -> str:
-    """An expression: the OID of the unique constraint, or else of the unique index, behind the declared key."""
+    """An SQL expression: the OID of the unique constraint, or else of the unique index, behind the declared key."""
     return _DECLARED.format(column=_CONSTRAINT_OR_INDEX, relid=relid, nspname=nspname, relname=relname)
 
 
 def declared_parameters(keys: DeclaredKeys) -> dict[str, object]:
-    """The parameters that both expressions name."""
+    """The query parameters that both expressions need."""
     return {
         "key_nspnames": [name.nspname for name in keys],
         "key_relnames": [name.relname for name in keys],

@@ -1,6 +1,6 @@
-"""The fingerprints of followed tables: the part of the catalogue that shows changes without a row event.
+"""Reads the fingerprints of followed tables: the part of the catalogue that shows changes without a row event.
 
-One statement for all tables, whose answer is a word per table; what stands behind a word is asked only when it changed.
+One statement for all tables returns a hash ("word") for each; the text behind it is read only when a hash has changed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 from spark_jobs.table_mask import TableMask
 
-# CREATE TABLE ... PARTITION OF writes its row of pg_inherits two commands after those of the system columns; a CREATE
-# TABLE and an ATTACH PARTITION in one transaction are further apart (14 to 18)
+# CREATE TABLE ... PARTITION OF writes its pg_inherits row two commands after the rows of the system columns. With
+# CREATE TABLE and ATTACH PARTITION in one transaction they are further apart (PostgreSQL 14 to 18)
 _FINGERPRINTS = """
 WITH RECURSIVE asked AS (
   SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[], %(masks)s::text[])
@@ -113,7 +113,8 @@ SELECT nspname::text, relname::text, relid::bigint,
   left(encode(sha256(convert_to(text, 'UTF8')), 'hex'), 16), CASE WHEN %(whole)s THEN text END
 FROM form
 """
-# of the table itself, of the roots it is a partition of, of their schemas (15+), and FOR ALL TABLES
+# the publication entries that apply: of the table itself, of the roots that it is a partition of, of their schemas
+# (since PostgreSQL 15), and FOR ALL TABLES
 _ITSELF_AND_ABOVE = (
     "ANY (ARRAY(SELECT w.relid UNION SELECT a.relid FROM pg_catalog.pg_partition_ancestors(w.relid) a(relid)))"
 )
@@ -127,13 +128,13 @@ _SCHEMA_ENTRIES = f"""
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s ON s.pnnspid = c.relnamespace
       WHERE c.oid = {_ITSELF_AND_ABOVE}
 """  # noqa: S608
-# a column that a list leaves out is none of ours; all lists of a table are the same
+# columns that a column list leaves out do not count; all lists of a table are the same
 _LISTED = """
       AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
         WHERE r.prrelid = w.relid AND p.pubname = ANY (%(publications)s) AND r.prattrs IS NOT NULL
           AND NOT a.attnum = ANY (r.prattrs::smallint[]))
 """
-# a name is left out where a value is not compared as its type's own order or equality does
+# the column's name is null where values are not compared by their type's default order and equality
 _PARTITION_KEY = """(
   SELECT jsonb_build_array(p.partstrat, jsonb_agg(CASE WHEN o.opcdefault AND coalesce(l.collisdeterministic, true)
     THEN a.attname END ORDER BY k.place))
@@ -144,7 +145,7 @@ _PARTITION_KEY = """(
     LEFT JOIN pg_catalog.pg_opclass o ON o.oid = k.opclass
     LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid
   WHERE p.partrelid = c.oid GROUP BY p.partstrat)"""
-# of all transactions below it, none is still at work
+# all transactions below it have ended
 _HORIZON = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
 _INSERT_LSN = """
 SELECT (CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
@@ -155,10 +156,10 @@ _XIDS = 1 << 32
 
 @dataclass(frozen=True)
 class Watched:
-    """Which tables are looked at: ``names``, each with a ``note`` that is part of its fingerprint; ``keys`` and
-    ``masks``: those that the configuration has.
+    """The tables to look at: ``names``, each with a note that is part of its fingerprint, and the ``keys`` and
+    ``masks`` of the configuration.
 
-    ``publications`` bring their changes; with none of them changes come ``by_name``, as from test_decoding.
+    ``publications`` are those that send the changes. Without any, changes come ``by_name``, as with test_decoding.
     """
 
     names: tuple[QualifiedName, ...]
@@ -173,34 +174,34 @@ class Watched:
 
 
 def fingerprint_words(connection: Connection, watched: Watched) -> dict[QualifiedName, tuple[int, str]]:
-    """Relid and word of the tables that are there. In a transaction: as its snapshot sees the catalogue."""
+    """Relid and hash of the tables that exist. In a transaction, the catalogue is read as its snapshot shows it."""
     rows = _ask(connection, watched, whole=False)
     return {QualifiedName(nspname, relname): (relid, word) for nspname, relname, relid, word, _ in rows}
 
 
 def fingerprints(connection: Connection, watched: Watched) -> dict[QualifiedName, Fingerprint]:
-    """The fingerprints of the tables that are there."""
+    """The fingerprints of the tables that exist. Raises SourceError."""
     of_tables = (Fingerprint.of(word, text) for *_, word, text in _ask(connection, watched, whole=True))
     return {fingerprint.name: fingerprint for fingerprint in of_tables}
 
 
 def transaction_horizon(connection: Connection) -> int:
-    """A transaction number: what others did below it is done, and to be seen."""
+    """The xid (64 bits) below which all transactions have ended, so that what they committed is visible."""
     with source_errors("the catalogue could not be read"):
         return int(connection.execute(_HORIZON).fetchall()[0][0])
 
 
 def insert_lsn(connection: Connection) -> Lsn:
-    """Where the commit of all that can be seen lies before, flushed or not."""
-    with source_errors("the end of the WAL could not be asked for"):
+    """The end of the WAL, flushed or not; on a standby, of the replayed WAL. All visible changes lie before it."""
+    with source_errors("the end of the WAL could not be read"):
         return Lsn.parse(connection.execute(_INSERT_LSN).fetchall()[0][0])
 
 
 def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon: int) -> bool:
-    """Whether a row of this one part, not of its partitions, was written by a transaction below ``horizon``.
+    """Whether this table, its partitions not included, has a row written by a transaction below ``horizon``.
 
-    VACUUM FULL and CLUSTER leave such rows; after a rewrite or a TRUNCATE all rows are newer. False too where the role
-    may not read them, or another session has locked them: that may last, and would hold up all tables.
+    VACUUM FULL and CLUSTER keep such rows; after a rewrite or a TRUNCATE all rows are newer. Also False when the role
+    may not read the table, or when another session has locked it: waiting for the lock would hold up all tables.
     """
     named = sql.Identifier(name.nspname, name.relname)
     query = sql.SQL("SELECT EXISTS (SELECT FROM ONLY {} WHERE age(xmin) > age({}::text::xid))").format(
@@ -223,7 +224,7 @@ def _read_unless_locked(connection: Connection, named: sql.Identifier, query: sq
 
 
 def _mask_json(mask: TableMask | None) -> str:
-    """Behind all the rest of a fingerprint: one without a mask is what it was in logs from before there were masks."""
+    """The last part of a fingerprint. It is empty without a mask, as fingerprints were before masks existed."""
     return "[]" if mask is None else json.dumps([[mask.salt_word, *sorted(mask.columns)]])
 
 

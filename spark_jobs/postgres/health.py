@@ -1,4 +1,4 @@
-"""How the slot and its server fare, in one statement.
+"""Reads the state of the slot and its server in one statement.
 
 https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 """
@@ -16,7 +16,7 @@ from spark_jobs.postgres.slot import missing_slot
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """Which WAL this is: another system identifier is another cluster, another timeline a promoted or restored one."""
+    """Identifies the WAL: another system identifier means another cluster, another timeline a promotion or restore."""
 
     system_identifier: int
     timeline: int
@@ -26,8 +26,10 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class PinningTransaction:
-    """The oldest open transaction that has written, in whichever database: the slot's ``restart_lsn`` stays before it.
-    Either a session's (``pid``) or a prepared one (``gid``, any text). ``age`` None: hidden from this role.
+    """The oldest open transaction that has written, in any database: ``restart_lsn`` cannot move past its start.
+
+    It is either a session's (``pid``) or prepared (``gid``, which may be any text). ``age`` is None if this role may
+    not see it.
     """
 
     pid: int | None
@@ -42,9 +44,11 @@ class PinningTransaction:
 
 @dataclass(frozen=True)
 class SlotHealth:
-    """One slot now. Distances are bytes of WAL up to ``flushed_lsn``: from ``confirmed_flush_lsn`` what is not captured
-    yet, from ``restart_lsn`` what the server must keep, and decodes again with each read. ``safe_wal_size``: bytes left
-    before the slot is in danger, None for no limit. ``free_slots`` of the whole server.
+    """The present state of one slot and its server.
+
+    Distances are bytes of WAL up to ``flushed_lsn``: those from ``confirmed_flush_lsn`` are not captured yet; those
+    from ``restart_lsn`` must be kept by the server, which decodes them again with each read. ``safe_wal_size``: bytes
+    of WAL left before the slot is in danger, None for no limit. ``free_slots``: of the whole server.
     """
 
     slot_name: str
@@ -74,7 +78,8 @@ class SlotHealth:
         return self.active_pid is not None
 
 
-# the control file's timeline lags behind a promotion until the next checkpoint; the current WAL file's does not
+# after a promotion the control file has the old timeline until the next checkpoint; the name of the current WAL file
+# has the new one
 _SERVER = """
 SELECT c.system_identifier,
        CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())
@@ -84,7 +89,7 @@ SELECT c.system_identifier,
        (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 FROM pg_catalog.pg_control_system() c
 """
-# every role sees pid and backend_xid of every session; xact_start only with pg_read_all_stats, or of its own
+# every role sees pid and backend_xid of all sessions, but xact_start of others only with pg_read_all_stats
 _OLDEST = """
 SELECT pid, gid, age FROM (
   SELECT pid, NULL AS gid, clock_timestamp() - xact_start AS age, age(backend_xid) AS xids
@@ -92,7 +97,7 @@ SELECT pid, gid, age FROM (
   UNION ALL SELECT NULL, gid, clock_timestamp() - prepared, age(transaction) FROM pg_catalog.pg_prepared_xacts
 ) written ORDER BY xids DESC LIMIT 1
 """
-# through jsonb: invalidation_reason since 17, conflicting since 16, two_phase since 14
+# through jsonb, because columns depend on the version: invalidation_reason since 17, conflicting 16, two_phase 14
 _HEALTH = f"""
 WITH server(system_identifier, timeline, server_version, database, flushed) AS ({_SERVER}),
      oldest AS ({_OLDEST})
@@ -109,14 +114,14 @@ LEFT JOIN oldest ON true
 
 
 def server_identity(connection: Connection) -> ServerIdentity:
-    """Which cluster, timeline, version and database the connection is to."""
+    """The cluster, timeline, version and database of the connection. Raises SourceError."""
     with source_errors("the server's identity could not be read"):
         row = connection.execute(_SERVER).fetchall()[0]
     return ServerIdentity(*row[:4])
 
 
 def slot_health(connection: Connection, slot: str) -> SlotHealth:
-    """How the slot fares. Raises SlotError when there is none of that name."""
+    """The slot's state. Raises SlotError when there is no slot of that name."""
     health = find_slot_health(connection, slot)
     if isinstance(health, ServerIdentity):
         raise missing_slot(slot)
@@ -124,9 +129,9 @@ def slot_health(connection: Connection, slot: str) -> SlotHealth:
 
 
 def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerIdentity:
-    """How the slot fares; the server alone where there is none of that name.
+    """The slot's state, or the server's identity when there is no slot of that name.
 
-    One statement, which waits for nobody. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
+    One statement that waits for no lock. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
     """
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH, [slot]).fetchall()[0]

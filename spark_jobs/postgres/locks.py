@@ -1,6 +1,6 @@
-"""Advisory locks in the source database: one process at a time reads a slot, writes a table, writes the cuts.
+"""Advisory locks in the source database: one process at a time reads a slot, writes a table, or writes the cuts.
 
-They belong to a session and go with it, so a crash leaves none behind. Each role may take them.
+They end with their session, so a crash leaves none behind. Any role may take them.
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS
 """
 
@@ -19,13 +19,13 @@ from spark_jobs.qualified_name import QualifiedName
 
 _log = logging.getLogger(__name__)
 
-# others hold the slot's lock for moments (to prepare) or for long (to capture); the cuts' for moments only
+# the slot's lock may be held briefly (to prepare) or long (to capture), the cuts' lock only briefly
 _WAIT_SECONDS = 10
 
 
 @contextmanager
 def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
-    """One reader of this slot at a time. Raises SlotError when another stays."""
+    """Allows one reader of this slot at a time. Raises SlotError when another keeps the lock."""
     key = _key(slot)
     if not _locked_in_time(connection, key):
         raise SlotError(
@@ -38,7 +38,7 @@ def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
 
 @contextmanager
 def table_lock(connection: Connection, slot: str, name: QualifiedName) -> Iterator[None]:
-    """One writer of this table's Delta table at a time. Raises LakeInUseError when there is another."""
+    """Allows one writer of this table's Delta table at a time. Raises LakeInUseError when there is another."""
     key = _key(f"{slot}:table:{name}")
     with source_errors(f"the lock on {name} could not be taken"):
         locked = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchall()[0][0]
@@ -53,7 +53,7 @@ def table_lock(connection: Connection, slot: str, name: QualifiedName) -> Iterat
 
 @contextmanager
 def cuts_lock(connection: Connection, slot: str) -> Iterator[None]:
-    """One writer of the cuts at a time; it is soon done. Raises LakeError when it is not."""
+    """Allows one writer of the cuts at a time. Raises LakeError when another keeps the lock."""
     key = _key(f"{slot}:cuts")
     if not _locked_in_time(connection, key):
         raise LakeError("another process is writing the cuts", hint="run it again when that is done")
@@ -85,5 +85,5 @@ def _unlocking(connection: Connection, key: int) -> Iterator[None]:
         try:
             connection.execute("SELECT pg_advisory_unlock(%s)", [key])
         except psycopg.OperationalError:
-            # since when is not known; what was written meanwhile was compared with the lake as it was committed
+            # harmless, whenever it was lost: each commit was checked against the lake's state
             _log.warning("the session that held an advisory lock was lost, and the lock with it")

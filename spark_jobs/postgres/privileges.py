@@ -1,4 +1,4 @@
-"""What the server is set to and what the role may do, as far as logical decoding and snapshots need it.
+"""The server settings and role privileges that logical decoding and snapshots depend on.
 
 https://www.postgresql.org/docs/current/logical-replication-config.html
 """
@@ -15,7 +15,7 @@ from spark_jobs.qualified_name import QualifiedName
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """``free_slots`` and ``free_wal_senders``: what the limits leave now; ``max_slot_wal_keep_size`` -1: no limit."""
+    """``free_slots`` and ``free_wal_senders``: what is not in use now. ``max_slot_wal_keep_size`` -1: no limit."""
 
     server_version: str
     server_version_num: int
@@ -41,7 +41,7 @@ class RolePrivileges:
 
 @dataclass(frozen=True)
 class TablePrivileges:
-    """One table as the role sees it; ``row_security``: policies would hide rows from it."""
+    """What the role may do with one table. ``row_security``: policies may hide rows from the role."""
 
     name: QualifiedName
     relpersistence: str
@@ -59,7 +59,7 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
        current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
        current_setting('max_slot_wal_keep_size'), current_setting('server_encoding')
 """
-# rds_replication is what Amazon RDS grants in place of the REPLICATION attribute
+# Amazon RDS grants rds_replication instead of the REPLICATION attribute
 _ROLE = """
 SELECT rolname::text, rolsuper,
        rolsuper OR rolreplication OR EXISTS (
@@ -83,9 +83,9 @@ def server_settings(connection: Connection) -> ServerSettings:
 
 
 def require_slot_possible(connection: Connection, slot: str) -> None:
-    """Raise PreconditionError when a slot of this name could not be made now, for the reason the server would give."""
+    """Raise PreconditionError when the server would refuse to create a slot of this name now."""
     settings, role = server_settings(connection), role_privileges(connection)
-    what = f"slot {slot} cannot be made"
+    what = f"slot {slot} cannot be created"
     if settings.wal_level != "logical":
         raise PreconditionError(
             f"{what}: wal_level is {settings.wal_level}",
@@ -103,7 +103,7 @@ def require_slot_possible(connection: Connection, slot: str) -> None:
 
 
 def slot_exists(connection: Connection, slot: str) -> bool:
-    """Whether the name is taken, in whatever state and database the slot is."""
+    """Whether a slot has this name, in whatever state and database."""
     with source_errors(f"slot {slot} could not be looked up"):
         rows = connection.execute("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", [slot]).fetchall()
     return bool(rows)

@@ -1,4 +1,5 @@
-"""The publication: made for the configured tables and kept in step with them, or a user's own, never altered.
+"""The publication: either our own, created for the configured tables and kept in step with them, or the user's, which
+is never altered.
 
 https://www.postgresql.org/docs/current/sql-createpublication.html
 """
@@ -25,9 +26,9 @@ OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
 
 @dataclass(frozen=True)
 class Publication:
-    """``tables`` are those whose changes come, partition roots or leaves as ``via_partition_root`` says.
+    """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
-    ``ours``: a comment on the publication says so. What it sends of each table: see ``published_tables``.
+    ``ours``: its comment says that we made it. What it sends of each table: see ``published_tables``.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Publication:
     tables: tuple[QualifiedName, ...]
 
 
-# what pg_publication_tables shows, which locks each table it shows since 16, and so waits where one is altered
+# the content of pg_publication_tables; since PostgreSQL 16 that view locks each table, and waits while one is altered
 _PUBLICATION = """
 WITH RECURSIVE pub AS (
   SELECT * FROM pg_catalog.pg_publication WHERE pubname = %(name)s
@@ -87,11 +88,11 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
 def ensure_publication(
     connection: Connection, name: str, tables: Sequence[QualifiedName] | None, lists: ColumnLists = NO_LISTS
 ) -> Publication:
-    """Make the publication for ``tables``, or bring ours in step with them, or check a user's own.
+    """Create the publication for ``tables``, bring our own in step with them, or check the user's.
 
-    ``tables`` None: a publication that must exist, and is not altered. ``lists``: the columns that ours sends of some
-    of them. Nothing is changed when an error is raised.
-    Raises PreconditionError: a table or the publication is missing, the role may not.
+    With ``tables`` None, the publication must exist and is not altered. ``lists``: column lists of our own publication,
+    for some of the tables. Raises PreconditionError when a table or the publication is missing, or the role lacks a
+    privilege; nothing has been changed then. Raises it too when the publication does not publish one of the tables.
     """
     found = find_publication(connection, name)
     if tables is not None:
@@ -110,7 +111,7 @@ def ensure_publication(
         return found
     made = find_publication(connection, name)
     if made is None:
-        raise PreconditionError(f"publication {name} was dropped while it was being made", hint="run it again")
+        raise PreconditionError(f"publication {name} was dropped while it was being created", hint="run it again")
     _check(made, tables)
     return made
 
@@ -121,7 +122,7 @@ def ensure_publications(
     tables: Sequence[QualifiedName] | None,
     lists: ColumnLists = NO_LISTS,
 ) -> Publication:
-    """``ensure_publication``; where several are named, all must be the user's own, and are only checked, together."""
+    """As ``ensure_publication``. Several publications must all be the user's, and are only checked, as a whole."""
     if len(names) == 1:
         return ensure_publication(connection, names[0], tables, lists)
     if tables is not None:
@@ -138,7 +139,7 @@ def ensure_publications(
 
 
 def find_publications(connection: Connection, names: Sequence[str]) -> Publication | None:
-    """What the plugin sends for all of them together; None where one is missing. One name: ``find_publication``."""
+    """All of them as one: what the plugin sends for them together. None if one is missing."""
     found = [each for each in (find_publication(connection, name) for name in names) if each is not None]
     if len(found) < len(names):
         return None
@@ -148,7 +149,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         ", ".join(names),
         ours=False,
         via_partition_root=any(each.via_partition_root for each in found),
-        # less the partitions that one of them publishes under the name of their root
+        # without the partitions that one of them publishes under the name of their root
         tables=tuple(
             sorted(published_tables(connection, names, [t for each in found for t in each.tables], for_reading=False))
         ),
@@ -156,7 +157,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
 
 
 def _in_step(connection: Connection, found: Publication, tables: Sequence[QualifiedName], lists: ColumnLists) -> bool:
-    """Whether ours has these tables, each with its list and no row filter."""
+    """Whether our publication has exactly these tables, each with its column list and no row filter."""
     if set(found.tables) != set(tables):
         return False
     published = published_tables(connection, [found.name], tables, for_reading=False)
@@ -172,13 +173,13 @@ def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | Non
 def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     comment = sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(OUR_COMMENT))
-    with source_errors(f"publication {name} cannot be made"), connection.transaction():
+    with source_errors(f"publication {name} cannot be created"), connection.transaction():
         connection.execute(statement.format(sql.Identifier(name), _entries(tables, lists)))
         connection.execute(comment)
 
 
 def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
-    """An entry that stays as it is keeps its OID; one with another list gets a new one, and so costs a snapshot."""
+    """An unchanged entry keeps its OID. One with another column list gets a new OID, so its table needs a snapshot."""
     statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _entries(tables, lists))
     with source_errors(f"publication {name} cannot be brought in step with the configuration"):
         connection.execute(statement)
@@ -189,8 +190,7 @@ def _entries(tables: Sequence[QualifiedName], lists: ColumnLists) -> sql.Compose
 
 
 def _entry(table: QualifiedName, columns: tuple[str, ...] | None) -> sql.Composed:
-    """ONLY: without it, tables that inherit from this one would come too. To a partitioned table it makes no
-    difference."""
+    """With ONLY, so that inheriting tables are not included. For a partitioned table it makes no difference."""
     entry = sql.SQL("ONLY {}").format(sql.Identifier(table.nspname, table.relname))
     if columns is None:
         return entry
@@ -210,7 +210,7 @@ def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName])
 
 
 def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError | None:
-    """What is wrong with a publication that is not ours to alter, as far as one table goes."""
+    """The error about one table in a publication that we may not alter; None if it publishes the table."""
     if table not in found.tables:
         return PreconditionError(
             f"publication {found.name} does not publish {table}",

@@ -1,8 +1,9 @@
-"""What the publications that a slot is read with send of each table: which columns, which rows, which operations.
+"""What a slot's publications send of each table: which columns, which rows, which operations.
 
-Read from the catalogue's own tables by plain SQL, so that inside a snapshot's transaction it is what held at the
-snapshot's LSN; ``pg_publication_tables`` would show the present. The rules are pgoutput's own (``get_rel_sync_entry``):
-columns must be the same in all publications, filters are ORed for each operation, and one without a filter wins.
+This is read from the catalogue's tables with plain SQL, which in a snapshot's transaction shows the state at the
+snapshot's LSN; ``pg_publication_tables`` would show the present. The rules are those of pgoutput
+(``get_rel_sync_entry``): columns must be the same in all publications; for each operation the row filters are ORed, and
+a publication without one lets all rows pass.
 https://www.postgresql.org/docs/current/logical-replication-row-filter.html
 https://www.postgresql.org/docs/current/logical-replication-col-lists.html
 """
@@ -22,8 +23,8 @@ from spark_jobs.schema.relation_facts import RelationFacts
 
 OPERATIONS = ("insert", "update", "delete", "truncate")
 
-# one row per table and publication by which its changes come under its own name. A partition whose root is published in
-# its place by one of them comes by none
+# one row per table and publication that sends the table's changes under its own name. A partition has no row if any of
+# the publications sends its changes under its root's name
 _PUBLISHED = """
 WITH wanted AS (
   SELECT c.oid, n.nspname, c.relname, c.relnamespace, c.relkind,
@@ -52,7 +53,8 @@ WHERE (e.itself OR e.by_root) AND (e.relkind = 'r' OR e.pubviaroot)
   AND NOT EXISTS (SELECT FROM entry root WHERE root.oid = e.oid AND root.pubviaroot AND root.by_root)
 ORDER BY e.nspname, e.relname, e.pubname
 """
-# row filters, column lists and whole schemas came together. A schema's tables, like FOR ALL TABLES, have neither
+# the version that introduced row filters, column lists and whole schemas. Tables that are published through a schema,
+# or FOR ALL TABLES, have neither filter nor list
 SCHEMAS_AND_LISTS_SINCE = 150_000
 _SCHEMA_OF_ITSELF = """
       OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace s
@@ -69,8 +71,9 @@ LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = e.pubid AND r.prrelid =
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """``columns`` come, in ``attnum`` order; ``listed``: because a column list says so. ``row_filter`` is a condition
-    in SQL, empty for all rows. ``missing_operations`` are those that no publication sends.
+    """``columns``: those that are sent, in ``attnum`` order; ``listed``: a column list chooses them. ``row_filter`` is
+    an SQL condition, empty for all rows. ``missing_operations``: those that no publication sends. ``error``: why the
+    table cannot be followed through these publications together.
     """
 
     name: QualifiedName
@@ -81,7 +84,7 @@ class PublishedTable:
     error: PreconditionError | None = None
 
     def sent_of(self, facts: RelationFacts) -> RelationFacts:
-        """The catalogue's facts of a table without the columns that do not come."""
+        """The facts, without the columns that are not sent."""
         return replace(facts, columns=tuple(column for column in facts.columns if column.attname in self.columns))
 
 
@@ -99,10 +102,11 @@ class _Entry:
 def published_tables(
     connection: Connection, publications: Sequence[str], names: Sequence[QualifiedName], *, for_reading: bool = True
 ) -> dict[QualifiedName, PublishedTable]:
-    """Of those of ``names`` whose changes come under their own name. In a transaction: as its snapshot sees the
-    catalogue. ``error``: what keeps a table from being followed by these publications together.
+    """What is sent of each of ``names`` whose changes are sent under its own name. In a transaction, the catalogue is
+    read as its snapshot shows it.
 
-    ``for_reading`` False: waits for no lock on a table; its row filter is then only good to be compared with another.
+    With ``for_reading`` False this waits for no table lock, but row filters are not SQL: they can only be compared with
+    one another. Raises SourceError.
     """
     with source_errors("the publications could not be read"):
         statement = _statement(connection, for_reading=for_reading)
@@ -115,7 +119,7 @@ def published_tables(
 
 
 def unseen_operations(missing: Sequence[str]) -> str:
-    """One line about what the lake does not see of a table."""
+    """One line about the operations on a table that the lake does not see."""
     return f"the publication leaves out {', '.join(missing)}: the lake does not see them"
 
 
@@ -132,7 +136,8 @@ def _statement(connection: Connection, *, for_reading: bool) -> sql.Composed:
 
 
 def _row_filter(server_version: int, *, for_reading: bool) -> str:
-    """``pg_get_expr`` locks the table, and waits where it is altered; what is kept says too where it was written."""
+    """``pg_get_expr`` locks the table, and waits while it is altered. The stored expression needs no lock, but also
+    holds positions in the statement's text, which are removed."""
     if server_version < SCHEMAS_AND_LISTS_SINCE:
         return "NULL::text"
     if for_reading:
@@ -149,7 +154,7 @@ def _parameters(publications: Sequence[str], names: Sequence[QualifiedName]) -> 
 
 
 def _together(name: QualifiedName, entries: Sequence[_Entry]) -> PublishedTable:
-    """What comes of one table by all its publications."""
+    """What all publications together send of one table."""
     sent = {operation for entry in entries for operation in entry.operations}
     filters = {operation: _filters(entries, operation) for operation in OPERATIONS[:3] if operation in sent}
     return PublishedTable(
@@ -163,7 +168,7 @@ def _together(name: QualifiedName, entries: Sequence[_Entry]) -> PublishedTable:
 
 
 def _filters(entries: Sequence[_Entry], operation: str) -> tuple[str, ...]:
-    """The conditions of which a row of this operation must meet one; none: every row comes."""
+    """The row filters for this operation, of which a row must meet one; empty: every row is sent."""
     found = {entry.row_filter for entry in entries if operation in entry.operations}
     return () if None in found else tuple(sorted(condition for condition in found if condition is not None))
 
@@ -175,8 +180,8 @@ def _why_not_together(
     if len({entry.columns for entry in entries}) > 1:
         return PreconditionError(
             f"publications {publications} send different columns of {name}, which the server refuses to do",
-            hint="give it the same column list in each before its rows change: what is changed until then cannot be"
-            " decoded any more",
+            hint="give it the same column list in each before its rows change: changes made until then can no longer be"
+            " decoded",
         )
     if len(set(filters.values())) > 1:
         return PreconditionError(
@@ -185,7 +190,7 @@ def _why_not_together(
         )
     if "insert" not in sent:
         return PreconditionError(
-            f"publication {publications} leaves out insert, so new rows of {name} never come",
+            f"publication {publications} leaves out insert, so new rows of {name} are never sent",
             hint="ALTER PUBLICATION ... SET (publish = 'insert, update, delete, truncate')",
         )
     return None

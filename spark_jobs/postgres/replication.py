@@ -1,4 +1,4 @@
-"""A walsender session: for the few things that only the replication protocol offers.
+"""A walsender session, for the few things that only the replication protocol offers.
 
 https://www.postgresql.org/docs/current/protocol-replication.html
 """
@@ -19,13 +19,14 @@ from spark_jobs.postgres.connection import connect_failure, conninfo
 from spark_jobs.postgres.refusals import certificate_hint
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
-# a line of a history file: the timeline, where the next one left it, and why
+# a line of a timeline history file: the timeline, the LSN at which the next one left it, and why
 _LEFT = re.compile(rb"^\s*(\d+)\s+([0-9A-Fa-f]+/[0-9A-Fa-f]+)", re.MULTILINE)
 
 
 @contextmanager
 def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
-    """It knows the simple query protocol only, hence libpq without psycopg's cursors."""
+    """A walsender session with all settings pinned. It supports only the simple query protocol, so this is libpq
+    without psycopg's cursors. Raises SourceError."""
     pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
     try:
         if pgconn.status != pq.ConnStatus.OK:
@@ -37,7 +38,7 @@ def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
 
 
 def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
-    """Of one command; unlike ``exec_`` it can be interrupted while the server takes its time."""
+    """The result of one command. Unlike ``exec_``, this can be interrupted while the server is working."""
     pgconn.send_query(command.encode())
     while pgconn.is_busy():
         select.select([pgconn.socket], [], [])
@@ -51,9 +52,9 @@ def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
 
 
 def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:
-    """Up to which LSN the server's WAL, now on timeline ``current``, is that of ``timeline``; None: it never was on it.
+    """The LSN up to which the server's WAL, now on timeline ``current``, is that of ``timeline``; None if it never was.
 
-    From the history file that each promotion and each recovery to a point in time writes.
+    It is read from the history file that each promotion or point-in-time recovery writes. Raises SourceError.
     """
     with replication_connection(dsn) as pgconn:
         result = answer(pgconn, f"TIMELINE_HISTORY {current}")

@@ -1,12 +1,12 @@
-"""What every session of ours pins, so that it works, and its text output depends on nothing but the value.
+"""The settings that each of our sessions pins, so that it works, and text output depends only on the value.
 
-A database or a role may set others (``ALTER DATABASE ... SET``, ``ALTER ROLE ... SET``). So they are pinned twice: in
-the startup packet, before anything runs; and by a statement, for what a startup packet cannot do.
+A database or a role may have other settings (``ALTER DATABASE ... SET``, ``ALTER ROLE ... SET``). So ours are pinned
+twice: in the startup packet, before anything runs, and with a statement, for what a startup packet cannot do.
 """
 
 from __future__ import annotations
 
-# each may be set by every role, and every version from 14 on knows it
+# every role may set these, and every version since 14 knows them
 # https://www.postgresql.org/docs/current/runtime-config-client.html
 PINNED_SETTINGS: tuple[tuple[str, str], ...] = (
     ("TimeZone", "UTC"),
@@ -22,26 +22,26 @@ PINNED_SETTINGS: tuple[tuple[str, str], ...] = (
     ("client_encoding", "UTF8"),
     ("client_min_messages", "warning"),  # libpq prints notices on stderr
     ("search_path", ""),
-    ("jit", "off"),  # compiling a query of the catalogue takes seconds, where it runs for milliseconds
-    ("row_security", "off"),  # an error instead of a table silently read in part
+    ("jit", "off"),  # compiling a catalogue query takes seconds, running it milliseconds
+    ("row_security", "off"),  # raises an error instead of silently hiding rows
     ("default_transaction_isolation", "read committed"),
     ("default_transaction_read_only", "off"),
     ("default_transaction_deferrable", "off"),
     ("exit_on_error", "off"),
     ("lock_timeout", "60s"),
-    ("statement_timeout", "0"),  # reading a window takes as long as it takes
+    ("statement_timeout", "0"),  # there is no telling how long reading a window takes
     ("idle_in_transaction_session_timeout", "0"),
     ("idle_session_timeout", "0"),  # a session that holds a lock waits for Spark
 )
-# a startup packet with a setting that the server does not know is refused
+# new in PostgreSQL 17, so not in the startup packet: servers refuse one with an unknown setting
 _TRANSACTION_TIMEOUT = """
 (SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout')
-""".strip()  # 17
+""".strip()
 APPLICATION_NAME = "postgres-cdc"
 
 
 def startup_options(given: str = "") -> str:
-    """The ``options`` of a connection string: what the user has ``given`` there, and ours, which win.
+    """The ``options`` of a connection string: those ``given`` by the user, then ours, which win.
 
     https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-OPTIONS
     """
@@ -54,10 +54,10 @@ def _escaped(value: str) -> str:
 
 
 def _pin_statement() -> str:
-    """One SELECT: a statement of this form works with every driver and protocol.
+    """One SELECT, because that works with every driver and protocol.
 
-    It pins what is newer than the oldest server, and again what came after the options: PGTZ and its like in the
-    environment do, and a pooler may drop the options.
+    It pins settings that not every server knows, and all others again: environment variables like PGTZ override the
+    startup options, and a pooler may drop them.
     """
     calls = [f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in PINNED_SETTINGS]
     return "SELECT " + ", ".join([*calls, _TRANSACTION_TIMEOUT])

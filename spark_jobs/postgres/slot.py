@@ -1,6 +1,6 @@
 """The replication slot: the only file that names PostgreSQL's slot functions.
 
-The durable slot is only ever moved by ``advance``; it is read through a temporary copy, or peeked at.
+Only ``advance_slot`` moves the durable slot. It is read through a temporary copy, or peeked at.
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION
 """
 
@@ -34,13 +34,13 @@ from spark_jobs.postgres.connection import Connection, source_error, source_erro
 
 _NO_PUBLICATION = re.compile('publication ".*" does not exist')
 
-Options = tuple[tuple[str, str], ...]  # name and value, as the plugin is started with them
+Options = tuple[tuple[str, str], ...]  # (name, value) of the output plugin's options
 Output = Literal["binary", "text"]
 
 
 @dataclass(frozen=True)
 class SlotStatus:
-    """One row of ``pg_replication_slots``, with where the server's WAL is flushed to."""
+    """One logical slot of ``pg_replication_slots``."""
 
     slot_name: str
     plugin: str
@@ -59,17 +59,17 @@ SELECT slot_name::text, plugin::text, database::text, to_jsonb(s)->>'two_phase' 
                 CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END)
 FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s AND slot_type = 'logical'
 """
-# what is inserted without a commit waits for the WAL writer, 0.2 s by default
+# WAL that no commit flushes waits for the WAL writer, by default 0.2 s
 _FLUSH_LOOKS, _FLUSH_PAUSE_SECONDS = 30, 0.1
-# on a standby decoding reads what is replayed
+# on a standby, decoding can read what is replayed
 _FLUSHED = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 """
 
 
 def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
-    """None when there is no such logical slot. Raises SlotError when the slot is of another database, BreakError when
-    the server has invalidated it."""
+    """The slot's status; None when there is no such logical slot. Raises SlotError when the slot belongs to another
+    database, BreakError when the server has invalidated it."""
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_STATUS, [slot]).fetchone()
     if row is None:
@@ -95,21 +95,22 @@ def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
 
 
 def lost_slot(slot: str, reason: str | None) -> BreakError:
-    """``reason``: the server's own word, from 17 on; before, it is mostly WAL that was removed."""
+    """``reason``: the server's ``invalidation_reason``, since PostgreSQL 17; None is reported as ``wal_removed``."""
     return BreakError(f"slot {slot} is lost: the server has invalidated it ({reason or 'wal_removed'})")
 
 
 def create_slot(connection: Connection, slot: str, *, plugin: str, failover: bool = False) -> Lsn:
-    """Make the durable slot; returns where it starts. Waits for the transactions that are open now.
+    """Create the durable slot; returns the LSN at which it starts. Waits for the transactions that are open now.
 
-    Never a two-phase one: that would show a prepared transaction once, when it is prepared, and a window would no
-    longer hold what is committed in it. A copy can be read with ``two_phase`` all the same. ``failover`` (17+):
-    standbys keep a copy of it.
+    The slot is never two-phase: such a slot sends a prepared transaction only at PREPARE, so a window would not hold
+    what is committed in it. A copy can still be read with ``two_phase``. ``failover`` (since PostgreSQL 17): standbys
+    keep a copy of the slot.
 
-    Raises PreconditionError: wal_level, privilege, or no free slot.
+    Raises PreconditionError for wal_level, a missing privilege or plugin, or when no slot is free; SlotError when open
+    transactions do not end in time.
     """
     try:
-        # it waits by way of locks, as long as statement_timeout lets it
+        # the server waits for those transactions on locks; only statement_timeout shall limit that
         connection.execute("SELECT set_config('lock_timeout', '0', false)")
         more = ", failover => true" if failover else ""
         row = connection.execute(
@@ -118,27 +119,28 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
         ).fetchone()
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
-            f"slot {slot} cannot be made: {error.diag.message_primary}",
+            f"slot {slot} cannot be created: {error.diag.message_primary}",
             hint="set wal_level = logical in postgresql.conf and restart the server",
         ) from None
     except psycopg.errors.UndefinedFile as error:
         raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None
     except psycopg.errors.QueryCanceled as error:
         raise SlotError(
-            f"slot {slot} could not be made in time: {error.diag.message_primary}",
+            f"slot {slot} could not be created in time: {error.diag.message_primary}",
             hint="a transaction that was open before must end first: look for old ones in pg_stat_activity",
         ) from None
     except psycopg.Error as error:
-        raise source_error(error, f"slot {slot} cannot be made") from None
+        raise source_error(error, f"slot {slot} cannot be created") from None
     if row is None:
-        raise SlotError(f"slot {slot} cannot be made: the server returned nothing")
+        raise SlotError(f"slot {slot} cannot be created: the server returned nothing")
     return Lsn.parse(row[0])
 
 
 def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
-    """Move the durable slot up to ``lsn``, where everything before is durable elsewhere; returns where it stands now.
+    """Advance the durable slot to ``lsn``; everything before must be durable elsewhere. Returns where the slot stands.
 
-    A slot that is there already, or further, stays. The server may stop a few bytes past ``lsn`` at a record's end.
+    A slot at or past ``lsn`` is left alone. The server may advance a few bytes past ``lsn``, to the end of a record.
+    Raises SlotError when there is no such slot, and SourceError.
     """
     status = slot_status(connection, slot)
     if status is None:
@@ -159,8 +161,8 @@ def drop_slot(connection: Connection, slot: str) -> None:
 
 
 def drop_lost_slot(connection: Connection, slot: str, plugin: str) -> bool:
-    """Drop a slot that the server has invalidated; returns whether it was a failover slot. Raises SlotError when it is
-    not such a one of ``plugin`` in this database."""
+    """Drop a slot that the server has invalidated; returns whether it was a failover slot. Raises SlotError unless it
+    is an invalidated slot of ``plugin`` in this database."""
     query = """
         SELECT coalesce(to_jsonb(s)->>'failover' = 'true', false), pg_drop_replication_slot(slot_name)
         FROM pg_catalog.pg_replication_slots s
@@ -169,7 +171,7 @@ def drop_lost_slot(connection: Connection, slot: str, plugin: str) -> bool:
         dropped = connection.execute(query, [slot, plugin]).fetchall()
     if not dropped:
         raise SlotError(
-            f"slot {slot} is not one of the output plugin {plugin} that the server has invalidated",
+            f"slot {slot} is not an invalidated slot of the output plugin {plugin}",
             hint="correct source.plugin, or choose another name for source.slot",
         )
     return bool(dropped[0][0])
@@ -186,15 +188,17 @@ def missing_slot(slot: str) -> SlotError:
 
 
 def flushed_lsn(connection: Connection) -> Lsn:
-    """How far a window may reach: the WAL flushed by a primary, or replayed by a standby."""
-    with source_errors("the end of the WAL could not be asked for"):
+    """How far a window may reach: the end of the WAL flushed by a primary, or replayed by a standby."""
+    with source_errors("the end of the WAL could not be read"):
         rows = connection.execute(_FLUSHED).fetchall()
     return Lsn.parse(rows[0][0])
 
 
 def wait_until_flushed(connection: Connection, lsn: int) -> Lsn:
-    """How far a window may reach, once the WAL up to ``lsn`` is flushed, or after three seconds. It must be inserted
-    already: the WAL writer takes a moment."""
+    """Wait until the WAL up to ``lsn`` is flushed, at most three seconds; returns ``flushed_lsn``.
+
+    The WAL must already be inserted, so that the WAL writer will flush it.
+    """
     for _ in range(_FLUSH_LOOKS):
         if flushed_lsn(connection) >= lsn:
             break
@@ -212,16 +216,16 @@ def read_window(
     through: Literal["copy", "peek"] = "copy",
     output: Output = "binary",
 ) -> Iterator[pa.RecordBatchReader]:
-    """The plugin's messages of one window, in order, as Arrow batches with the one binary column ``data``.
+    """The plugin's messages of one window, in order, as Arrow batches with one binary column, ``data``.
 
-    A plugin whose ``output`` is ``text`` gives lines: the columns are ``lsn`` (int64) and ``data`` (string). Raises
-    SlotError where the slot's plugin has the other kind of output.
+    For a plugin whose ``output`` is ``text``, the columns are ``lsn`` (int64) and ``data`` (string), one row per line.
+    Raises SlotError when the slot's plugin has the other kind of output.
 
-    ``copy`` reads a temporary copy of the slot that lives on this connection and dies with it; it needs a free slot
-    (``NoSpareSlotError`` otherwise) and the slot may stand anywhere at or before ``window.lo``. ``peek`` reads the
-    slot itself without moving it and needs it to stand exactly at ``window.lo``, which the caller has checked, and not
-    to be two-phase. A peek leaves ``two_phase`` out, which would make the slot itself two-phase for good: its prepared
-    transactions come as ordinary ones.
+    ``copy`` reads a temporary copy of the slot, which ends with this connection. It needs a free slot (raises
+    NoSpareSlotError without one), and the slot may stand anywhere at or before ``window.lo``. ``peek`` reads the slot
+    itself without moving it. The caller must have checked that the slot stands exactly at ``window.lo`` and is not
+    two-phase. A peek drops the option ``two_phase``, which would make the slot itself two-phase for good; prepared
+    transactions then come as ordinary ones.
     """
     try:
         with _read(bulk, slot, window, options, through, output) as reader:
@@ -231,7 +235,7 @@ def read_window(
 
 
 def _unreadable(error: SourceError) -> CdcError:
-    """Up to 17 the server cannot decode what was written while the plugin's publication was not there."""
+    """Up to PostgreSQL 17, changes written while the publication did not exist cannot be decoded: a break."""
     if _NO_PUBLICATION.search(error.what):
         return BreakError(f"changes were made while the publication was missing ({error.what})")
     return error
@@ -258,13 +262,13 @@ def _read(
         with _output_of(bulk, slot, _changes_query("get", copy, window.hi, options, output)) as reader:
             yield reader
     finally:
-        # at once, so that the next window finds it free; a lost connection has taken it along
+        # at once, so that the next window finds a free slot; if the connection is lost, the copy is gone already
         with suppress(ConnectionLostError):
             _drop_copy(bulk, copy)
 
 
 class NoSpareSlotError(PreconditionError):
-    """max_replication_slots is reached: there is no slot free for a temporary copy."""
+    """All max_replication_slots are in use, so that there is none for a temporary copy."""
 
 
 def _make_copy(bulk: dbapi.Connection, slot: str, copy: str) -> None:
@@ -287,7 +291,7 @@ def _drop_copy(bulk: dbapi.Connection, copy: str) -> None:
 
 @contextmanager
 def _output_of(bulk: dbapi.Connection, slot: str, query: str) -> Iterator[pa.RecordBatchReader]:
-    """The server itself says when a plugin's output is binary and the function is for text."""
+    """The server raises an error when the function is for text and the plugin's output is binary; name the cause."""
     try:
         with streamed(bulk, query) as reader:
             yield reader
@@ -295,7 +299,7 @@ def _output_of(bulk: dbapi.Connection, slot: str, query: str) -> Iterator[pa.Rec
         if "produces binary output" not in error.what:
             raise
         raise SlotError(
-            f"slot {slot}: its output plugin gives binary output, pg_logical_slot_get_changes reads text",
+            f"slot {slot}: its output plugin writes binary output, and pg_logical_slot_get_changes reads text",
             hint="pgoutput is read with pg_logical_slot_get_binary_changes: set source.plugin to what the slot was"
             " made with, or choose another name for source.slot",
         ) from None

@@ -1,1 +1,1 @@
-"""Tables at one exact LSN, read by executors, each written in one commit."""
+"""Snapshots: tables read by executors at one exact LSN, each written in one commit."""

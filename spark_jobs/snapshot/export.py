@@ -1,4 +1,4 @@
-"""A snapshot whose place in the WAL is known exactly, and how a table is cut into parts that are read in it.
+"""Exports a snapshot whose LSN is known exactly, and divides tables into the ranges that are read in it.
 
 https://www.postgresql.org/docs/current/protocol-replication.html (CREATE_REPLICATION_SLOT)
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-SNAPSHOT-SYNCHRONIZATION
@@ -28,7 +28,7 @@ from spark_jobs.table_mask import TableMask
 _RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192
 _FILE = "SELECT relfilenode::text FROM pg_catalog.pg_class WHERE oid = {}::oid"
-# xmin: of the transaction that last changed what the catalogue says of a column or its default
+# each xmin is the transaction that last changed the catalogue's row for a column or its default
 _FORM = """
 SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(relid), LATERAL (
   SELECT 'a' || a.attnum || ':' || a.xmin FROM pg_catalog.pg_attribute a WHERE a.attrelid = relid AND a.attnum > 0
@@ -36,7 +36,7 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
   UNION ALL SELECT 'c' || c.relam || c.relpersistence::text FROM pg_catalog.pg_class c WHERE c.oid = relid
 ) AS known(part)
 """
-# the server waits for every transaction that is open, by way of locks
+# exporting waits, on locks, for every open transaction
 PATIENCE = "15min"
 
 
@@ -49,8 +49,8 @@ class ExportedSnapshot:
 
 
 @dataclass(frozen=True)
-class _Then:
-    """A query of one value, and the value it had in the snapshot."""
+class _SnapshotValue:
+    """A query for one value, and its value in the snapshot."""
 
     query: str
     value: str
@@ -60,26 +60,26 @@ class _Then:
 class CtidRange:
     """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end.
 
-    ``file`` and ``form``: queries of the file that holds the rows which the snapshot shows, and of what a rewriting
-    ALTER TABLE changes in the catalogue; and what they were in the snapshot.
+    ``file``: the file with the rows that the snapshot shows. ``form``: the part of the catalogue that any rewriting
+    ALTER TABLE changes. Both show after the read whether the rows may have been rewritten.
     """
 
     leaf: QualifiedName
     first: int
     last: int | None
-    file: _Then
-    form: _Then
+    file: _SnapshotValue
+    form: _SnapshotValue
 
 
 @contextmanager
 def exported_snapshot(dsn: SecretStr, *, patience: str = PATIENCE) -> Iterator[tuple[ExportedSnapshot, Connection]]:
-    """Export a snapshot; it can be imported by other sessions until the context ends. Transactions that are open
-    already have to end first, within ``patience``.
+    """Export a snapshot that other sessions can import until the context ends. Waits for the transactions that are open
+    now, at most ``patience``.
 
-    The connection that comes with it stands inside the snapshot: look up facts and ranges there. The temporary slot
-    that fixed the LSN is dropped before the context is entered, so a long copy holds no WAL. It holds back VACUUM.
+    The connection returned with it uses the snapshot: look up facts and ranges there. The temporary slot that fixed the
+    LSN is dropped before the context is entered, so a long read retains no WAL. The snapshot does hold back VACUUM.
 
-    Raises PreconditionError: wal_level, no free slot, no REPLICATION attribute.
+    Raises PreconditionError for wal_level, no free slot, or no REPLICATION attribute.
     """
     with connected(dsn) as connection:
         with replication_connection(dsn) as replication:
@@ -95,10 +95,10 @@ def exported_snapshot(dsn: SecretStr, *, patience: str = PATIENCE) -> Iterator[t
 
 
 def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BYTES) -> tuple[CtidRange, ...]:
-    """Cut a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap.
+    """Divide a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap.
 
-    Sizes are those of now, not of the snapshot: blocks added since hold no row that it shows. A table that was dropped
-    since has none, and one range.
+    Sizes are the present ones, not those in the snapshot: blocks added since hold no row that it shows. A table dropped
+    since has size 0 and one range.
     """
     query = """
         SELECT n.nspname::text, c.relname::text, c.relkind::text, coalesce(pg_catalog.pg_relation_size(c.oid), 0),
@@ -107,7 +107,7 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind <> 'p' ORDER BY 1, 2"""
-    with source_errors("the table could not be cut into ranges"):
+    with source_errors("the table could not be divided into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
     ranges: list[CtidRange] = []
     for nspname, relname, relkind, size, leaf in leaves:
@@ -118,15 +118,15 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
         step = ceil(blocks / ceil(size / range_bytes)) if size else blocks
         starts = list(range(0, blocks, step))
         ends = [*starts[1:], None]
-        file, form = (_then(connection, query, leaf) for query in (_FILE, _FORM))
+        file, form = (_snapshot_value(connection, query, leaf) for query in (_FILE, _FORM))
         ranges += [CtidRange(name, first, last, file, form) for first, last in zip(starts, ends, strict=True)]
     return tuple(ranges)
 
 
-def _then(connection: Connection, query: str, relid: int) -> _Then:
+def _snapshot_value(connection: Connection, query: str, relid: int) -> _SnapshotValue:
     statement = sql.SQL(query).format(sql.Literal(relid)).as_string(None)
     with source_errors("the catalogue could not be read"):
-        return _Then(statement, connection.execute(statement).fetchall()[0][0])
+        return _SnapshotValue(statement, connection.execute(statement).fetchall()[0][0])
 
 
 def range_query(
@@ -137,13 +137,14 @@ def range_query(
     *,
     truncates_follow: bool = True,
 ) -> RangeQuery:
-    """A SELECT of one range, each column in the form that its ``SnapshotColumn`` reads; NULL stays NULL. Of the rows
-    for which ``row_filter``, as PostgreSQL printed it, is true.
+    """The SELECT of one range, with each column in the form that its ``SnapshotColumn`` reads, and the check to run
+    afterwards. ``row_filter``: a condition as PostgreSQL prints it; only rows that meet it are read.
 
-    And a check, for afterwards, that all rows were there. An ALTER TABLE that rewrites them leaves an old snapshot
-    nothing to see; so does a TRUNCATE, but that comes through the slot. VACUUM FULL and CLUSTER move rows, which
-    matters where ranges are read one after the other. Where no changes follow that explain a TRUNCATE
-    (``truncates_follow`` False), the check takes it for a loss too. https://www.postgresql.org/docs/current/mvcc-caveats.html
+    The check fails when the snapshot may no longer have shown all rows. After an ALTER TABLE that rewrites the table,
+    an old snapshot sees no rows; after a TRUNCATE too, but that also comes through the slot. VACUUM FULL and CLUSTER
+    move rows, which matters when a table has several ranges. With ``truncates_follow`` False, when no changes are
+    applied afterwards, the check fails after a TRUNCATE too.
+    https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     by_name = {column.attname: column for column in facts.columns}
     rendered = [_expression(by_name[name]) for name in columns]
@@ -157,19 +158,19 @@ def range_query(
         sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname),
         sql.SQL(" AND ").join(bounds),
     )
-    same = _as_then(ctid_range.file)
+    same = _unchanged(ctid_range.file)
     if truncates_follow and ctid_range.first == 0 and ctid_range.last is None:
-        same = sql.SQL("{} OR {}").format(same, _as_then(ctid_range.form))
+        same = sql.SQL("{} OR {}").format(same, _unchanged(ctid_range.form))
     check = sql.SQL("SELECT 1 / ({})::int").format(same)
     return RangeQuery(str(ctid_range.leaf), statement.as_string(None), check.as_string(None))
 
 
-def _as_then(then: _Then) -> sql.Composed:
-    return sql.SQL("coalesce(({}) = {}, false)").format(sql.SQL(then.query), sql.Literal(then.value))
+def _unchanged(known: _SnapshotValue) -> sql.Composed:
+    return sql.SQL("coalesce(({}) = {}, false)").format(sql.SQL(known.query), sql.Literal(known.value))
 
 
 def snapshot_column(column: ColumnFacts, mask: TableMask | None = None) -> SnapshotColumn:
-    """How this column is read; ``mask``: that of its table. Raises ValueError: it is masked, and there is none."""
+    """How this column is read; ``mask``: its table's mask. Raises ValueError for a masked column without one."""
     if column.masked and mask is None:
         raise ValueError(f"column {column.attname} is masked, and no salt is given")
     own = mask if column.masked else None
@@ -183,13 +184,13 @@ def _expression(column: ColumnFacts) -> sql.Composable:
     if form is Form.BINARY:
         function = sql.Identifier(SEND_FUNCTIONS[column.base_typid])
         return sql.SQL("pg_catalog.{}({}) AS {}").format(function, name, name)
-    # what pgoutput sends (OidOutputFunctionCall); a cast to text would differ for char(n) and others
+    # the output function, like pgoutput (OidOutputFunctionCall); a cast to text would differ for char(n) and others
     return sql.SQL("pg_catalog.textin({}({})) AS {}").format(sql.SQL(column.typoutput), name, name)
 
 
 def _create_exporting_slot(pgconn: pq.abc.PGconn) -> tuple[str, Lsn]:
     slot = f"pgcdc_{secrets.token_hex(8)}"
-    # the spelling that every version from 10 on takes
+    # the syntax that every version since 10 accepts
     result = answer(pgconn, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
     if result.status != pq.ExecStatus.TUPLES_OK:
         message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given"

@@ -1,4 +1,4 @@
-"""How often a table is read again by itself: one that changes on every run must not cost a snapshot each time."""
+"""How often a table gets a new snapshot without being asked: DDL on every run must not cost a snapshot every time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from datetime import datetime, timedelta, timezone
 
 from spark_jobs.lake.table_state import SnapshotCause
 
-# in a row: so many at once, then with a pause that doubles
+# this many in a row without a pause; then with a pause that doubles
 _AT_ONCE = 3
 _FIRST_PAUSE = timedelta(minutes=10)
 _LONGEST_PAUSE = timedelta(hours=6)
-# after so long without one the row is over
+# after this long without one, counting starts again
 _CALM = timedelta(hours=24)
 
 
 def next_cause(last: SnapshotCause | None, reason: str) -> SnapshotCause:
-    """The cause of a snapshot that is taken now, by itself."""
+    """The cause of an automatic snapshot that is taken now."""
     now = datetime.now(timezone.utc)
     in_a_row = last is not None and now - last.at < _CALM
     return SnapshotCause(reason, last.number + 1 if last is not None and in_a_row else 1, now)
 
 
 def next_snapshot_at(last: SnapshotCause | None) -> datetime | None:
-    """When the next one may be taken by itself; None: now."""
+    """When the next automatic snapshot may be taken; None: now."""
     if last is None or last.number < _AT_ONCE:
         return None
     pause = min(_FIRST_PAUSE * 2 ** min(last.number - _AT_ONCE, 16), _LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""One part of a table, read in an exported snapshot. Runs on executors: standard library, pyarrow and ADBC only."""
+"""Reads one range of a table in an exported snapshot. Runs on executors: standard library, pyarrow and ADBC only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_jobs.postgres.bulk_read import bulk_connection, run, streamed
 
 @dataclass(frozen=True)
 class RangeQuery:
-    """What ``snapshot_export.range_query`` made: ``rows`` selects those of one range of ``table``, ``check`` divides by
-    zero when they may not have been all."""
+    """The result of ``export.range_query``: ``rows`` selects the rows of one range of ``table``; ``check`` divides by
+    zero if rows may have been missing."""
 
     table: str
     rows: str
@@ -22,9 +22,10 @@ class RangeQuery:
 
 
 def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
-    """The rows as they were in the snapshot, in Arrow batches of a few MB.
+    """The rows as the snapshot shows them, in Arrow batches of a few MB.
 
-    ``conninfo`` is what ``connection.conninfo`` made. Raises SourceError, also at the end: then none of them counts.
+    ``conninfo``: a result of ``connection.conninfo``. Raises SourceError, also after the last batch; then discard all
+    rows.
     https://www.postgresql.org/docs/current/sql-set-transaction.html
     """
     quoted = "'" + snapshot_name.replace("'", "''") + "'"
@@ -35,7 +36,7 @@ def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator
             yield from reader
         run(connection, "COMMIT")
         try:
-            run(connection, query.check)  # of now, not of then
+            run(connection, query.check)  # after COMMIT, so it reads the present catalogue
         except SourceError as error:
             raise SourceError(
                 f"{query.table} was rewritten by DDL while its snapshot was read", hint="run it again"

@@ -1,4 +1,4 @@
-"""New snapshots of followed tables, at one LSN: what is asked before, and what a cut may show meanwhile."""
+"""Takes new snapshots of followed tables at one LSN: checks the preconditions, and keeps the cuts valid meanwhile."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def snapshot(
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
-    """Take a new snapshot of ``names`` (all followed tables), at one LSN. ``reasons``: of the snapshots that nobody
-    asked for. A table that fails is reported, and keeps what it held.
+    """Take new snapshots of ``names``, by default all followed tables, at one LSN.
+
+    ``reasons``: why, for tables whose snapshot is automatic. A table that fails is reported with its error, and keeps
+    its rows.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
-    PreconditionError for a table that was asked for and is not there, has no key, or cannot be followed, and
-    ConfigurationError for a mask that does not fit its table.
+    PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
+    automatic. Raises ConfigurationError for a mask that does not fit its table.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
@@ -56,9 +58,9 @@ def snapshot(
     of_chapter = checkpoint.identity.chapter
 
     def ordinal_at(lsn: Lsn) -> int:
-        with connected(pipeline.source.dsn) as connection:  # the snapshot is exported: was it by the log's server?
+        with connected(pipeline.source.dsn) as connection:  # the snapshot must be exported by the log's server
             check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
-        # windows landed before the snapshot was exported end at or before it; in another chapter LSNs say nothing
+        # windows landed before the export end at or before the snapshot's LSN; LSNs of other chapters do not compare
         chapter = (marker for marker in log.markers(checkpoint.ordinal - 1) if marker.identity.chapter == of_chapter)
         return max(marker.ordinal for marker in chapter if marker.window.hi <= lsn)
 
@@ -69,6 +71,6 @@ def snapshot(
         watched = watched_tables(pipeline, wanted, checkpoint)
         work = SnapshotWork(pipeline, wanted, checkpoint.identity.stream, ordinal_at, watched, reasons or {}, run_id)
         taken = snapshot_tables(session, work, guard=guard, progress=progress)
-        with guard.cuts():  # a run beside this one may have cut the tables as they were
+        with guard.cuts():  # a concurrent run may have written a cut with the old tables
             forget(pipeline.lake, wanted)
     return (*taken, *(TableSnapshot(name, Lsn(0), error=error) for name, error in stopped.items()))

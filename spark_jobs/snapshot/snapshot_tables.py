@@ -1,4 +1,4 @@
-"""Tables at one exact LSN: read by executors over ctid ranges of an exported snapshot, each visible in one commit."""
+"""Takes snapshots of tables at one LSN: executors read ctid ranges in an exported snapshot; one commit per table."""
 
 from __future__ import annotations
 
@@ -35,18 +35,17 @@ from spark_jobs.write_guard import WriteGuard
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RANGE_BYTES = 64 << 20  # each task costs 0.3 s of a core and writes a file: a quarter of it took 1.3 times as long
+_RANGE_BYTES = 64 << 20  # each task costs 0.3 s of a core and writes a file; with a quarter of this, 1.3 times as long
 _TABLES_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
 class SnapshotWork:
-    """Of which tables snapshots are taken, and what they begin.
+    """The tables to take snapshots of, and what their new generations are made from.
 
-    ``stream`` names the tables' application transactions. ``ordinal_at`` gives the ordinal of the last landed window
-    that ends at or before an LSN: applying goes on with the next one. ``watched`` says what the tables' fingerprints
-    are made of. ``reasons``: of those that are taken by themselves, because of a change that is not followed in place,
-    or of a break in the log.
+    ``stream`` names the tables' application transactions. ``ordinal_at`` returns the ordinal of the last landed window
+    that ends at or before an LSN; applying continues with the next one. ``watched``: what the tables' fingerprints
+    cover. ``reasons``: why, for automatic snapshots: a change that cannot be followed in place, or a break in the log.
     """
 
     pipeline: Pipeline
@@ -60,9 +59,9 @@ class SnapshotWork:
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One table's snapshot: its state since, the rows it holds; or the ``error`` that left the old table untouched.
+    """One table's snapshot: the table's new state and its number of rows, or the ``error`` that left it untouched.
 
-    ``reason``: why it was taken by itself, empty where it was asked for or was the first.
+    ``reason``: why an automatic snapshot was taken; empty for a requested or a first one.
     """
 
     name: QualifiedName
@@ -77,11 +76,11 @@ class TableSnapshot:
 def snapshot_tables(
     spark: SparkSession, work: SnapshotWork, *, guard: WriteGuard, progress: Progress = silent
 ) -> tuple[TableSnapshot, ...]:
-    """Replace the Delta tables of ``work``, or create them, all at one LSN; each begins a new generation.
+    """Replace or create the Delta tables of ``work``, all at one LSN; each begins a new generation.
 
-    ``guard`` keeps other processes from a table while it is written. Of each table those columns and rows are read that
-    its publications send. A table that fails is reported with its error, and keeps what it held; the others are done.
-    Raises SourceError and its children when no snapshot can be exported.
+    Only the columns and rows that its publications send are read of a table. ``guard`` keeps other processes from a
+    table while it is written. A table that fails is reported with its error and keeps its rows; the others are
+    unaffected. Raises SourceError or one of its subclasses when no snapshot can be exported.
     """
     if not work.names:
         return ()
@@ -100,7 +99,7 @@ def snapshot_tables(
 
 @dataclass(frozen=True)
 class _Seen:
-    """The tables as the exported snapshot has them: what is altered later shows in the next fingerprint."""
+    """The tables as the exported snapshot shows them; what is altered later shows in the next fingerprint."""
 
     at: int  # the server's clock, in microseconds since 1970, UTC
     words: Mapping[QualifiedName, tuple[int, str]]
@@ -122,7 +121,7 @@ def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
 
 @dataclass(frozen=True)
 class _Table:
-    """One table of ``work``, to be read in ``exported``; ``ordinal`` is that of the last window it shows."""
+    """One table of ``work``, to be read in ``exported``; ``ordinal``: the last window that the snapshot covers."""
 
     work: SnapshotWork
     exported: ExportedSnapshot
@@ -135,7 +134,7 @@ class _Table:
         return self.seen.published.get(self.name)
 
     def read(self) -> TableRead:
-        """Raises PreconditionError: the table is not there, or cannot be followed."""
+        """Plan the read. Raises PreconditionError when the table does not exist or cannot be followed."""
         ranges = self.seen.ranges.get(self.name, ())
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
@@ -150,7 +149,7 @@ class _Table:
         return self.work.pipeline.mode_of(self.name)
 
     def goes_on_from(self, before: TableState) -> bool:
-        """Whether what the table holds of before stays: it is kept, in columns of the same types and masks."""
+        """Whether the table's history is kept: its mode keeps one, and mode, types and masks are as in ``before``."""
         same = (before.mode, before.types, before.mask) == (self.mode, self.types, self.mask)
         return same and self.mode != "mirror"
 
@@ -160,7 +159,7 @@ class _Table:
 
     @property
     def mask(self) -> str:
-        """The word of its masks."""
+        """The word of the table's masks, empty without any."""
         facts = self.seen.facts.get(self.name)
         return facts.mask if facts is not None else ""
 
@@ -173,7 +172,7 @@ class _Table:
         return table_state(self.work.pipeline.lake, self.name, *self.work.stream)
 
     def provenance(self, relid: int, before: TableState | None) -> Provenance:
-        """Of the commit that takes the place of what was ``before``."""
+        """The provenance of the commit that replaces the state ``before``."""
         _, word = self.seen.words.get(self.name, (0, ""))
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
@@ -205,7 +204,7 @@ def _snapshot_table(spark: SparkSession, table: _Table, guard: WriteGuard) -> Ta
 
 @again_when_overtaken
 def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGuard) -> TableSnapshot:
-    """Raises OvertakenError when another writer of ours commits in between."""
+    """Write the table. Raises OvertakenError when another writer of ours commits in between."""
     pipeline, path = table.work.pipeline, table.work.pipeline.lake.table(table.name)
     with guard.table(table.name):
         before = table.state()

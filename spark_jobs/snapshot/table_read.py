@@ -1,4 +1,4 @@
-"""One table, read by executors in an exported snapshot: what a new snapshot writes, and what verify compares with."""
+"""Reads one table on executors in an exported snapshot: for a new snapshot, and for ``verify`` to compare with."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TASKS = 16  # for a table of up to 16 ranges one task each; then tasks grow
-_RANGES_PER_TASK = 4  # 256 MB of heap: what a retry reads again
+_TASKS = 16  # small tables have one range per task; from 32 ranges on, tasks grow
+_RANGES_PER_TASK = 4  # the most: 256 MB of heap, which a retried task reads again
 
 
 @dataclass(frozen=True)
 class TableRead:
-    """``tasks``: for each the queries that it runs one after the other; ``columns`` in the order of ``shape``."""
+    """``tasks``: the queries of each task, which runs them one after the other. ``columns``: in ``shape``'s order."""
 
     shape: TableShape
     columns: tuple[SnapshotColumn, ...]
@@ -49,11 +49,11 @@ class TableRead:
         truncates_follow: bool = True,
         mask: TableMask | None = None,
     ) -> TableRead:
-        """``sent``: what of the table comes with its changes; None: all rows and its own columns. ``truncates_follow``:
-        see ``range_query``. ``mask``: what the masked columns of ``facts`` are hashed with.
+        """``sent``: what the publications send of the table; None: all rows and its own columns. ``truncates_follow``:
+        see ``range_query``. ``mask``: hashes the masked columns of ``facts``.
 
-        Raises PreconditionError: ``facts`` are None, the table is not there; or it has no usable key. Raises
-        ConfigurationError: a column that is to be masked is not there under that name.
+        Raises PreconditionError when ``facts`` is None (the table does not exist) or the table has no usable key, and
+        ConfigurationError when there is no column of a masked column's name.
         """
         if facts is None:
             raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
@@ -63,7 +63,7 @@ class TableRead:
             raise sent.error
         shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
         by_name = {column.attname: column for column in facts.columns}
-        # a key without a value would match nothing, so no policy reaches it
+        # a null key would match nothing, so on_unrepresentable does not apply to key columns
         columns = tuple(
             replace(
                 snapshot_column(by_name[column.name], mask),
@@ -81,9 +81,9 @@ class TableRead:
     def rows(
         self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
-        """The rows under the names and with the types of the Delta table; read again by each action.
+        """The rows with the Delta table's column names and types. Each Spark action reads them again.
 
-        ``conninfo`` is what ``connection.conninfo`` made.
+        ``conninfo``: a result of ``connection.conninfo``.
         """
         values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
         return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
@@ -91,7 +91,7 @@ class TableRead:
     def values(
         self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
-        """The rows as the decoder yields them, in the columns that ``net_columns.value`` names."""
+        """The rows as the decoder yields them, in columns named by ``net_columns.value``."""
         read = _range_reader(self, conninfo, snapshot_name, on_unrepresentable)
         tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
         return tasks.mapInArrow(read, ddl(value_fields(self.shape)))
@@ -100,8 +100,8 @@ class TableRead:
 def _range_reader(
     plan: TableRead, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that executors run: task numbers in, rows out. The connection string travels in its closure only,
-    and so does the salt of masked columns: no plan, log or web page shows it."""
+    """The function that executors run: task numbers in, rows out. The connection string and the salt of masked columns
+    travel only in its closure, so no plan, log or web page shows them."""
     tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
 
     def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What a snapshot reads of a column, in one of three forms, → the lake value that pgoutput's text of it gives."""
+"""Turns a column that a snapshot has read, in one of three forms, into the lake values of pgoutput's text for it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
 from spark_jobs.schema.wire_type import wire_type
 from spark_jobs.table_mask import TableMask
 
-# bool, bytea, int8, int2, int4, text, varchar: one Arrow type holds every value that they can have
+# bool, bytea, int8, int2, int4, text, varchar: Arrow has types that hold all their values
 _NATIVE = {16, 17, 20, 21, 23, 25, 1043}
-# NaNs, infinities and years that the lake's type may not hold are for us to judge, not for the driver
+# types with NaN, infinities or years that the lake may not hold: we decide about those, not the driver
 SEND_FUNCTIONS = {
     700: "float4send",
     701: "float8send",
@@ -28,9 +28,8 @@ SEND_FUNCTIONS = {
 
 
 class Form(Enum):
-    """NATIVE: the driver's own reading of the type; BINARY: what its send function writes; TEXT: its output function.
-
-    The later ones cost the server and the executors more.
+    """NATIVE: as the driver reads the type; BINARY: as the type's send function writes it; TEXT: as its output function
+    writes it. Each costs the server and the executors more than the one before.
     """
 
     NATIVE = "native"
@@ -39,12 +38,12 @@ class Form(Enum):
 
 
 def form_of(base_typid: int, to: LakeType, *, masked: bool = False) -> Form:
-    """In which form values of this type are read. Masked ones as text: hashes are made of what PostgreSQL prints."""
+    """The form in which values of this type are read. Masked ones are read as text, because the text is hashed."""
     if masked:
         return Form.TEXT
     if base_typid in _NATIVE:
         return Form.NATIVE
-    # a numeric that is a string in the lake, or must fit a decimal, has the digits that its output function writes
+    # a numeric that becomes a string, or a decimal that the configuration chose, needs the output function's digits
     if base_typid in SEND_FUNCTIONS and not (to.kind is LakeKind.STRING or to.chosen):
         return Form.BINARY
     return Form.TEXT
@@ -52,8 +51,8 @@ def form_of(base_typid: int, to: LakeType, *, masked: bool = False) -> Form:
 
 @dataclass(frozen=True)
 class SnapshotColumn:
-    """``base_typid``: the column's type, that under a domain. ``on_unrepresentable``: its own, None: that of all.
-    ``mask``: of a masked column, which is text."""
+    """``base_typid``: the column's type; for a domain, its base type. ``on_unrepresentable``: the column's own policy;
+    None: the pipeline's. ``mask``: that of a masked column, which is text."""
 
     name: str
     base_typid: int
@@ -66,8 +65,7 @@ class SnapshotColumn:
         return form_of(self.base_typid, self.lake_type, masked=self.mask is not None)
 
     def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
-        """The values in ``lake_type.arrow``; nulls are those of ``read``, and under ``"null"`` more. Raises as
-        ``cast_text``."""
+        """The values of ``read`` as ``lake_type.arrow``, with nulls and errors as ``cast_text`` has them."""
         if self.mask is not None:
             return masked_text(read, self.mask)
         policy = self.on_unrepresentable or on_unrepresentable

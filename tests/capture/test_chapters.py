@@ -78,7 +78,7 @@ def followed(database: Database, make_pipeline: MakePipeline) -> Pipeline:
 
 
 @pytest.mark.parametrize("case", BREAKS)
-def test_each_is_told_before_anything_is_written_and_a_chapter_mends_it(
+def test_each_break_is_an_error_before_anything_is_written_and_a_chapter_repairs_it(
     database: Database, make_pipeline: MakePipeline, case: str
 ) -> None:
     pipeline = followed(database, make_pipeline)
@@ -136,7 +136,7 @@ def test_killed_before_the_marker_the_break_is_still_there(
     assert prepare_slot(pipeline) == first
 
 
-def test_a_slot_that_somebody_reads_now_is_left_to_him(database: Database, make_pipeline: MakePipeline) -> None:
+def test_a_slot_that_another_session_reads_is_left_alone(database: Database, make_pipeline: MakePipeline) -> None:
     """A walsender has it: what begins here would be broken again at once."""
     pipeline = followed(database, make_pipeline)
     last, names = landed(pipeline), [table.name for table in pipeline.tables or ()]
@@ -159,7 +159,7 @@ def test_a_slot_that_somebody_reads_now_is_left_to_him(database: Database, make_
         ({"origin": "none"}, "of another plugin option origin: it has any, now it is none"),
     ],
 )
-def test_a_configuration_that_was_changed_may_be_meant(
+def test_a_configuration_that_was_changed_on_purpose(
     database: Database, make_pipeline: MakePipeline, change: dict[str, str], message: str
 ) -> None:
     pipeline = followed(database, make_pipeline)

@@ -26,7 +26,7 @@ def landed_and_not_advanced(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("streamed_first", [True, False])
-def test_streamed_once_and_whole_the_other_time(
+def test_streamed_in_one_read_and_whole_in_the_other(
     database: Database, make_pipeline: MakePipeline, streamed_first: bool
 ) -> None:
     """Found by the fault campaign: after a crash a transaction was streamed that had come whole, its partitions were

@@ -21,7 +21,7 @@ def test_a_plain_run_speaks_the_highest_protocol(server: int, protocol: str) -> 
     assert options(server) == {"proto_version": protocol, "publication_names": '"p"'}
 
 
-def test_everything_that_is_asked_for_is_passed_on() -> None:
+def test_all_configured_options_are_passed_on() -> None:
     asked = {"streaming": "parallel", "two_phase": True, "origin": "none", "messages": True, "binary": True}
     assert options(16, **asked) == {
         "proto_version": "4",
@@ -63,5 +63,5 @@ def test_what_the_server_or_the_protocol_lacks_is_refused(server: int, asked: di
 
 @pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
 def test_an_old_server_is_refused_altogether(plugin: str) -> None:
-    with pytest.raises(PreconditionError, match=r"the server is PostgreSQL 13, this reads 14 and newer"):
+    with pytest.raises(PreconditionError, match=r"the server is PostgreSQL 13; 14 or newer is needed"):
         options(13, plugin=plugin)

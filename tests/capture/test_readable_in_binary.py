@@ -44,7 +44,7 @@ def test_a_table_of_regclass_is_refused_and_nothing_is_made(database: Database, 
     assert not [check for check in table_checks(make_pipeline("public.plain", "public.odd")) if "binary" in check.found]
 
 
-def test_turning_binary_on_later_asks_of_every_table(database: Database, make_pipeline: MakePipeline) -> None:
+def test_turning_binary_on_later_checks_every_table(database: Database, make_pipeline: MakePipeline) -> None:
     database.execute(PLAIN, ODD)
     prepare(make_pipeline("public.plain", "public.odd"))
     with pytest.raises(PreconditionError, match="kind"):

@@ -32,7 +32,7 @@ WELL = SlotHealth(
 OLD = PinningTransaction(4711, None, timedelta(hours=2))
 
 
-def test_nothing_is_said_of_what_is_well() -> None:
+def test_a_healthy_slot_has_no_findings() -> None:
     assert slot_findings(WELL, Lag(0, 0.0), HealthLimits()) == ()
     assert slot_findings(replace(WELL, safe_wal_size=64 << 30, oldest_transaction=OLD), None, NEVER) == ()
 
@@ -47,7 +47,7 @@ NEVER = HealthLimits(*[Threshold()] * 5)
         ({"invalidation_reason": "idle_timeout"}, "error", "slot shop is lost (idle_timeout)"),
         ({"wal_status": "unreserved"}, "error", "about to be lost: capture now"),
         ({"wal_status": "extended", "safe_wal_size": 9 << 30}, "warn", "9,663,676,416 bytes of WAL until it is lost"),
-        ({"safe_wal_size": 1 << 20}, "warn", "1,048,576 bytes of WAL until max_slot_wal_keep_size strikes"),
+        ({"safe_wal_size": 1 << 20}, "warn", "1,048,576 bytes of WAL until max_slot_wal_keep_size is exceeded"),
         (
             {"restart_lsn": Lsn(1)},
             "warn",

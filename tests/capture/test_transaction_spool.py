@@ -32,7 +32,7 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("memory", [0, 300, 1 << 20])
-def test_order_is_kept_wherever_it_lies(folder: Path, memory: int) -> None:
+def test_order_is_kept_in_memory_and_in_files(folder: Path, memory: int) -> None:
     with TransactionSpool(memory) as spool:
         for number in range(20):
             spool.append(number % 3, batch(b"%d" % number, b"x" * number))

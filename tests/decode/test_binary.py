@@ -220,7 +220,7 @@ def test_what_cannot_be_read_is_known_beforehand() -> None:
         text_of_binary(pa.array([b"\0\0\0\1"], pa.binary()), wire_type(2205), name="c", table="s.t")
 
 
-def test_a_record_tells_its_own_columns() -> None:
+def test_a_record_names_the_types_of_its_columns() -> None:
     """One that was made before ALTER TYPE has other attributes than the catalogue knows now."""
     pair = WireType(20001, "pair", Family.RECORD, parts=(wire_type(25),))
     data = struct.pack(">i", 2) + struct.pack(">Iii", 23, 4, 7) + struct.pack(">Ii", 25, 3) + b"a b"

@@ -191,7 +191,7 @@ def test_what_is_no_uuid_is_refused(text: str) -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.sampled_from(["array", "binary", "decimal(38,10)", "decimal(1,0)"])))
-def test_the_word_of_chosen_types_says_them_all(types: dict[str, str]) -> None:
+def test_the_word_of_chosen_types_names_them_all(types: dict[str, str]) -> None:
     chosen = ChosenTypes.of({name: ChosenType.parse(text) for name, text in types.items()})
     assert "-" not in chosen.word
     assert ChosenTypes.from_word(chosen.word) == chosen

@@ -115,7 +115,7 @@ def test_a_message_cut_at_the_end_of_the_buffer_does_not_borrow_the_next_ones_by
         decode([whole[:-4], whole[-4:], whole], 1)
 
 
-def test_chunks_do_not_show() -> None:
+def test_chunks_do_not_change_the_result() -> None:
     messages: list[Change] = []
     for number in range(50):
         key = str(number).encode()

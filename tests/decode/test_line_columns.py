@@ -99,7 +99,7 @@ def test_every_cut_and_every_flipped_byte() -> None:
             assert_equal([FINE, variant, FINE], RELATION)
 
 
-def test_chunks_partitions_and_other_columns_do_not_show() -> None:
+def test_chunks_partitions_and_other_columns_do_not_change_the_result() -> None:
     lines = []
     for number in range(40):
         leaf = b"t" if number % 3 else b'"Leaf %d"' % (number % 2)

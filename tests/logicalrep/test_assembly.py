@@ -196,7 +196,7 @@ def test_a_streamed_transaction_can_be_prepared() -> None:
     assert read(*prepared) == [], "it comes again in the window of its COMMIT PREPARED"
 
 
-def test_a_rollback_of_what_was_prepared_before_the_window_says_nothing() -> None:
+def test_a_rollback_of_what_was_prepared_before_the_window_is_ignored() -> None:
     assert read(RollbackPrepared(Lsn(6), Lsn(9), 0, 0, 7, "g")) == []
 
 

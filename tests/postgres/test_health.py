@@ -80,7 +80,7 @@ def test_a_prepared_transaction_shows_under_its_cleaned_name(every_database: Dat
     assert str(found) == f"prepared as '{every_database.name} red', open for 0 s"
 
 
-def test_what_a_modest_role_may_not_see_is_said(every_database: Database) -> None:
+def test_what_an_unprivileged_role_may_not_see_is_named(every_database: Database) -> None:
     database, role = every_database, f"modest_{every_database.name}"
     database.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'pw'")
     dsn = SecretStr(database.server.dsn(database.name, user=role, password="pw"))

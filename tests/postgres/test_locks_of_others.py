@@ -15,7 +15,7 @@ from tests.fixtures.servers import Database
 pytestmark = pytest.mark.postgres
 
 
-def test_tables_that_are_locked_hold_up_nothing(every_database: Database, tmp_path: Path) -> None:
+def test_locked_tables_block_nothing(every_database: Database, tmp_path: Path) -> None:
     every_database.execute(
         "CREATE TABLE parted (id int PRIMARY KEY, t text) PARTITION BY RANGE (id)",
         "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",

@@ -18,7 +18,7 @@ STATE = "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_
 TABLES = ("CREATE TABLE a (id int PRIMARY KEY)", 'CREATE TABLE "B b" (id int PRIMARY KEY)')
 
 
-def test_ours_is_kept_in_step(every_database: Database) -> None:
+def test_our_publication_is_kept_in_step(every_database: Database) -> None:
     every_database.execute(*TABLES)
     with connected(SecretStr(every_database.dsn)) as connection:
         made = ensure_publication(connection, 'odd "name"', [A])
@@ -64,7 +64,7 @@ def test_publication_for_all_tables_serves(every_database: Database) -> None:
     assert (found.ours, found.tables) == (False, (B, A))
 
 
-def test_several_are_the_users_own_and_are_checked_together(database: Database) -> None:
+def test_several_publications_of_the_user_are_checked_together(database: Database) -> None:
     database.execute(*TABLES, "CREATE PUBLICATION p FOR TABLE a")
     with connected(SecretStr(database.dsn)) as connection:
         with pytest.raises(PreconditionError, match=r"there is no publication q"):
@@ -79,7 +79,7 @@ def test_several_are_the_users_own_and_are_checked_together(database: Database) 
         assert ensure_publications(connection, ["p", "q"], None).tables == (B, A)
 
 
-def test_ours_has_the_column_lists_that_are_wanted(database: Database) -> None:
+def test_our_publication_has_the_configured_column_lists(database: Database) -> None:
     """An entry that stays as it is keeps its OID: its table needs no new snapshot."""
     database.execute(
         "CREATE TABLE a (id int PRIMARY KEY, x text, y text)",

@@ -63,7 +63,7 @@ FROM pg_publication_tables t WHERE t.pubname = 'p'
         "FOR TABLES IN SCHEMA public, TABLE plain WHERE (id > 5)",
     ],
 )
-def test_one_publication_is_as_the_server_tells_it(tables: Database, publication: str) -> None:
+def test_one_publication_equals_the_servers_own_view(tables: Database, publication: str) -> None:
     tables.execute(f"CREATE PUBLICATION p {publication}")
     unsent = {"s"} if tables.server.version == 15 else set()  # whose view names generated columns that never come
     told = {
@@ -101,7 +101,7 @@ def test_several_publications_together(tables: Database) -> None:
     assert "publication deletes leaves out insert" in str(published(tables, "deletes")[PLAIN].error)
 
 
-def test_before_15_whole_tables_come(postgres_14: PostgresServer) -> None:
+def test_before_15_whole_tables_are_sent(postgres_14: PostgresServer) -> None:
     with fresh_database(postgres_14) as database:
         database.execute(*SCHEMA, "CREATE PUBLICATION p FOR TABLE plain, root WITH (publish = 'insert, update')")
         found = published(database, "p")
@@ -123,7 +123,7 @@ def test_stored_generated_columns(postgres_18: PostgresServer) -> None:
         assert published(database, "q")[PLAIN].columns == ("id", "s")
 
 
-def test_inside_a_snapshot_it_is_what_held_then(tables: Database) -> None:
+def test_inside_a_snapshot_the_state_of_then_is_read(tables: Database) -> None:
     tables.execute("CREATE PUBLICATION p FOR TABLE plain (id) WHERE (id > 1)")
     with connected(SecretStr(tables.dsn)) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

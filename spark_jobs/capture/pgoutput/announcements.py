@@ -1,12 +1,14 @@
-"""What the plugin has announced, and what the assembled transactions show of it.
+"""Which relations the plugin has announced, and which announcements the assembled transactions must repeat.
 
 The plugin announces a relation (Type messages, then a Relation message) before the change that first needs it, in the
-order in which it sends: in a prepared transaction that is rolled back later, or in one that is committed after others
-have used what it announced, or in a subtransaction that is aborted. So what is in force for a change depends on where
-it *arrived*; in the order of commits an announcement is given out again wherever another one was given out last.
+order in which it sends. The announcement may stand in a prepared transaction that is rolled back later, in one that
+commits after others have relied on it, or in a subtransaction that is aborted. So the relation version in force for a
+change depends on where the change *arrived*. The assembled transactions come in commit order, so there an announcement
+is repeated wherever the last one given out for its relation is another one.
 
-What a streamed transaction announced counts for the connection once it is committed, but not in place of what the
-connection announced later: a relation that was altered after a savepoint of the stream had let go of it.
+What a streamed transaction announced counts for the whole connection once it commits, unless the connection has
+announced the relation again in the meantime: it may have been altered after the stream rolled back to a savepoint and
+so released its lock on it.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ Arrivals = dict[int, int]  # by relid
 
 
 class Announcements:
-    """``announced``: by the connection, in the order of arrival. ``given_out``: in the order of commits. ``arrivals``:
-    how many messages had come before the announcement that is in ``announced``."""
+    """``announced``: the versions that the connection has announced so far. ``given_out``: the versions last given out,
+    in commit order. ``arrivals``: how many messages had arrived before each announcement in ``announced``."""
 
     def __init__(self) -> None:
         self.announced: Versions = {}
@@ -36,24 +38,24 @@ class Announcements:
         self.given_out: Versions = {}
         self._messages: dict[int, tuple[bytes, ...]] = {}
         self._types: list[bytes] = []
-        self._messages_before = 0  # this batch
+        self._messages_before = 0  # that arrived before this batch
 
     @property
     def all_given_out(self) -> bool:
         return self.announced == self.given_out
 
     def batch_done(self, batch: MessageBatch) -> None:
-        """All messages of the batch have been passed on or held back."""
+        """To be called once all messages of the batch have been passed on or held back."""
         self._messages_before += batch.count
 
     def stream_committed(self, versions: Versions, arrivals: Arrivals) -> None:
-        """From here on the plugin takes for known what this stream announced."""
+        """The stream has committed: from here on the plugin does not repeat what the stream announced."""
         for relid, version in versions.items():
             if arrivals[relid] > self.arrivals.get(relid, -1):
                 self.announced[relid], self.arrivals[relid] = version, arrivals[relid]
 
     def arrived(self, message: bytes) -> tuple[int, int] | None:
-        """A Relation or Type message as protocol 1 has it; of a Relation message relid and version."""
+        """Note a Relation or Type message in protocol 1's form; returns a Relation message's relid and version."""
         if message[:1] == b"Y":
             self._types.append(message)
             return None
@@ -63,8 +65,8 @@ class Announcements:
         return int.from_bytes(message[1:5], "big"), version
 
     def passing(self, batch: MessageBatch, at: Ints) -> list[tuple[int, int]]:
-        """``at``: messages of plain transactions, about to be given out as they are. Returns (place in ``at``, version)
-        of the announcements that must be given out before them."""
+        """The announcements that must be repeated among the messages ``at`` of plain transactions, which are about to
+        be given out as they are: (place in ``at`` to insert before, version), in order."""
         kinds = batch.kind[at]
         relations = np.flatnonzero((kinds == ord("R")) | (kinds == ord("Y")))
         arrived = [(int(place), self.arrived(batch.messages[int(at[place])].as_py())) for place in relations]
@@ -88,11 +90,13 @@ class Announcements:
         return sorted(needed)
 
     def arriving(
-        self, batch: MessageBatch, come: Ints, versions: Versions, arrivals: Arrivals
+        self, batch: MessageBatch, arrived_at: Ints, versions: Versions, arrivals: Arrivals
     ) -> tuple[Ints, int | None]:
-        """Messages of a transaction that is held back; ``come``: their places in the batch that they came in. Returns
-        per message the version in force, -1 where it is no row change; and a relation that was changed without being
-        announced. ``versions`` and ``arrivals`` are brought up to date."""
+        """Note the messages of a transaction that is held back; ``arrived_at``: their places in the batch they came in.
+
+        Returns the version in force for each message (-1 where it is no row change), and the relid of a change without
+        an announcement, if there is one. Updates ``versions`` and ``arrivals``.
+        """
         at = np.flatnonzero((batch.kind == ord("R")) | (batch.kind == ord("Y")))
         arrived = {int(place): self.arrived(batch.messages[int(place)].as_py()) for place in at}
         relations = np.array([[place, *seen] for place, seen in arrived.items() if seen is not None], np.int64)
@@ -102,13 +106,14 @@ class Announcements:
         in_force = np.full(batch.count, -1, np.int64)
         in_force[changes] = versions_in_force(versions, places, relids, announced, changes, changed)
         versions.update(zip(relids.tolist(), announced.tolist(), strict=True))
-        arrivals.update(zip(relids.tolist(), (self._messages_before + come[places]).tolist(), strict=True))
+        arrivals.update(zip(relids.tolist(), (self._messages_before + arrived_at[places]).tolist(), strict=True))
         missing = changed[in_force[changes] < 0]
         return in_force, int(missing[0]) if len(missing) else None
 
     def needed(self, batch: MessageBatch, versions: Ints, in_force: Versions) -> list[tuple[int, int]]:
-        """Changes of a transaction that was held back, with the version in force for each (-1: none is needed), about
-        to be given out; ``in_force`` at its end, for its Truncates. Returns as ``passing`` does."""
+        """The announcements that a transaction needs that was held back and is about to be given out; returned as by
+        ``passing``. ``versions``: the version in force for each message, -1 where none is needed. ``in_force``: the
+        versions at the transaction's end, for its Truncates."""
         changes = np.flatnonzero(versions >= 0)
         needed: list[tuple[int, int]] = []
         relids = batch.uint32(changes, 1)
@@ -130,7 +135,7 @@ class Announcements:
         return sorted(needed)
 
     def woven(self, messages: pa.Array, needed: list[tuple[int, int]]) -> Iterator[pa.Array]:
-        """``messages`` with the announcements before the places that need them."""
+        """``messages``, with each announcement inserted before the place that needs it."""
         done = 0
         for place, version in needed:
             yield messages[done:place]
@@ -140,7 +145,7 @@ class Announcements:
 
 
 class _Uses:
-    """Where the relations of changes and Truncates are used."""
+    """Where changes and Truncates first use each relation."""
 
     def __init__(self, batch: MessageBatch, at: Ints) -> None:
         kinds = batch.kind[at]

@@ -1,8 +1,8 @@
-"""Transactions as protocols 2 to 4 send them, streamed in blocks or prepared, to protocol 1's: ``B … C``, by commit.
+"""Turns streamed and prepared transactions (protocols 2 to 4) into protocol 1's form: ``B … C``, in commit order.
 
-Messages of a transaction whose end has not come are spooled and come out at its Stream Commit or Commit Prepared. What
-has no end in the window, and what was aborted or rolled back, never comes out. Vectorised: Python runs per block, per
-transaction and per relation, never per message. ``logicalrep.assembly`` does the same message by message.
+The messages of a transaction are spooled until its Stream Commit or Commit Prepared, and given out there. Transactions
+that do not end in the window, or that are aborted or rolled back, are not given out. Vectorised: Python runs per block,
+per transaction and per relation, never per message. ``logicalrep.assembly`` does the same message by message.
 https://www.postgresql.org/docs/current/logicaldecoding-streaming.html
 https://www.postgresql.org/docs/current/logicaldecoding-two-phase-commits.html
 """
@@ -45,7 +45,7 @@ _OUTPUT_BYTES = 4 << 20
 
 
 class ReadWithoutError(DecodeError):
-    """The window is ambiguous as it was read; read without the plugin's option ``option`` it is not."""
+    """The window is ambiguous as it was read. Read without the plugin's option ``option``, it is not."""
 
     option: str
 
@@ -53,7 +53,7 @@ class ReadWithoutError(DecodeError):
 class UnattributedMessageError(ReadWithoutError):
     """A streamed transaction has a message of ``pg_logical_emit_message`` and a subtransaction rolled back after it.
 
-    In a stream such a message carries the xid of the whole transaction, so nothing says whether it was rolled back.
+    In a stream such a message carries the top-level xid, so nothing says whether it was rolled back.
     """
 
     option = "streaming"
@@ -62,17 +62,19 @@ class UnattributedMessageError(ReadWithoutError):
 class UnpreparedTransactionError(ReadWithoutError):
     """A COMMIT PREPARED came without its transaction.
 
-    So with ``origin: none``, when the transaction was prepared in a session of a replication origin and is committed
-    in another session. And from a slot that is two-phase itself, which has shown it when it was prepared.
+    This happens with ``origin: none`` when the transaction was prepared in a session with a replication origin and
+    committed in a session without. It also happens when the slot itself is two-phase: it has already sent the
+    transaction at PREPARE.
     """
 
     option = "two_phase"
 
 
 class Assembly:
-    """Assembles one window; ``spool`` holds what is unfinished. What is left in it at the end comes again later.
+    """Assembles one window. ``spool`` holds unfinished transactions; those left at the end are sent again in the window
+    that they commit in.
 
-    ``masked``: the tables whose values neither the spool nor what comes out may hold, if there are any.
+    ``masked``: the tables with masked columns, if any; their values reach neither the spool nor the output.
     """
 
     def __init__(
@@ -86,9 +88,10 @@ class Assembly:
         self._lsn = int(window.lo)
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with the one binary column ``data`` in and out; protocol 1 passes through untouched.
+        """Turn batches with one binary column, ``data``, into such batches in protocol 1's form.
 
-        Raises DecodeError naming window and LSN, ReadWithoutError among them.
+        Plain transactions pass through untouched. Raises DecodeError, which names window and LSN, or its subclass
+        ReadWithoutError.
         """
         for batch in batches:
             if not batch.num_rows:
@@ -102,13 +105,13 @@ class Assembly:
             raise self._error(f"what begins with {self._open.opener!r} has no end")
 
     def _is_plain(self, batch: MessageBatch) -> bool:
-        """Nothing but plain transactions that show all they need."""
+        """Whether the batch has plain transactions only, and no announcement needs to be repeated in it."""
         if len(batch.where(CONTROL)) or not (self._open is None or self._open.opener == "B"):
             return False
         return self._announcements.all_given_out
 
     def _passed_whole(self, batch: pa.RecordBatch, messages: MessageBatch) -> pa.RecordBatch:
-        """A plain batch as it is, or masked. Follows the beginnings and ends of its transactions."""
+        """A plain batch as it is, or masked."""
         every = np.arange(messages.count)
         if self._masking is not None:
             messages = self._masking.relations(messages)
@@ -150,7 +153,7 @@ class Assembly:
         self._announcements.batch_done(batch)
 
     def _happens(self, event: Message, at: int, blocks: Blocks, members: dict[int, Ints]) -> Iterator[pa.Array]:
-        """``members`` are the messages of this batch that are not held yet."""
+        """Apply an event. ``members`` are the held-back messages of this batch that are not spooled yet."""
         try:
             transaction = self._transactions.happens(event)
         except NotPrepared as error:
@@ -159,7 +162,7 @@ class Assembly:
         except Misplaced as error:
             raise self._error(str(error)) from None
         match event:
-            case Prepare(xid=xid):  # at once: what it announced holds from here on
+            case Prepare(xid=xid):  # at once: its announcements are in force for what follows
                 self._hold(xid, blocks, members)
             case StreamAbort(xid=xid, subxid=subxid) if subxid != xid and transaction is not None:
                 emitted = members.get(xid, np.zeros(0, np.int64))
@@ -167,14 +170,14 @@ class Assembly:
                 transaction.unattributed |= transaction.emitted or bool(len(emitted))
             case StreamCommit(xid=xid) | CommitPrepared(xid=xid) if transaction is not None:
                 self._hold(xid, blocks, members, transaction)
-                if isinstance(event, StreamCommit):  # from here on the plugin takes it for known
+                if isinstance(event, StreamCommit):
                     self._announcements.stream_committed(transaction.versions, transaction.arrivals)
                 yield from self._committed(event, transaction)
             case RollbackPrepared(xid=xid) | StreamAbort(xid=xid):
                 members.pop(xid, None)
 
     def _hold(self, xid: int, blocks: Blocks, members: dict[int, Ints], transaction: Unfinished | None = None) -> None:
-        """Spool what this batch has of a transaction, with the versions in force for it."""
+        """Spool a transaction's messages of this batch, with the relation versions in force for them."""
         at = members.pop(xid, None)
         if at is None:
             return
@@ -236,7 +239,7 @@ class Assembly:
     def _follow(self, batch: MessageBatch, at: Ints) -> None:
         begins = at[(batch.kind[at] == ord("B")) & (batch.length[at] >= 9)]
         if len(begins):
-            self._lsn = int(batch.int64(begins[-1:], 1)[0]) % (1 << 64)  # a damaged one may be negative there
+            self._lsn = int(batch.int64(begins[-1:], 1)[0]) % (1 << 64)  # a damaged LSN may read as negative
 
     def _read(self, batch: MessageBatch, at: int) -> Message:
         try:
@@ -258,7 +261,7 @@ def _one(message: bytes) -> pa.Array:
 
 
 def _gathered(messages: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-    """Few batches of a good size: what reads them costs per batch."""
+    """Batches of about ``_OUTPUT_BYTES``, because each batch has a cost for its reader."""
     waiting: list[pa.Array] = []
     size = 0
     for array in messages:

@@ -1,4 +1,4 @@
-"""Which messages of a batch stand in a stream block or a prepared transaction, and what they are in protocol 1.
+"""Which messages of a batch stand in a stream block or a prepared transaction, and their form in protocol 1.
 
 A block is what stands between Stream Start and Stream Stop (``S E``), Begin Prepare and Prepare (``b P``), or Begin and
 Commit (``B C``). Blocks do not nest. Inside ``S E`` every message but Origin carries the xid of its (sub)transaction
@@ -27,7 +27,7 @@ XID_BYTES = 4
 
 @dataclass(frozen=True)
 class Block:
-    """The block that is open where a batch ends: its first message's type, and its transaction (0 for ``B``)."""
+    """A block that is still open at the end of a batch: the type of its first message, and its xid (0 for ``B``)."""
 
     opener: str
     xid: int
@@ -35,8 +35,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Per message of ``batch``: ``opener`` is the type of the block that it stands in (its ends included), 0 between
-    blocks; ``xid`` that block's transaction. ``misplaced`` is the first message that may not stand where it does.
+    """For each message of ``batch``, the block that it stands in; a block's first and last message belong to it.
+
+    ``opener`` is the type of the block's first message, 0 between blocks. ``xid`` is the block's transaction.
+    ``misplaced`` is the index of the first message that may not stand where it does.
     """
 
     batch: MessageBatch
@@ -47,14 +49,14 @@ class Blocks:
 
     @classmethod
     def of(cls, batch: MessageBatch, open_before: Block | None, xids: dict[int, int]) -> Blocks:
-        """``xids``: by index, those that the openers ``S`` and ``b`` of this batch name."""
+        """``xids``: for each index of a Stream Start or Begin Prepare in this batch, the xid that it names."""
         count = batch.count
         places = np.arange(count)
         opens, closes = _is(batch, _OPENERS), _is(batch, _CLOSERS)
         opener_at = np.maximum.accumulate(np.where(opens, places, -1))
         # a closer still belongs to its block
         closed_at = np.concatenate([[-2], np.maximum.accumulate(np.where(closes, places, -2))[:-1]])
-        # -1 stands for what was open before: it has not been closed as long as nothing has
+        # an opener_at of -1 is the block that was open before the batch: open until the first closer (closed_at -2)
         inside = opener_at > closed_at
         if open_before is None:
             inside &= opener_at >= 0
@@ -71,12 +73,12 @@ class Blocks:
 
     @property
     def passed_on(self) -> Ints:
-        """The messages that stay as and where they are: plain transactions, and what stands between blocks."""
+        """The messages that keep form and place: those of plain transactions, and what stands between blocks."""
         passed: Ints = np.flatnonzero((self.opener == ord("B")) | ((self.opener == 0) & ~_is(self.batch, CONTROL)))
         return passed
 
     def members(self) -> dict[int, Ints]:
-        """Per transaction the indices of its messages in stream blocks and prepared transactions, in order."""
+        """By xid, the indices of the messages in stream blocks and prepared transactions, in order."""
         held = np.flatnonzero(((self.opener == ord("S")) | (self.opener == ord("b"))) & ~_is(self.batch, CONTROL))
         if not len(held):
             return {}
@@ -87,16 +89,17 @@ class Blocks:
         return dict(zip(owners[order][starts].tolist(), parts, strict=True))
 
     def carry_xid(self, at: Ints) -> Flags:
-        """Which of the messages ``at`` have an xid after their type; types of the future, if there is room."""
+        """Which of the messages ``at`` have an xid after their type. Unknown types are taken to have one if they are
+        long enough."""
         room = self.batch.length[at] > XID_BYTES
         streamed = self.opener[at] == ord("S")
         carry: Flags = streamed & (self.batch.kind[at] != ord("O")) & (room | _is(self.batch, KNOWN)[at])
         return carry
 
     def as_protocol_1(self, at: Ints) -> tuple[pa.Array, Ints]:
-        """The messages ``at`` without their xids, in memory of their own; and under which xid each was sent.
+        """The messages ``at`` without their xids, copied, and the xid under which each was sent.
 
-        All of them must be longer than their xid.
+        Each message must be long enough to hold its xid.
         """
         carries = self.carry_xid(at)
         xids = self.xid[at]
@@ -111,7 +114,8 @@ class Blocks:
 def _misplaced(
     batch: MessageBatch, opens: Flags, closes: Flags, opener: npt.NDArray[np.uint8], open_before: Block | None
 ) -> int | None:
-    """Ends of blocks must take turns, each closing what is open; what ends a transaction stands between blocks."""
+    """The first message in the wrong place. Openers and closers must alternate, each closer must fit the open block,
+    and the messages that end a streamed or prepared transaction must stand between blocks."""
     wrong = (opener != 0) & _is(batch, _BETWEEN_BLOCKS)
     ends = np.flatnonzero(opens | closes)
     before = np.concatenate([[open_before is not None], opens[ends][:-1]]) if len(ends) else np.zeros(0, bool)

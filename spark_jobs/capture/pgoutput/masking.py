@@ -1,7 +1,7 @@
-"""pgoutput's messages with hashes in place of masked values, before any of them is kept or spooled.
+"""Replaces masked values in pgoutput's messages with hashes, before any message is landed or spooled.
 
-Relation messages say that a masked column is text, so what reads the log needs to know nothing of masks. Messages of
-other tables stay as they are, byte for byte. Vectorised over the changes of each relation version.
+Relation messages are rewritten to say that a masked column is text, so readers of the log need not know of masks.
+Messages of other tables stay as they are, byte for byte. Vectorised over the changes of each relation version.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Ints = npt.NDArray[np.int64]
 
 _TYPE = TEXT_OID.to_bytes(4, "big") + NO_TYPMOD.to_bytes(4, "big", signed=True)
 _WAY_OUT = (
-    "nothing of the window is kept; if it stays so, drop the slot with pg_drop_replication_slot, and `postgres-cdc"
-    " recover` reads the tables again"
+    "nothing of the window is kept; if the error persists, drop the slot with pg_drop_replication_slot, and"
+    " `postgres-cdc recover` reads the tables again"
 )
 
 
@@ -42,24 +42,24 @@ class _MaskedVersion:
 
 
 class Masking:
-    """``place`` says which window, for errors.
+    """``place`` returns the window and LSN for error messages.
 
-    A relation version that can neither be masked nor kept as it is stops the first change that needs it, and nothing
-    before: of a partition whose rows come under its root's name the plugin sends a Relation message too.
+    A relation version that can neither be masked nor kept as it is raises an error only at the first change that needs
+    it: the plugin also sends Relation messages of partitions whose rows come under their root's name.
     """
 
     def __init__(self, tables: MaskedTables, place: Callable[[], str]) -> None:
         self._tables, self._place = tables, place
-        # by version, as the Relation messages are rewritten
+        # by the version of the rewritten Relation message
         self._versions: dict[int, _MaskedVersion] = {}
         self._refused: dict[int, str] = {}
         self._relids = set(tables.tables)
 
     def relations(self, batch: MessageBatch, with_xid: npt.NDArray[np.bool_] | None = None) -> MessageBatch:
-        """The batch with Relation messages that call masked columns text; itself where it has none of these.
+        """The batch with its Relation messages rewritten: masked columns are text. The same batch if there are none.
 
-        ``with_xid``: which messages have an xid behind their type. Raises DecodeError: a message's type is not known,
-        and so not what it holds.
+        ``with_xid``: which messages have an xid after their type. Raises DecodeError for a message of unknown type,
+        because it may hold masked values.
         """
         self._require_known(batch)
         at = batch.where(b"R")
@@ -80,9 +80,9 @@ class Masking:
         return MessageBatch.of(pa.concat_arrays([*parts, batch.messages[done:]]))
 
     def changes(self, messages: pa.Array, versions: Ints) -> pa.Array:
-        """Messages of protocol 1, in whose Insert, Update and Delete messages masked values are hashes. ``versions``:
-        per message that of its relation, as it was rewritten. Raises DecodeError: which columns are masked is in doubt,
-        or a change is not understood."""
+        """The messages, in protocol 1's form, with hashes in place of masked values. ``versions``: for each message the
+        version of its rewritten Relation message, or -1. Raises DecodeError when it is in doubt which columns are
+        masked, or a change is not understood."""
         if refused := self._refused.keys() & set(np.unique(versions).tolist()):
             raise self._error(self._refused[min(refused)])
         known = np.fromiter(self._versions, np.int64, len(self._versions))
@@ -96,8 +96,8 @@ class Masking:
         return with_hashes(batch.messages, starts[order], lengths[order], self._tables.mask)
 
     def passing(self, batch: MessageBatch, at: Ints, announced: dict[int, int]) -> Ints:
-        """The relation versions of the changes ``at``, messages of plain transactions; -1 for other messages, and for
-        tables that pass untouched. ``announced``: by the connection before the first of them."""
+        """The relation versions of the messages ``at`` of plain transactions; -1 where a message is no change, or its
+        table passes untouched. ``announced``: what the connection has announced before the first of them."""
         changes, relations = (at[np.isin(batch.kind[at], np.frombuffer(kinds, np.uint8))] for kinds in (b"IUD", b"R"))
         in_force = np.full(len(at), -1, np.int64)
         changes = changes[batch.length[changes] >= 5]
@@ -115,7 +115,7 @@ class Masking:
         return in_force
 
     def _relation(self, message: bytes) -> bytes | None:
-        """The message as it is kept; None where it stays as it is."""
+        """The rewritten Relation message; None where it stays as it is."""
         try:
             relation = read_message(message)
         except LogicalRepError as error:
@@ -134,20 +134,20 @@ class Masking:
         return rewritten
 
     def _values(self, batch: MessageBatch, rows: Ints, version: int) -> tuple[Ints, Ints]:
-        """Where the masked values of these changes lie in the batch's buffer, and how long they are."""
+        """Start and length of the masked values of these changes in the batch's buffer."""
         masked = self._versions[version]
         name, begins = f"{masked.relation.nspname}.{masked.relation.relname}", batch.start[rows]
         try:
             ends = begins + batch.length[rows]
             changes = decode_changes(batch.buffer, begins, ends, masked.relation, lambda row: Position(Lsn(0), row))
-        except DecodeError:  # it knows no place
-            raise self._error(f"a change of {name}, of which columns are masked, is not understood") from None
+        except DecodeError:  # raised again with the place, which decode_changes was not given
+            raise self._error(f"a change of {name}, which has masked columns, is not understood") from None
         places = list(masked.places)
         starts, lengths = [], []
         for tuples in (changes.new, changes.old):
             kinds = tuples.kinds[places]
             if (kinds == BINARY).any():
-                raise self._error(f"a masked value of {name} comes in binary")
+                raise self._error(f"a masked value of {name} was sent in binary")
             starts.append(tuples.starts[places][kinds == TEXT])
             lengths.append(tuples.lengths[places][kinds == TEXT])
         return np.concatenate(starts), np.concatenate(lengths).astype(np.int64)
@@ -156,15 +156,15 @@ class Masking:
         unknown = ~np.isin(batch.kind, np.frombuffer(KNOWN + CONTROL, np.uint8))
         if unknown.any():
             kind = chr(batch.kind[int(np.argmax(unknown))])
-            raise self._error(f"the message type {kind!r} is not known, and it may hold what is masked")
+            raise self._error(f"the message type {kind!r} is not known, and it may hold masked values")
 
     def _error(self, what: str) -> DecodeError:
         return DecodeError(f"{self._place()}: {what}", hint=_WAY_OUT)
 
 
 def _as_text(message: bytes, columns: int, places: tuple[int, ...]) -> bytes:
-    """A Relation message that is understood, with text as the type of the columns at ``places``."""
-    at = message.index(b"\0", message.index(b"\0", 5) + 1) + 4  # behind both names, the identity and the count
+    """The Relation message, already parsed without error, with text as the type of the columns at ``places``."""
+    at = message.index(b"\0", message.index(b"\0", 5) + 1) + 4  # after both names, the identity and the count
     parts = [message[:at]]
     for place in range(columns):
         named = message.index(b"\0", at + 1) + 1

@@ -1,4 +1,4 @@
-"""The options that pgoutput is started with; what the server is too old for is refused by name.
+"""The options that pgoutput is started with. A setting that the server is too old for is refused by name.
 
 https://www.postgresql.org/docs/current/protocol-logical-replication.html#PROTOCOL-LOGICAL-REPLICATION-PARAMS
 """
@@ -19,7 +19,7 @@ _FIRST_SERVER = {1: 14, 2: 14, 3: 15, 4: 16}
 
 @dataclass(frozen=True)
 class _Need:
-    """What a setting needs: the first server and the first protocol that have it."""
+    """The first server and the first protocol that support a setting, and what to use instead."""
 
     setting: str
     server: int
@@ -30,7 +30,7 @@ class _Need:
 def options_of_pgoutput(source: Source, server: int) -> Options:
     """The (name, value) pairs for this source; ``server`` is the major version.
 
-    Raises ConfigurationError for what the server, or the protocol that is asked for, does not know.
+    Raises ConfigurationError for settings that the server or the configured protocol does not support.
     """
     protocol = _protocol(source, server)
     names = ",".join(map(quoted_name, source.publications))
@@ -49,12 +49,12 @@ def options_of_pgoutput(source: Source, server: int) -> Options:
 
 
 def quoted_name(name: str) -> str:
-    """The name as the option ``publication_names`` takes it, in a list of SQL identifiers."""
+    """The name quoted for the option ``publication_names``, a list of SQL identifiers."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _protocol(source: Source, server: int) -> int:
-    """The highest that the server has, unless the configuration names one."""
+    """The configured protocol, by default the highest that the server has."""
     highest = _HIGHEST_PROTOCOL.get(server, _HIGHEST)
     protocol = source.proto_version or highest
     for need in (

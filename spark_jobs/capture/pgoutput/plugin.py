@@ -14,7 +14,7 @@ from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA
 
 
 class _Reader(WindowRows):
-    """Brings what was streamed or prepared into protocol 1's order first; plain transactions pass untouched."""
+    """First brings streamed and prepared transactions into protocol 1's order; plain ones pass untouched."""
 
     def __init__(self, read: WindowRead) -> None:
         super().__init__(read.ordinal, read.window)

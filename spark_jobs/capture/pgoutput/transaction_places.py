@@ -1,4 +1,4 @@
-"""Begin, Commit and Origin to columns: each message's transaction, and its place in it."""
+"""Turns Begin, Commit and Origin messages into columns: each message's transaction and its ordinal in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COUNTED = b"IUDTM"
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """What carries over to the next batch; ``changes`` is the next change's ordinal."""
+    """The transaction that carries over to the next batch; ``changes`` is the ordinal of its next change."""
 
     commit_lsn: int
     commit_time: int
@@ -35,8 +35,10 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class Places:
-    """Per message ``transaction``, an index into the columns below (0: the one that was open before), ``ordinal``, and
-    whether it is ``loose``, outside of any transaction. ``origins`` and ``origin_lsns`` have a null before the first.
+    """For each message its ``transaction`` and ``ordinal``, and whether it is ``loose``, outside any transaction.
+
+    ``transaction`` is an index into the columns that follow ``loose``; 0 is the transaction that was open before the
+    batch. ``origins`` and ``origin_lsns`` have an additional null in front.
     """
 
     transaction: Ints
@@ -63,16 +65,16 @@ class TransactionPlaces:
 
     @property
     def lsn(self) -> int:
-        """The open transaction's commit LSN, else the window's start: where an error is."""
+        """The LSN that errors name: the open transaction's commit LSN, otherwise the window's start."""
         return self.open.commit_lsn if self.open else int(self._window.lo)
 
     def of(self, batch: MessageBatch, unknown: Flags) -> Places:
-        """``unknown``: messages that may stand anywhere. Raises DecodeError, also for the wrong order."""
+        """``unknown`` messages may stand anywhere. Raises DecodeError, also when messages are out of order."""
         begins, commits = batch.where(b"B"), batch.where(b"C")
         step = np.zeros(batch.count, np.int64)
         step[begins], step[commits] = 1, -1
         depth = np.cumsum(step) + (self.open is not None)
-        inside = depth - (step == 1) + (step == -1)  # open before Begin: must be 0; before all else: must be 1
+        inside = depth - (step == 1) + (step == -1)  # transactions open before each message: 0 at Begin, else 1
         wanted = np.ones(batch.count, np.int64)
         wanted[begins] = 0
         loose = np.zeros(batch.count, bool)
@@ -95,7 +97,7 @@ class TransactionPlaces:
         return ordinals
 
     def _columns(self, batch: MessageBatch, begins: Ints, transaction: Ints, ordinal: Ints, loose: Flags) -> Places:
-        """Keeps the last transaction, if it has no Commit here."""
+        """Build the columns; the last transaction becomes ``open`` if it has no Commit in this batch."""
         carried = self.open or OpenTransaction(self._last_lsn, 0, 0, None, None, 0)
         lsns = np.concatenate([[carried.commit_lsn], batch.int64(begins, 1)])
         times = np.concatenate([[carried.commit_time], batch.int64(begins, 9) + _POSTGRES_EPOCH])
@@ -128,7 +130,7 @@ class TransactionPlaces:
     def _origins(
         self, batch: MessageBatch, carried: OpenTransaction, size: int, transaction: Ints
     ) -> tuple[pa.Array, pa.Array]:
-        """The values by transaction index, with a null before; an LSN of 0 says that the plugin did not know it."""
+        """Origin names and LSNs by transaction index, with a null in front. An LSN of 0 means unknown: null."""
         at = batch.where(b"O")
         index = np.full(size + 1, 0, np.int64)  # into: null, carried, the origins of this batch
         index[1] = 1

@@ -1,4 +1,4 @@
-"""Transactions that have begun and not ended: what may come next for each of them."""
+"""The streamed and prepared transactions that have not ended, and which messages may come next for each."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Misplaced(ValueError):  # noqa: N818  # an order of messages, not an error
 
 
 class NotPrepared(Misplaced):
-    """Commit Prepared of what was not prepared before it, as far as the plugin has said."""
+    """A Commit Prepared of a transaction that the plugin has not sent as prepared."""
 
 
 @dataclass
 class Unfinished:
-    """``gid`` is set once it is prepared. ``versions``: of a streamed one, what it announced for itself, and where in
-    ``arrivals``.
+    """``gid`` is set once the transaction is prepared. ``versions`` and ``arrivals``: the relation versions that a
+    streamed transaction has announced for itself, and where; a transaction that is not streamed uses the connection's.
 
-    ``emitted``: it has streamed messages of ``pg_logical_emit_message``; ``unattributed``: of an aborted
-    subtransaction, maybe.
+    ``emitted``: it has streamed messages of ``pg_logical_emit_message``. ``unattributed``: one of these may belong to
+    an aborted subtransaction.
     """
 
     xid: int
@@ -47,7 +47,7 @@ class Unfinished:
 
 
 class UnfinishedTransactions:
-    """The unfinished transactions by xid; their messages lie in ``spool``."""
+    """The unfinished transactions by xid; their messages are in ``spool``."""
 
     def __init__(self, spool: TransactionSpool) -> None:
         self.spool = spool
@@ -58,7 +58,8 @@ class UnfinishedTransactions:
         return self._by_xid[xid]
 
     def happens(self, event: Message) -> Unfinished | None:
-        """What ``event`` does to its transaction, which is returned; None where there is none. Raises Misplaced."""
+        """Apply ``event``. Returns the transaction that it starts, aborts (whole or in part) or commits; None for other
+        events, and for aborts of unknown transactions. Raises Misplaced."""
         match event:
             case StreamStart(xid, first_segment):
                 if first_segment == (xid in self._by_xid):
@@ -92,13 +93,13 @@ class UnfinishedTransactions:
                     raise NotPrepared(f"transaction {xid} is committed here, and no message said that it was prepared")
                 return self._by_xid.pop(xid)
             case RollbackPrepared(xid=xid):
-                # comes also for what was prepared before the window, of which nothing else has come then
+                # also sent for transactions prepared before the window, which are not known here
                 self._by_xid.pop(xid, None)
                 self.spool.drop(xid)
         return None
 
     def _aborted(self, xid: int, subxid: int) -> Unfinished | None:
-        """An abort of what is not known takes nothing away."""
+        """Forget the transaction, or note its aborted subtransaction. Aborts of unknown transactions do nothing."""
         if xid == subxid:
             self.spool.drop(xid)
             return self._by_xid.pop(xid, None)

@@ -1,4 +1,4 @@
-"""Messages of types from the future: kept raw, and which relations they may be about."""
+"""Messages of types that this version does not know: they are kept raw, with the relations they may be about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class _Sent:
-    """The messages of one type in one transaction that have ``relid`` where a change has its relation's."""
+    """The messages of one type in one transaction that have ``relid`` where a change has its relid."""
 
     kind: str
     relid: int
@@ -23,8 +23,8 @@ class _Sent:
 
 
 class UnknownMessages:
-    """The messages of unknown type of one window. What a transaction changes is known at its end only, so its messages
-    wait until then."""
+    """The messages of unknown type in one window. Which relations a transaction changes is known only at its end, so
+    its messages wait until then."""
 
     def __init__(self) -> None:
         self._by_kind: dict[tuple[str, tuple[int, ...]], list[UnknownMessage]] = {}
@@ -33,21 +33,21 @@ class UnknownMessages:
 
     @property
     def messages(self) -> tuple[UnknownMessage, ...]:
-        """The messages in order; of each type and set of relations the window's first and last, not every one."""
+        """In order, the window's first and last message of each type and set of relations."""
         every = {message for pair in self._by_kind.values() for message in pair}
         return tuple(
             sorted(every, key=lambda message: (message.commit_lsn, message.ordinal, message.kind, message.relids))
         )
 
     def in_transaction(self, kinds: Ints, relids: Ints, ordinals: Ints, changed: Ints) -> None:
-        """More of the transaction that is open: its unknown messages, and the relations that it changes."""
+        """Add unknown messages of the open transaction, and relations that it changes."""
         for key in np.unique(kinds << 32 | relids):
             at = np.flatnonzero((kinds << 32 | relids) == key)
             self._waiting.append(_Sent(chr(key >> 32), int(key) & 0xFFFFFFFF, *map(int, ordinals[at[[0, -1]]])))
         self._changed.update(np.unique(changed).tolist())
 
     def end(self, commit_lsn: int, announced: set[int]) -> None:
-        """The open transaction ends; ``announced``: the relations that the window has announced so far."""
+        """End the open transaction; ``announced``: the relations announced in the window so far."""
         changed = tuple(sorted(self._changed))
         for sent in self._waiting:
             relids = (sent.relid,) if sent.relid in announced else changed
@@ -57,7 +57,7 @@ class UnknownMessages:
         self._changed.clear()
 
     def outside(self, kind: str, commit_lsn: int) -> None:
-        """Outside of any transaction it may be about anything."""
+        """Add a message outside any transaction: it may be about any relation."""
         self._add(UnknownMessage(kind, commit_lsn, 0, ()))
 
     def _add(self, message: UnknownMessage) -> None:

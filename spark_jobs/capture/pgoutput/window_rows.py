@@ -1,7 +1,7 @@
-"""The plugin's messages, batch by batch, to rows of the change log: each with its place in the total order.
+"""Turns pgoutput's messages into rows of the change log, each with its place in the total order.
 
-Vectorised: no Python runs per message. What carries from batch to batch is the open transaction and the relation
-versions in force; batches may be cut anywhere. What streams or prepares transactions goes through ``assembly`` before.
+Vectorised: no Python runs per message. Batches may be cut anywhere; the open transaction and the relation versions in
+force carry over to the next batch. Streamed and prepared transactions go through ``assembly`` first.
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
 
@@ -31,11 +31,11 @@ Ints = npt.NDArray[np.int64]
 
 _CHANGES = b"IUD"
 _UNIX_US = pa.timestamp("us", tz="UTC")
-_LSN_BITS = (1 << 64) - 1  # columns are signed; a damaged LSN may be negative there
+_LSN_BITS = (1 << 64) - 1  # the columns are signed: a damaged LSN may read as negative
 
 
 class WindowRows:
-    """Turns one window's messages into rows; what it has counted is complete when ``rows`` is exhausted."""
+    """Turns one window's messages into rows. Its counts are complete once ``rows`` is exhausted."""
 
     def __init__(self, ordinal: int, window: Window) -> None:
         self.ordinal, self.window = ordinal, window
@@ -56,10 +56,10 @@ class WindowRows:
         return self._unknown.messages
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with the one binary column ``data`` in, protocol 1's messages; batches of CHANGE_LOG_SCHEMA out.
+        """Turn batches of protocol 1's messages (one binary column, ``data``) into batches of CHANGE_LOG_SCHEMA.
 
-        Begin, Commit and Origin become columns; everything else stays, byte for byte. Truncate gives a row per table.
-        Raises DecodeError naming window and LSN.
+        Begin, Commit and Origin become columns; all other messages are kept byte for byte. A Truncate becomes one row
+        per table. Raises DecodeError, which names window and LSN.
         """
         for batch in batches:
             if batch.num_rows:
@@ -68,8 +68,7 @@ class WindowRows:
             raise self._error(self._places.lsn, "the transaction has no Commit")
 
     def relation_counts(self) -> tuple[RelationCounts, ...]:
-        """The counts by relid. A truncated table without changes has a Relation message as well, so every relid has
-        its name."""
+        """The counts, ordered by relid. The plugin announces truncated tables too, so the name is always known."""
         names = {seen.relid: (seen.nspname, seen.relname) for seen in self.relations}
         relids = {key >> 8 for key in self._counts} | {relid for message in self.unknown for relid in message.relids}
         return tuple(
@@ -115,7 +114,7 @@ class WindowRows:
         return pa.RecordBatch.from_arrays(columns, schema=CHANGE_LOG_SCHEMA)
 
     def _check_kinds(self, batch: MessageBatch) -> Flags:
-        """Which messages are of an unknown type. Raises DecodeError for what can be no message."""
+        """Which messages are of an unknown type. Raises DecodeError for what cannot be a message at all."""
         short = batch.too_short()
         if len(short):
             raise self._error(self._places.lsn, f"a {chr(batch.kind[short[0]])!r} message has the wrong length")
@@ -130,7 +129,7 @@ class WindowRows:
         return unknown
 
     def _relids(self, batch: MessageBatch, commit_lsn: Ints) -> tuple[Ints, Ints]:
-        """Per message its relid (0 where it has none, or several), and how many rows it becomes."""
+        """For each message its relid (0 where it has none or several), and how many rows it becomes."""
         relid = np.zeros(batch.count, np.int64)
         named = batch.where(_CHANGES + b"R")
         relid[named] = batch.uint32(named, 1)
@@ -157,7 +156,7 @@ class WindowRows:
                 self.relations.append(RelationSeen(relid, version, int(commit_lsn[at]), int(ordinal[at]), *names))
 
     def _version_in_force(self, batch: MessageBatch, relid: Ints, commit_lsn: Ints) -> Ints:
-        """Per message the version of the last Relation message of its relid; -1 where it has none."""
+        """For each message the version of the last Relation message of its relid; -1 where it has no relid."""
         at, wanted = batch.where(b"R"), batch.where(_CHANGES + b"R")
         fresh = np.array([fingerprint(batch.messages[int(i)].as_py()) for i in at], np.int64)
         in_force = versions_in_force(self._versions, at, relid[at], fresh, wanted, relid[wanted])
@@ -173,7 +172,8 @@ class WindowRows:
     def _see_unknown(
         self, batch: MessageBatch, places: Places, unknown: Flags, rows: Ints, relid: Ints, was_open: bool
     ) -> None:
-        """Python runs per transaction that has such a message, and for those that this batch ends or leaves open."""
+        """Note the messages of unknown type. Python runs once per transaction that has one, and for those that were
+        open before this batch or still are after it."""
         for at in np.flatnonzero(unknown & places.loose):
             lsn = max(int(places.commit_lsns[places.transaction[at]]), int(self.window.lo))
             self._unknown.outside(chr(batch.kind[at]), lsn)
@@ -211,6 +211,6 @@ class WindowRows:
 
 
 def _letters(kind: npt.NDArray[np.uint8]) -> pa.Array:
-    """One-character strings, without a Python object each."""
+    """The bytes as an array of one-character strings, without a Python object for each."""
     offsets = pa.py_buffer(np.arange(len(kind) + 1, dtype=np.int32))
     return pa.Array.from_buffers(pa.string(), len(kind), [None, offsets, pa.py_buffer(np.ascontiguousarray(kind))])

@@ -1,6 +1,6 @@
-"""A batch of ``test_decoding``'s lines, with vectorised reads of what capture must know of them.
+"""A batch of ``test_decoding``'s lines, with vectorised reads of what capture needs.
 
-Every kind of line begins with another letter. What follows a table's name is not read here: that is for decoding.
+Each kind of line begins with a different letter. What follows a table's name is left to the decoder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ends:
 
 
 class LineBatch:
-    """``lsn`` stands beside each line. ``kind`` is its first letter, P for all lines of two-phase commit."""
+    """``lsn`` is the LSN that came with each line. ``kind`` is its first letter; P for every two-phase commit line."""
 
     def __init__(self, lsn: Ints, lines: pa.Array) -> None:
         wide = lines.type in (pa.large_string(), pa.large_binary())
@@ -64,18 +64,18 @@ class LineBatch:
 
     @property
     def loose_messages(self) -> npt.NDArray[np.bool_]:
-        """Per line: a message outside any transaction, with an LSN of its own."""
+        """For each line, whether it is a non-transactional message, which has its own LSN."""
         at = self.where(MESSAGE)
         loose = np.zeros(len(self), np.bool_)
         loose[at[self._byte(at, _FLAG_AT) == ord("0")]] = True
         return loose
 
     def begin_xids(self, at: Ints) -> Ints:
-        """Raises LogicalRepError."""
+        """The xids of BEGIN lines. Raises LogicalRepError."""
         return self._xids(self._fields(at, _BEGIN_LINE))
 
     def ends(self, at: Ints) -> Ends:
-        """Transaction and time of COMMIT lines. Raises LogicalRepError."""
+        """Xid and time of COMMIT lines. Raises LogicalRepError."""
         fields = self._fields(at, _COMMIT_LINE)
         try:
             times, outside = parse_timestamps(TextColumn.of(fields.field("time")), with_zone=True)
@@ -86,8 +86,11 @@ class LineBatch:
         return Ends(self._xids(fields), times.cast(pa.int64()).to_numpy())
 
     def tables(self) -> tuple[Ints, list[tuple[TableName, ...]], npt.NDArray[np.uint8]]:
-        """Per line the number of the table names that it begins with, -1 for other lines; those names; the letter of
-        what happened: I, U, D, T. Python runs per distinct beginning. Raises LogicalRepError."""
+        """(index, names, letter): for each line an index into ``names``, -1 if it begins with no table name; the
+        distinct table names that lines begin with (a TRUNCATE has several); and for each line the letter I, U, D or T.
+
+        Python runs once per distinct beginning. Raises LogicalRepError.
+        """
         code, names = np.full(len(self), -1, np.int64), list[tuple[TableName, ...]]()
         letter = np.zeros(len(self), np.uint8)
         left = self.where(TABLE)
@@ -126,12 +129,13 @@ class LineBatch:
 
 
 def _precise(line: bytes) -> FieldError:
-    """What the reader of single lines says; what it lets pass lacks a field that our options ask for."""
+    """The error that ``read_line`` raises for the line. If it raises none, the line lacks a field that our options ask
+    for."""
     try:
         read_line(line)
     except ValueError as error:
         return FieldError(str(error))
-    return FieldError("a line without the xid or the time that was asked for")
+    return FieldError("a line lacks the xid or the time, which the plugin's options ask for")
 
 
 def _mask(condition: pa.Array) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Where the lines of a batch stand: in which transaction, at which ordinal; and which transactions end in it."""
+"""The transaction and ordinal of each line in a batch, and which transactions end in the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """One whose last line has not come yet; ``changes`` so far: the next one's ordinal."""
+    """A transaction whose last line has not come yet; ``changes`` so far, which is the next change's ordinal."""
 
     xid: int
     changes: int
@@ -23,10 +23,11 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class LinePlaces:
-    """``transaction`` and ``ordinal`` per line; the others per transaction: number 0 is the one carried into the batch.
+    """``transaction`` and ``ordinal`` for each line, ``xid``, ``commit_lsn`` and ``commit_time`` for each transaction.
+    Transaction 0 is the one that was open before the batch.
 
-    ``commit_lsn`` is -1 where the transaction is not committed in this batch, ``commit_time`` in microseconds since
-    1970. ``open`` is what the batch leaves open.
+    ``commit_lsn`` is -1 where the transaction does not commit in this batch. ``commit_time`` is in microseconds since
+    1970. ``open`` is the transaction still open after the batch.
     """
 
     transaction: Ints
@@ -40,9 +41,10 @@ class LinePlaces:
     def of(
         cls, lines: LineBatch, changes: npt.NDArray[np.bool_], prepares: Ints, carried: OpenTransaction | None
     ) -> LinePlaces:
-        """``changes``: per line, whether it is one that counts; ``prepares``: the PREPARE TRANSACTION lines.
+        """``changes``: for each line, whether it counts for the ordinals. ``prepares``: the PREPARE TRANSACTION lines.
+        ``carried``: the transaction that was open before the batch.
 
-        Raises LogicalRepError, also where a line stands in the wrong place.
+        Raises LogicalRepError, also when a line stands in the wrong place.
         """
         begins, commits = lines.where(BEGIN), lines.where(COMMIT)
         ends = np.concatenate([commits, prepares])
@@ -58,7 +60,7 @@ class LinePlaces:
         committed = transaction[commits]
         if (of_commits.xid != xid[committed]).any():
             raise FieldError("BEGIN and COMMIT name different transactions")
-        # the line's LSN is where the commit record ends
+        # a COMMIT line's LSN is where the commit record ends
         commit_lsn[committed], commit_time[committed] = lines.lsn[commits] - 1, of_commits.time
         still_open = OpenTransaction(int(xid[-1]), int(changes.sum() - first[-1])) if open_after else None
         return cls(transaction, before - first[transaction], xid, commit_lsn, commit_time, still_open)
@@ -67,11 +69,11 @@ class LinePlaces:
 def _open_after(
     lines: LineBatch, begins: Ints, ends: Ints, changes: npt.NDArray[np.bool_], carried: OpenTransaction | None
 ) -> bool:
-    """Whether a transaction is open behind the batch. Raises FieldError where a line stands in the wrong place."""
+    """Whether a transaction is open after the batch. Raises FieldError when a line stands in the wrong place."""
     step = np.zeros(len(lines), np.int64)
     step[begins], step[ends] = 1, -1
     depth = np.cumsum(step) + (carried is not None)
     before: Ints = depth - step
     if before[begins].any() or (before[ends] != 1).any() or (before[changes] != 1).any():
-        raise FieldError("a line stands outside a transaction, or a BEGIN in one")
+        raise FieldError("a line stands outside a transaction, or a BEGIN inside one")
     return bool(depth[-1])

@@ -1,4 +1,4 @@
-"""Which tables the lines of ``test_decoding`` are of: its lines hold names where pgoutput's messages hold OIDs."""
+"""The tables that ``test_decoding``'s lines belong to: lines name tables where pgoutput's messages have OIDs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_jobs.schema.relation_facts import RelationFacts
 
 @dataclass(frozen=True)
 class LineTable:
-    """One followed table. ``relation_message`` is what pgoutput would announce it with.
+    """One followed table. ``relation_message`` is the Relation message that pgoutput would send for it.
 
-    Where the catalogue has the table no more, it is empty, and ``relid`` a negative number, no other table's: the lines
-    are kept, and the name in the marker stops the table.
+    For a table that is gone from the catalogue, the message is empty and ``relid`` a negative number of its own: its
+    lines are kept, and its name in the marker stops the table.
     """
 
     relid: int
@@ -25,16 +25,16 @@ class LineTable:
 
     @property
     def version(self) -> int:
-        """-1 without a Relation message."""
+        """The relation version; -1 without a Relation message."""
         return fingerprint(self.relation_message) if self.relation_message else -1
 
 
 @dataclass(frozen=True)
 class LineTables:
-    """The followed tables by the names that lines may have: a partitioned table's partitions stand for it.
+    """The followed tables by the names that lines may have: their own, and those of their partitions.
 
-    ``partitioned`` are the relids of followed tables that have partitions. ``is_gone`` says whether the catalogue has
-    a table no more: it may have been a partition of one of them.
+    ``partitioned`` are the relids of followed tables that have partitions. ``is_gone`` says whether a table is no
+    longer in the catalogue: it may have been a partition of one of them.
     """
 
     by_name: Mapping[TableName, LineTable]
@@ -42,15 +42,15 @@ class LineTables:
     is_gone: Callable[[TableName], bool]
 
     def followed(self, names: Sequence[TableName]) -> tuple[LineTable, ...]:
-        """The followed tables among them, each once, in order."""
+        """The followed tables that the names stand for, each once, in order."""
         return tuple(dict.fromkeys(self.by_name[name] for name in names if name in self.by_name))
 
 
 def relation_message(facts: RelationFacts) -> bytes:
     """The Relation message that pgoutput sends for this table: ``logicalrep_write_rel`` of PostgreSQL's ``proto.c``.
 
-    Generated columns are left out. A partitioned table's lines come with the identities of its leaves, so it has FULL
-    only where all of them have. https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+    Generated columns are left out. A partitioned table's lines come with the replica identities of its leaves, so it
+    has FULL only if all leaves have. https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
     """
     columns = [column for column in facts.columns if not column.attgenerated]
     nspname = "" if facts.nspname == "pg_catalog" else facts.nspname

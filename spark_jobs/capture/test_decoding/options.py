@@ -11,11 +11,11 @@ from spark_jobs.postgres.slot import Options
 
 
 def options_of_test_decoding(source: Source, _: int) -> Options:
-    """The (name, value) pairs for this source. Raises ConfigurationError for what this plugin cannot do.
+    """The (name, value) pairs for this source. Raises ConfigurationError for settings this plugin does not support.
 
-    Transactions without changes are shown where messages are wanted: the plugin does not count a message as a change,
-    and prints one that comes before the first change outside its transaction (until PostgreSQL 17).
-    ``two_phase`` needs no option: read through a copy of the slot, a prepared transaction comes at COMMIT PREPARED.
+    With ``messages``, empty transactions must not be skipped: the plugin does not count a message as a change, and up
+    to PostgreSQL 17 it prints a message that precedes the first change outside its transaction.
+    ``two_phase`` needs no option: through a copy of the slot, a prepared transaction is sent at COMMIT PREPARED.
     """
     refused = {
         f"streaming: {source.streaming}": source.streaming != "off",
@@ -24,8 +24,8 @@ def options_of_test_decoding(source: Source, _: int) -> Options:
     for option, is_asked in refused.items():
         if is_asked:
             raise ConfigurationError(
-                f"source.{option} is not for plugin: test_decoding, which never sends streamed changes and has no"
-                " binary values",
+                f"source.{option} is not for plugin: test_decoding, which sends neither streamed changes nor binary"
+                " values",
                 hint="leave it out, or use plugin: pgoutput",
             )
     options = [

@@ -1,6 +1,6 @@
-"""The followed tables and their partitions by name, from the catalogue: ``test_decoding`` knows no publication.
+"""The followed tables and their partitions by name, from the catalogue: ``test_decoding`` uses no publication.
 
-Partitions stand for the topmost followed table above them, as ``publish_via_partition_root`` has it.
+A partition's changes count for the topmost followed table above it, as with ``publish_via_partition_root``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 
-# roots with the most partitions first: a followed partition of a followed table stands for that table too.
+# tables with the most partitions first: below a followed partition of a followed table, the upper one counts.
 # pg_partition_tree would lock each partition, and wait where one is altered
 _PARTITIONS = """
 WITH RECURSIVE tree (root, member) AS (
@@ -33,7 +33,8 @@ WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 
 
 def line_tables(connection: Connection, names: Sequence[QualifiedName]) -> LineTables:
-    """The tables as the catalogue has them now; a dropped one keeps its name, and a number of its own."""
+    """The tables as the catalogue has them now. A dropped table keeps its name and gets a negative relid. Raises
+    SourceError."""
     facts = relation_facts(connection, names=names)
     by_relid = {fact.relid: LineTable(fact.relid, _pair(fact.name), relation_message(fact)) for fact in facts}
     by_name = {table.name: table for table in by_relid.values()}

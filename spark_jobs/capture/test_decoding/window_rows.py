@@ -1,8 +1,8 @@
-"""The lines of ``test_decoding``, batch by batch, to the rows of the change log that pgoutput's messages give.
+"""Turns ``test_decoding``'s lines into rows of the change log with the order, ordinals, kinds and relids of pgoutput's.
 
-Same order, ordinals, kinds and relids; ``data`` is the line. A transaction's LSN is known at its COMMIT line only: that
-line's LSN is where the commit record ends, so its last byte's LSN is taken for ``commit_lsn``. Until then its rows are
-spooled. Relation messages are made from the catalogue. Vectorised: Python runs per table and batch, and per TRUNCATE.
+``data`` is the line. A transaction's commit LSN is known only at its COMMIT line, and its rows are spooled until then:
+that line's LSN is where the commit record ends, and ``commit_lsn`` is the LSN of the byte before. Relation messages are
+made from the catalogue. Vectorised: Python runs per table and batch, and per TRUNCATE.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
 Ints = npt.NDArray[np.int64]
 
-# rows of a transaction that is not committed yet
+# the columns in which rows are spooled until their transaction commits
 _BODY = ("ordinal", "kind", "relid", "version", "data")
 LINE_SPOOL_SCHEMA = pa.schema([CHANGE_LOG_SCHEMA.field(name) for name in _BODY])
 _KNOWN = BEGIN + COMMIT + TABLE + MESSAGE + PREPARED
-# the kind of a line whose table is gone, and may have been a partition of a followed one: kept, and of no use where the
-# partition came and went since the last window; else its root's fingerprint has changed, and the root is read again
+# the kind of a line whose table is gone and may have been a partition of a followed table. The line is kept but never
+# applied: the partition either came and went since the last window, or the table's fingerprint has changed, and then
+# the table is read again
 _UNATTRIBUTED = "t"
 _CHANGES = "IUDT"
 _UNIX_US = pa.timestamp("us", tz="UTC")
@@ -46,7 +47,8 @@ _POSTGRES_EPOCH = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
 
 @dataclass(frozen=True)
 class _Placed:
-    """Lines that become rows: ``line`` is the index of each row's line; ``relid`` 0 and ``version`` -1 where none."""
+    """The rows that lines become: ``line`` is the index of each row's line. Without a table, ``relid`` is 0 and
+    ``version`` -1."""
 
     line: Ints
     kind: npt.NDArray[np.uint8]
@@ -56,10 +58,10 @@ class _Placed:
 
 @dataclass
 class LineWindowRows:
-    """Turns one window's lines into rows; what it has counted is complete when ``rows`` is exhausted.
+    """Turns one window's lines into rows. Its counts are complete once ``rows`` is exhausted.
 
-    ``tables`` is asked once, behind the first lines: the catalogue then knows whatever they are of. Nothing is ever
-    ``unknown``: a line is understood, or the window is refused.
+    ``tables`` is called once, after the first lines have arrived: by then the catalogue has every table that they can
+    belong to. ``unknown`` stays empty: a line that is not understood is an error.
     """
 
     ordinal: int
@@ -82,9 +84,9 @@ class LineWindowRows:
     _gone: dict[TableName, bool] = field(default_factory=dict)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of the columns ``lsn`` and ``data`` in, batches of CHANGE_LOG_SCHEMA out.
+        """Turn batches of the columns ``lsn`` and ``data`` into batches of CHANGE_LOG_SCHEMA.
 
-        Lines of tables that are not followed are left out. Raises DecodeError naming window and LSN.
+        Lines of tables that are not followed are left out. Raises DecodeError, which names window and LSN.
         """
         for batch in batches:
             if batch.num_rows:
@@ -96,7 +98,7 @@ class LineWindowRows:
         if self._open is not None:
             raise self._error(self._last_lsn, "the last transaction has no COMMIT")
         if self._prepared:
-            raise self._error(self._last_lsn, "a prepared transaction has no end here: the slot is read as two-phase")
+            raise self._error(self._last_lsn, "a prepared transaction does not end here: the slot is two-phase")
 
     @property
     def _by_relid(self) -> dict[int, LineTable]:
@@ -107,7 +109,7 @@ class LineWindowRows:
         return self._known
 
     def relation_counts(self) -> tuple[RelationCounts, ...]:
-        """The counts by relid; a dropped table has a negative one."""
+        """The counts, ordered by relid. A dropped table has a negative relid."""
         by_relid = self._by_relid
         return tuple(
             RelationCounts(
@@ -153,7 +155,7 @@ class LineWindowRows:
             return
         at = int(wrong[0])
         if len(lines.where(STREAMED)):
-            what = "the plugin has streamed a transaction: test_decoding then never sends its changes"
+            what = "the plugin has streamed a transaction, and test_decoding never sends its changes then"
             raise self._error(int(lines.lsn[at]), what)
         raise FieldError(f"a line begins with {chr(lines.kind[at])!r}")
 
@@ -169,20 +171,20 @@ class LineWindowRows:
         code, names, letter = lines.tables()
         tables = [known.followed(named) for named in names]
         relids, versions, sizes = [], [], []
-        for named, named_so in zip(names, tables, strict=True):
-            lost = not named_so and self._may_be_a_partition(named, known)
-            relids += [0] if lost else [table.relid for table in named_so]
-            versions += [-1] if lost else [table.version for table in named_so]
-            sizes.append(1 if lost else len(named_so))
+        for named, followed in zip(names, tables, strict=True):
+            lost = not followed and self._may_be_a_partition(named, known)
+            relids += [0] if lost else [table.relid for table in followed]
+            versions += [-1] if lost else [table.version for table in followed]
+            sizes.append(1 if lost else len(followed))
         size = np.array([*sizes, 0], np.int64)
         repeats = size[code]
         kind = letter.copy()
-        kind[(code >= 0) & np.array([*(not named_so for named_so in tables), False])[code]] = ord(_UNATTRIBUTED)
+        kind[(code >= 0) & np.array([*(not followed for followed in tables), False])[code]] = ord(_UNATTRIBUTED)
         messages = lines.where(MESSAGE) if self.with_messages else np.zeros(0, np.int64)
         repeats[messages], kind[messages] = 1, ord("M")
         line = np.repeat(np.arange(len(lines)), repeats)
         nth = np.arange(len(line)) - (np.cumsum(repeats) - repeats)[line]
-        # the last place is that of lines that are of no table
+        # the last place stands for lines without a table
         start = np.append(np.cumsum(sizes, dtype=np.int64) - sizes, len(relids)) if sizes else np.zeros(1, np.int64)
         place = start[code[line]] + nth
         return _Placed(line, kind[line], np.array([*relids, 0])[place], np.array([*versions, -1])[place])
@@ -202,7 +204,7 @@ class LineWindowRows:
             yield from self._rows(body, every, ones * commit_lsn, ones * xid, ones * commit_time)
 
     def _two_phase_end(self, line: TwoPhaseLine, xid: int, lsn: int) -> Iterator[pa.RecordBatch]:
-        """The effect is at COMMIT PREPARED; ROLLBACK PREPARED has none."""
+        """Rows come out at COMMIT PREPARED; ROLLBACK PREPARED drops them."""
         if line.phase is Phase.PREPARE:
             self._prepared[line.gid] = xid
             return
@@ -212,14 +214,14 @@ class LineWindowRows:
                 self.spool.drop(prepared)
             return
         if prepared is None or line.time is None:
-            raise self._error(lsn - 1, "a COMMIT PREPARED without its transaction: the slot is read as two-phase")
+            raise self._error(lsn - 1, "a COMMIT PREPARED without its transaction: the slot is two-phase")
         self.transactions += 1
         yield from self._spooled(prepared, lsn - 1, line.time + _POSTGRES_EPOCH)
 
     def _rows(
         self, body: pa.RecordBatch, rows: Ints, commit_lsn: Ints, xid: Ints, commit_time: Ints | None
     ) -> Iterator[pa.RecordBatch]:
-        """These rows of ``body`` as the log has them, counted; and the Relation messages that are not given out yet."""
+        """These rows of ``body`` as rows of the log, after the Relation messages that they need. Counts the rows."""
         if not len(rows):
             return
         taken = body.take(pa.array(rows))
@@ -240,7 +242,7 @@ class LineWindowRows:
         yield batch
 
     def _announced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A RELATION row for each relation that the window has not shown before, at its first change."""
+        """A RELATION row, at the place of the first change, for each relation that is new in the window."""
         known = {seen.relid for seen in self.relations}
         relids = batch.column("relid").fill_null(0).to_numpy()
         new = [relid for relid in np.unique(relids).tolist() if relid > 0 and relid not in known]

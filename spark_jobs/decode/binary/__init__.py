@@ -1,8 +1,8 @@
-"""The binary representation that PostgreSQL's send functions give (option ``binary``) → the lake value its text gives.
+"""Turns binary values, which PostgreSQL sends with the option ``binary``, into the lake values of their text.
 
-Three layers, each proved against the one before: ``value_text`` renders one value as PostgreSQL's text, family by
-family, readable; ``column_text`` does the same for a whole column, vectorised where a type is common; ``cast`` goes
-straight to the lake's type where that is possible. A ``WireType`` says what a type looks like.
+Three layers, each tested against the one before. ``value_text`` is the readable reference: it renders one value as
+PostgreSQL's text. ``column_text`` does the same for a whole column, vectorised for common types. ``cast`` goes straight
+to the lake's type where that is possible. A ``WireType`` describes a type's binary form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A column of values in binary → its lake type: exactly what ``values.cast_text`` makes of the same values' text.
+"""Casts a column of binary values to its lake type, with the result that ``values.cast_text`` has for their text.
 
-Straight from the bytes where the lake's type is no string; else by way of the text.
+Common types are cast straight from the bytes, all others by way of the text.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def cast_binary(
     table: str,
     on_unrepresentable: OnUnrepresentable = "error",
 ) -> pa.Array:
-    """``column``: binary, what the type's send function writes. Result and errors as ``values.cast_text``."""
-    with _damage_told(wire_type, name=name, table=table):
+    """Cast ``column``, which holds what the type's send function writes. Result and errors as ``values.cast_text``."""
+    with _as_decode_error(wire_type, name=name, table=table):
         values = TextColumn.of(column)
         direct = None if lake_type.chosen else _DIRECT.get((lake_type.kind, wire_type.family))
         parsed = direct(values, lake_type) if direct is not None else None
@@ -53,22 +53,22 @@ def cast_binary(
 
 
 def text_of_binary(column: pa.Array, wire_type: WireType, *, name: str, table: str) -> pa.Array:
-    """PostgreSQL's text of these values, as a binary array: by it a key is the same key in both forms.
+    """PostgreSQL's text of these values, as a binary array: with it, keys in binary and in text compare as equal.
 
     Raises DecodeError that names ``table`` and ``name``.
     """
-    with _damage_told(wire_type, name=name, table=table):
+    with _as_decode_error(wire_type, name=name, table=table):
         return column_text(TextColumn.of(column), wire_type)
 
 
 @contextmanager
-def _damage_told(wire_type: WireType, *, name: str, table: str) -> Iterator[None]:
-    """Malformed bytes → DecodeError that names the column and its type, never the value."""
+def _as_decode_error(wire_type: WireType, *, name: str, table: str) -> Iterator[None]:
+    """Raise errors about malformed bytes as DecodeError that names the column and its type, never the value."""
     try:
         yield
-    except ValueError:  # ArrowInvalid is one; its message quotes the value
+    except ValueError:  # includes ArrowInvalid, whose message quotes the value
         raise DecodeError(
-            f"{table} column {name}: not the binary form of {wire_type.name} that is known here",
+            f"{table} column {name}: not the binary form of {wire_type.name} that this version knows",
             hint=f"set source.binary: false and {new_snapshot(table)}",
         ) from None
 
@@ -87,7 +87,7 @@ def _numbers(dtype: str) -> Callable[[TextColumn, LakeType], Parsed]:
         if values.dtype == np.uint32:
             values = values.astype(np.int64)
         elif values.dtype.kind == "f":
-            values[np.isnan(values)] = np.nan  # one NaN, whatever its bits were
+            values[np.isnan(values)] = np.nan  # the same bits for every NaN
         return Parsed(arrow_of(values, lake_type.arrow, column))
 
     return parsed

@@ -1,7 +1,4 @@
-"""A column of values in binary → PostgreSQL's text of each: common types vectorised, the others value by value.
-
-Value by value means once per distinct value.
-"""
+"""Renders a column of binary values as PostgreSQL's text: vectorised for common types, others per distinct value."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from spark_jobs.schema.wire_type import Family, WireType
 
 
 def column_text(column: TextColumn, wire_type: WireType) -> pa.Array:
-    """A binary array of the same length and nulls. Raises ValueError, ArrowInvalid for what is not the type's form."""
+    """The texts as a binary array with the same nulls. Raises ValueError or ArrowInvalid for malformed values."""
     vectorised = _VECTORISED.get(wire_type.family)
     written = vectorised(column) if vectorised is not None else None
     return written if written is not None else _one_by_one(column, wire_type)

@@ -1,6 +1,7 @@
-"""Arrays, records, ranges, multiranges and hstore: wire format → text, with each one's own rules of quoting.
+"""Renders binary arrays, records, ranges, multiranges and hstore as text, each with its own quoting rules.
 
-Mirrors ``array_out``, ``record_out``, ``range_out``, ``multirange_out`` and ``hstore_out``. Whitespace is ASCII's.
+Mirrors ``array_out``, ``record_out``, ``range_out``, ``multirange_out`` and ``hstore_out``. Only ASCII whitespace
+counts as whitespace.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def array_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
 
 
 def vector_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
-    """int2vector, oidvector: one dimension, numbers with a space between."""
+    """int2vector and oidvector: one dimension, numbers separated by spaces."""
     bounds, element = _array_head(cursor, wire_type)
     size = math.prod(size for size, _ in bounds) if bounds else 0
     return " ".join(text_of(_present(_value(cursor)), element) for _ in range(size))
@@ -75,7 +76,7 @@ def _nested(sizes: list[int], elements: Iterator[str], delimiter: str) -> str:
 
 
 def record_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
-    """A record says of each column which type it has, so one made before ALTER TYPE reads right too."""
+    """A record names the type of each column, so records from before an ALTER TYPE are read correctly too."""
     written = []
     columns = cursor.int32("number of columns")
     if columns < 0 or columns * 8 > cursor.left:

@@ -1,6 +1,6 @@
-"""Dates and times, a column at a time: → Arrow, with what the lake cannot hold set apart, and → text.
+"""Turns columns of binary dates and times into Arrow, marking the values that the lake cannot hold, and into text.
 
-The lake holds years 1 to 9999. The text of the few values outside is left to ``datetime_text``.
+The lake holds years 1 to 9999. Text for columns with values outside is left to ``datetime_text``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _SECOND = 1_000_000
 
 
 def dates(column: TextColumn) -> tuple[pa.Array, np.ndarray | None]:
-    """date32, and the rows whose date has no place in it (None: no such row). Raises ValueError."""
+    """The dates as date32, and a mask of the rows that the lake cannot hold, null in the first (None: no such row).
+
+    Raises ValueError for days that PostgreSQL does not have.
+    """
     days = numbers(column, ">i4")
     outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
     if not outside.any():
@@ -37,7 +40,7 @@ def dates(column: TextColumn) -> tuple[pa.Array, np.ndarray | None]:
 
 
 def timestamps(column: TextColumn, to: pa.DataType) -> tuple[pa.Array, np.ndarray | None]:
-    """``to``: timestamp[us], with UTC or without a zone; and the rows that have no place in it. Raises ValueError."""
+    """The timestamps as ``to`` (timestamp[us], in UTC or without a zone), and a mask as ``dates`` returns it."""
     micros = numbers(column, ">i8")
     outside = (micros < _FIRST) | (micros >= _END)
     if not outside.any():
@@ -53,7 +56,7 @@ def _require_known(values: np.ndarray, limits: np.iinfo, first: int, end: int) -
 
 
 def date_texts(column: TextColumn) -> pa.Array | None:
-    """None where a date lies outside the lake's years."""
+    """The dates' texts; None if any date lies outside the lake's years."""
     days = numbers(column, ">i4")[column.valid].astype(np.int64)
     if ((days < _FIRST_DAY) | (days > _LAST_DAY)).any():
         return None
@@ -61,7 +64,7 @@ def date_texts(column: TextColumn) -> pa.Array | None:
 
 
 def timestamp_texts(column: TextColumn, zone: str) -> pa.Array | None:
-    """None where a timestamp lies outside the lake's years. ``zone``: what stands behind it."""
+    """The timestamps' texts, each followed by ``zone``; None if any timestamp lies outside the lake's years."""
     micros = numbers(column, ">i8")[column.valid]
     if ((micros < _FIRST) | (micros >= _END)).any():
         return None
@@ -71,7 +74,7 @@ def timestamp_texts(column: TextColumn, zone: str) -> pa.Array | None:
 
 
 def time_texts(column: TextColumn) -> pa.Array:
-    """Raises ValueError for a time beyond a day."""
+    """The texts of times of day. Raises ValueError for a time outside a day."""
     micros = numbers(column, ">i8")[column.valid]
     if ((micros < 0) | (micros > DAY)).any():
         raise ValueError("time")
@@ -79,7 +82,7 @@ def time_texts(column: TextColumn) -> pa.Array:
 
 
 def _date(days: np.ndarray) -> list[Piece]:
-    """``days``: since 2000-01-01, of years 1 to 9999."""
+    """``days``: since 2000-01-01, in years 1 to 9999."""
     calendar = (days + EPOCH_DAYS).astype("datetime64[D]")
     months = calendar.astype("datetime64[M]")
     year, month = np.divmod(months.astype(np.int64) + 1970 * 12, 12)

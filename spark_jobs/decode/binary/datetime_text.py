@@ -1,20 +1,20 @@
-"""Dates and times as text: ``DateStyle = ISO``, ``TimeZone = UTC``, ``IntervalStyle = postgres``.
+"""Renders binary dates and times as text: ``DateStyle = ISO``, ``TimeZone = UTC``, ``IntervalStyle = postgres``.
 
-Readers of the wire format raise ValueError for what PostgreSQL does not hold. Mirrors ``src/backend/utils/adt/
-datetime.c``: ``EncodeDateOnly``, ``EncodeDateTime``, ``EncodeTimeOnly``, ``EncodeInterval``.
+All functions raise ValueError for values outside PostgreSQL's ranges. Mirrors ``src/backend/utils/adt/datetime.c``:
+``EncodeDateOnly``, ``EncodeDateTime``, ``EncodeTimeOnly``, ``EncodeInterval``.
 """
 
 from __future__ import annotations
 
 from spark_jobs.logicalrep.cursor import Cursor
 
-EPOCH_DAYS = 10_957  # 2000-01-01, PostgreSQL's zero, in days since 1970-01-01
+EPOCH_DAYS = 10_957  # 2000-01-01, PostgreSQL's epoch, in days since 1970-01-01
 DAY = 86_400_000_000  # microseconds
-MIN_DAY, END_DAY = -2_451_545, 2_145_031_949  # 4713-11-24 BC; 5874898-01-01
+MIN_DAY, END_DAY = -2_451_545, 2_145_031_949  # 4714-11-24 BC; 5874898-01-01
 MIN_TIMESTAMP, END_TIMESTAMP = -211_813_488_000_000_000, 9_223_371_331_200_000_000  # 4714-11-24 BC; 294277-01-01
 _DAY_INFINITIES = {-(1 << 31): "-infinity", (1 << 31) - 1: "infinity"}
 _INFINITIES = {-(1 << 63): "-infinity", (1 << 63) - 1: "infinity"}
-_INFINITE_INTERVALS = {  # 17+: every field at its limit
+_INFINITE_INTERVALS = {  # since PostgreSQL 17: every field at its limit
     (-(1 << 63), -(1 << 31), -(1 << 31)): "-infinity",
     ((1 << 63) - 1, (1 << 31) - 1, (1 << 31) - 1): "infinity",
 }
@@ -74,7 +74,7 @@ def interval_text(cursor: Cursor) -> str:
     sign = -1 if months < 0 else 1
     years, month = divmod(abs(months), 12)
     parts: list[str] = []
-    before = False  # the part before is negative: then a positive one has its sign
+    before = False  # whether the part before is negative: a positive part then gets a plus sign
     for value, unit in ((years * sign, "year"), (month * sign, "mon"), (days, "day")):
         if value:
             plus = "+" if before and value > 0 else ""
@@ -102,9 +102,10 @@ def _clock(microseconds: int) -> str:
 
 
 def _date(day: int) -> tuple[str, str]:
-    """Days since 2000-01-01 → the date in the proleptic Gregorian calendar, and `` BC`` where it is.
+    """The date in the proleptic Gregorian calendar, and the suffix `` BC`` or nothing. ``day``: since 2000-01-01.
 
-    Howard Hinnant's ``civil_from_days``: 400 years repeat, and a year that starts in March ends with its leap day.
+    Howard Hinnant's ``civil_from_days``: the calendar repeats every 400 years, and a year that starts in March ends
+    with its leap day.
     """
     era, of_era = divmod(day + EPOCH_DAYS + 719_468, 146_097)
     year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365

@@ -1,4 +1,4 @@
-"""Columns of values that are all equally wide: one look at their bytes as big-endian numbers."""
+"""Reads columns of values of one width: their bytes viewed as big-endian numbers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from spark_jobs.decode.text_column import TextColumn
 
 
 def numbers(column: TextColumn, dtype: str) -> np.ndarray:
-    """One number a row in the machine's byte order, 0 where null. ``dtype``: NumPy's, big-endian.
+    """One number per row in native byte order, 0 for nulls. ``dtype``: a big-endian NumPy type.
 
-    Raises ValueError where a value has another width.
+    Raises ValueError when a value has another width.
     """
     wanted = np.dtype(dtype)
     if column.null_count == 0:
@@ -27,14 +27,14 @@ def numbers(column: TextColumn, dtype: str) -> np.ndarray:
 
 
 def rows_of_bytes(column: TextColumn, width: int) -> np.ndarray:
-    """The values' bytes as a matrix, one row per value that is not null. Raises ValueError for another width."""
+    """The bytes as a matrix, one row per non-null value. Raises ValueError when a value has another width."""
     if (column.lengths[column.valid] != width).any():
         raise ValueError("width")
     return column.used.reshape(-1, width)
 
 
 def arrow_of(values: np.ndarray, to: pa.DataType, column: TextColumn, outside: np.ndarray | None = None) -> pa.Array:
-    """The values without a copy; null where ``column`` is and where ``outside``."""
+    """The values as an Arrow array of type ``to``, null where ``column`` is null and where ``outside``."""
     bitmap = column.array.buffers()[0]
     if outside is not None:
         bitmap = pa.array(column.valid & ~outside).buffers()[1]

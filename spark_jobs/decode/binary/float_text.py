@@ -1,7 +1,8 @@
-"""float4 and float8 as PostgreSQL 12 and later print them with ``extra_float_digits`` above 0, digit by digit.
+"""Renders float4 and float8 exactly as PostgreSQL 12 and later print them with ``extra_float_digits`` above 0.
 
-The digits are the fewest that lie strictly between the midpoints to the neighbouring floats, and among those the
-nearest to the value (Ryu, ``src/common/d2s.c``). Python's ``repr`` also takes a midpoint itself: it can be shorter.
+Of the decimals strictly between the midpoints to the neighbouring floats, PostgreSQL prints one with the fewest digits,
+and among those the nearest to the value (Ryu, ``src/common/d2s.c``). Python's ``repr`` may also use a midpoint itself,
+which can be shorter.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 
 _MAX_FLOAT4 = float(np.finfo(np.float32).max)
 _DIGITS_FLOAT8, _DIGITS_FLOAT4 = 17, 9
-_FIXED_FLOAT8, _FIXED_FLOAT4 = 15, 6  # DBL_DIG, FLT_DIG: from this exponent on, scientific
-# a decimal of up to 17 digits can be a midpoint only here: it is an odd multiple of a power of 2, and of one of 5
+_FIXED_FLOAT8, _FIXED_FLOAT4 = 15, 6  # DBL_DIG, FLT_DIG: from this exponent on, scientific notation
+# only in this range can a decimal of up to 17 digits be a midpoint, because a midpoint is an odd multiple of a power of
+# 2, and the decimal a multiple of a power of 5
 _MIDPOINTS = (2.0**53, 1e41)
 
 
@@ -23,7 +25,7 @@ def float8_text(value: float) -> str:
 
 
 def float4_text(value: float) -> str:
-    """``value``: a float that a float4 holds exactly."""
+    """``value`` must be a float that a float4 holds exactly."""
     return _special(value) or _signed(value, *_shortest_float4(abs(value)), _FIXED_FLOAT4)
 
 
@@ -60,7 +62,7 @@ def _shortest_float4(value: float) -> tuple[str, int]:
 
 
 def _shortest(value: Fraction, below: Fraction, above: Fraction, most: int) -> tuple[str, int]:
-    """Digits without trailing zeros, and the decimal place of the first."""
+    """The digits without trailing zeros, and the exponent of the first digit."""
     low, high = (below + value) / 2, (value + above) / 2
     first = int(f"{float(value):.17e}".partition("e")[2])
     for count in range(1, most + 1):

@@ -1,4 +1,4 @@
-"""Geometric types: wire format → text (``src/backend/utils/adt/geo_ops.c``)."""
+"""Renders binary geometric types as text (``src/backend/utils/adt/geo_ops.c``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""inet and cidr: wire format → text, as ``pg_inet_net_ntop`` (``src/port/inet_net_ntop.c``) writes addresses."""
+"""Renders binary inet and cidr as text, like ``pg_inet_net_ntop`` (``src/port/inet_net_ntop.c``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SIZES = {_IPV4: 4, _IPV6: 16}
 
 
 def network_text(cursor: Cursor) -> str:
-    """A cidr always has its prefix length, an inet only where it is not the whole address."""
+    """A cidr always shows its prefix length, an inet only if the prefix is not the whole address."""
     family, bits, is_cidr = cursor.uint8("family"), cursor.uint8("bits"), cursor.flags(1, "is_cidr")
     address = cursor.take(cursor.uint8("size"), "address")
     if _SIZES.get(family) != len(address) or bits > 8 * len(address):
@@ -27,7 +27,7 @@ def _ipv4(address: bytes) -> str:
 def _ipv6(address: bytes) -> str:
     words = [int.from_bytes(address[at : at + 2], "big") for at in range(0, 16, 2)]
     base, size = _longest_zeros(words)
-    # an address that holds an IPv4 one is written with it
+    # an embedded IPv4 address is written in its own notation
     if base == 0 and (size == 6 or (size == 5 and words[5] == 0xFFFF)):
         head = "".join(f":{word:x}" for word in words[size:6])
         return f":{head}:{_ipv4(address[12:])}"
@@ -38,7 +38,7 @@ def _ipv6(address: bytes) -> str:
 
 
 def _longest_zeros(words: list[int]) -> tuple[int, int]:
-    """The first of the longest runs of zeros; one word alone is no run."""
+    """(index, size) of the first of the longest runs of zero words; a single word is no run."""
     best, at = (-1, 0), 0
     for is_zero, run in groupby(word == 0 for word in words):
         size = len(list(run))

@@ -1,6 +1,7 @@
-"""numeric, a column at a time: groups of four decimal digits → decimals or exact digits.
+"""Turns columns of binary numeric into decimals or into text.
 
-A value is ndigits, weight, sign, dscale (two bytes each), then its groups, the first worth 10000^weight.
+A value is ndigits, weight, sign and dscale (two bytes each), then ndigits groups of four decimal digits, of which the
+first counts 10000^weight.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _BASE = 10_000
 _GROUP = 4
 _POWERS = 10 ** np.arange(19, dtype=np.int64)
 _MAX_DSCALE = 0x3FFF
-_WIDEST = 24  # groups, before and behind the point: beyond it a matrix would be mostly air
+_WIDEST = 24  # groups before and after the decimal point: beyond that, the matrix would be mostly padding
 
 
 @dataclass(frozen=True)
 class Numerics:
-    """The values of a column that are not null, header by header."""
+    """The headers of a column's non-null values."""
 
     words: np.ndarray
     starts: np.ndarray
@@ -36,7 +37,7 @@ class Numerics:
 
     @classmethod
     def of(cls, column: TextColumn) -> Numerics:
-        """Raises ValueError for what ``numeric_send`` does not write."""
+        """Read the headers. Raises ValueError for what ``numeric_send`` does not write."""
         lengths = column.lengths[column.valid].astype(np.int64)
         if (lengths < 2 * _HEADER).any() or (lengths & 1).any():
             raise ValueError("numeric")
@@ -51,7 +52,7 @@ class Numerics:
             raise ValueError("numeric")
         filled = starts[ndigits > 0]
         last = filled + _HEADER + ndigits[ndigits > 0] - 1
-        if (words[filled + _HEADER] == 0).any() or (words[last] == 0).any():  # zeros at the ends are stripped
+        if (words[filled + _HEADER] == 0).any() or (words[last] == 0).any():  # PostgreSQL strips zero groups
             raise ValueError("numeric")
         return cls(words, starts, ndigits, weight, sign == _NEGATIVE, special, dscale)
 
@@ -59,7 +60,7 @@ class Numerics:
         return len(self.starts)
 
     def group(self, index: np.ndarray | int) -> np.ndarray:
-        """Each value's group number ``index``; 0 where it has none. Raises ValueError beyond 9999."""
+        """Each value's group number ``index``; 0 where it has none. Raises ValueError for groups above 9999."""
         there = (index < self.ndigits) & (np.asarray(index) >= 0)
         group = np.where(there, self.words[np.where(there, self.starts + _HEADER + index, 0)], 0)
         if (group >= _BASE).any():
@@ -67,7 +68,7 @@ class Numerics:
         return group
 
     def fit_words(self) -> bool:
-        """Whether their digits, without the point, fit an int64 each."""
+        """Whether the digits of each value, without the decimal point, fit an int64."""
         if not len(self):
             return True
         five = self.ndigits == 5
@@ -75,8 +76,8 @@ class Numerics:
 
 
 def decimals(column: TextColumn, to: pa.DataType) -> tuple[pa.Array, np.ndarray] | None:
-    """Decimals of the type's precision and scale and which values are NaN or infinite; None where digits do not fit 64
-    bits. Raises ValueError for another scale, or more digits than the type's precision."""
+    """The values as ``to``, a decimal type, and a mask of NaN and infinities, null in the first. None if a value's
+    digits do not fit 64 bits. Raises ValueError for another scale, or more digits than the type's precision."""
     numerics = Numerics.of(column)
     if not numerics.fit_words():
         return None
@@ -115,7 +116,7 @@ def _decimal_array(
 
 
 def numeric_texts(column: TextColumn) -> pa.Array | None:
-    """The values as ``numeric_out`` writes them; None where a value is special or so long that one by one is better."""
+    """The values as ``numeric_out`` writes them; None if any is NaN, infinite, or too long for a matrix."""
     numerics = Numerics.of(column)
     before = int(numerics.weight.max(initial=0)) + 1
     behind = -(-int(numerics.dscale.max(initial=0)) // _GROUP)
@@ -126,7 +127,7 @@ def numeric_texts(column: TextColumn) -> pa.Array | None:
     leading = np.maximum.accumulate(whole != ord("0"), axis=1)
     leading[:, -1] = True
     pieces: list[Piece] = [(constant("-", rows), numerics.negative[:, None]), (whole, leading)]
-    # a group behind the last place that is shown must not be there
+    # there must be no group after the last digit that is shown
     if (_GROUP * (numerics.ndigits - 1 - numerics.weight) > numerics.dscale + _GROUP - 1)[numerics.ndigits > 0].any():
         raise ValueError("numeric")
     if behind:

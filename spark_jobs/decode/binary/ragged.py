@@ -1,4 +1,4 @@
-"""Text built a whole column at a time: a matrix of characters, one row per value, and which of them to keep."""
+"""Builds a whole column of text from matrices of characters, one row per value, and masks of those to keep."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _PAIRS = np.array([divmod(number, 10) for number in range(100)], dtype=np.uint8)
 _QUADS = np.array([[int(digit) for digit in f"{number:04}"] for number in range(10_000)], dtype=np.uint8) + _ZERO
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8).reshape(256, 2)
 
-Piece = tuple[np.ndarray, np.ndarray | bool]  # characters (rows, width), and which to keep (rows, width) or all
+Piece = tuple[np.ndarray, np.ndarray | bool]  # characters (rows, width), and a mask of those to keep, or True for all
 
 
 def pairs(numbers: np.ndarray) -> np.ndarray:
-    """Two digits of each number below 100."""
+    """The two digits of each number below 100."""
     return np.asarray(_PAIRS[numbers])
 
 
 def quads(numbers: np.ndarray) -> np.ndarray:
-    """Four digits of each number below 10,000."""
+    """The four digits of each number below 10,000."""
     return np.asarray(_QUADS[numbers])
 
 
 def hexadecimal(data: np.ndarray) -> np.ndarray:
-    """(rows, width) bytes → (rows, 2 * width) digits."""
+    """The hexadecimal digits (rows, 2 * width) of a matrix of bytes (rows, width)."""
     return np.asarray(_HEX[data].reshape(len(data), 2 * data.shape[1]))
 
 
@@ -37,8 +37,8 @@ def constant(text: str, rows: int) -> np.ndarray:
 
 
 def text_of(pieces: Sequence[Piece], column: TextColumn) -> pa.Array:
-    """The pieces of each row one after the other, as a binary array. Pieces have a row per value of ``column`` that is
-    not null; the result is as long as ``column``, with its nulls."""
+    """The pieces of each row, concatenated, as a binary array with the nulls of ``column``. Pieces have one row for
+    each non-null value of ``column``."""
     characters = np.concatenate([piece for piece, _ in pieces], axis=1)
     lengths = np.zeros(len(column), dtype=np.int32)
     if all(keep is True for _, keep in pieces):

@@ -1,6 +1,6 @@
-"""Numbers, bytes, identifiers and addresses, one value at a time: wire format → PostgreSQL's text.
+"""Renders binary numbers, bytes, identifiers and addresses as PostgreSQL's text, one value at a time.
 
-Every reader raises ValueError for what a send function does not write.
+All functions raise ValueError for what the type's send function does not write.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def float8_wire(cursor: Cursor) -> str:
 
 
 def numeric_text(cursor: Cursor) -> str:
-    """Groups of four digits, the first worth 10000^weight; as many decimals as ``dscale`` says."""
+    """Groups of four digits, of which the first counts 10000^weight, with ``dscale`` digits after the decimal point."""
     size, weight, sign, dscale = (
         cursor.uint16("ndigits"),
         int16(cursor),
@@ -64,7 +64,7 @@ def numeric_text(cursor: Cursor) -> str:
         return _NUMERIC_SPECIALS[sign]
     if sign not in _NUMERIC_SIGNS or any(group >= _NUMERIC_BASE for group in groups):
         raise ValueError("numeric")
-    if groups and not (groups[0] and groups[-1]):  # zeros at the ends are stripped
+    if groups and not (groups[0] and groups[-1]):  # PostgreSQL strips zero groups
         raise ValueError("numeric")
     digits = "".join(f"{group:04}" for group in groups)
     before = 4 * (weight + 1)
@@ -77,7 +77,7 @@ def numeric_text(cursor: Cursor) -> str:
 
 
 def money_text(cursor: Cursor) -> str:
-    """``lc_monetary = C``, which every session pins: dollars and two decimals."""
+    """Dollars and two decimals: every session pins ``lc_monetary = C``."""
     value = cursor.int64("money")
     whole, cents = divmod(abs(value), 100)
     return f"{'-' if value < 0 else ''}${whole:,}.{cents:02}"
@@ -94,7 +94,7 @@ def versioned_text(cursor: Cursor) -> str:
 
 
 def char_text(cursor: Cursor) -> str:
-    r"""One byte; above 127 as ``\ooo``, as PostgreSQL 16 and later print it (before, it is no valid text at all)."""
+    r"""One byte; above 127 it is ``\ooo``, as PostgreSQL 16 and later print it. Earlier servers print no valid text."""
     byte = cursor.uint8("char")
     if byte > 127:
         return f"\\{byte:03o}"

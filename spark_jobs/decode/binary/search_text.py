@@ -1,11 +1,11 @@
-"""tsvector and tsquery: wire format → text (``src/backend/utils/adt/tsvector.c``, ``tsquery.c``)."""
+"""Renders binary tsvector and tsquery as text (``src/backend/utils/adt/tsvector.c``, ``tsquery.c``)."""
 
 from __future__ import annotations
 
 from spark_jobs.decode.binary.scalar_text import int16
 from spark_jobs.logicalrep.cursor import Cursor
 
-_WEIGHTS = ("", "C", "B", "A")  # of a position: its two highest bits
+_WEIGHTS = ("", "C", "B", "A")  # by the two highest bits of a position
 _OPERAND, _OPERATOR = 1, 2
 _NOT, _AND, _OR, _PHRASE = 1, 2, 3, 4
 _PRIORITY = {_OR: 1, _AND: 2, _PHRASE: 3, _NOT: 4}
@@ -25,7 +25,7 @@ def _lexeme(cursor: Cursor) -> str:
 
 
 def tsquery_text(cursor: Cursor) -> str:
-    """Items come in prefix order, the right operand before the left; so from the end, operands lie ready."""
+    """Items come in prefix order, the right operand before the left: read from the end, operands precede operators."""
     items = [_item(cursor) for _ in range(_count(cursor))]
     stack: list[tuple[str, int]] = []
     for item in reversed(items):

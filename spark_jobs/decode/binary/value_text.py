@@ -1,6 +1,6 @@
-"""One value in binary → the text PostgreSQL's output function gives: the readable reference, for every family.
+"""Renders one binary value as PostgreSQL's output function would: the readable reference, for every family of types.
 
-The session that is imitated is the one every reader of a slot pins (``postgres.session_settings``).
+The text is that of a session with the settings that we pin (``postgres.session_settings``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from spark_jobs.schema.wire_type import Family, WireType
 
 
 def value_text(data: bytes, wire_type: WireType) -> str:
-    """Raises ValueError when ``data`` is not what the type's send function writes, or the type cannot be read."""
+    """The value's text. Raises ValueError when its type's send function does not write such data, or the type cannot be
+    read."""
     cursor = Cursor(data)
     scalar = _SCALARS.get(wire_type.family)
     if scalar is not None:

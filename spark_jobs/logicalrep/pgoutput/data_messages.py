@@ -1,4 +1,4 @@
-"""The messages that carry data: Relation, Type, Insert, Update, Delete, Truncate, Message. In wire order.
+"""Readers of the messages that carry data: Relation, Type, Insert, Update, Delete, Truncate, Message.
 
 Inside a stream block these, and only these, have the xid of their subtransaction between the message type and the
 fields read here.
@@ -22,7 +22,7 @@ from spark_jobs.logicalrep.messages import (
 from spark_jobs.logicalrep.pgoutput.tuple_data import read_tuple_data
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 
-# option bits, logicalproto.h and proto.c
+# flag bits of logicalproto.h and proto.c
 _COLUMN_IS_KEY = 1
 _TRUNCATE_CASCADE = 1
 _TRUNCATE_RESTART_IDENTITY = 2

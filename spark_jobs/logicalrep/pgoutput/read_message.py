@@ -1,9 +1,9 @@
-"""pgoutput, protocols 1 to 4: one message's bytes → one frozen message. The readable specification.
+"""Reads one message of pgoutput, protocols 1 to 4. The readable specification.
 
-Each reader mirrors ``logicalrep_read_*`` of PostgreSQL's ``src/backend/replication/logical/proto.c`` and is stricter
-than it: flag bits without a meaning are refused everywhere, and a message must be consumed exactly, because what is
-not understood must stop the table, not slip by. The columnar decoder (``spark_jobs.decode.columnar``) must equal
-``read_change`` on every input; it also asks ``read_change`` for the error when a message is wrong.
+Each reader mirrors ``logicalrep_read_*`` of PostgreSQL's ``src/backend/replication/logical/proto.c`` but is stricter:
+undefined flag bits are refused, and a message must be consumed exactly, because what is not understood must stop the
+table instead of going unnoticed. The columnar decoder (``spark_jobs.decode.columnar``) must equal ``read_change`` on
+every input, and calls it for the error when a message is damaged.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -23,9 +23,9 @@ PROTOCOLS = (1, 2, 3, 4)
 
 
 def read_message(data: bytes, *, proto_version: int = 1) -> Message:
-    """Read one whole message that stands outside a stream block. The change log is read with protocol 1.
+    """Read one whole message from outside stream blocks. Messages in the change log are of protocol 1.
 
-    Raises LogicalRepError (a ValueError) of the precise kind; UnknownMessageError where ``proto_version`` lacks it.
+    Raises the LogicalRepError (a ValueError) that fits; UnknownMessageError when ``proto_version`` has no such message.
     """
     cursor = Cursor(data)
     reader = _reader(cursor.char("message type"), proto_version)
@@ -35,10 +35,10 @@ def read_message(data: bytes, *, proto_version: int = 1) -> Message:
 
 
 def read_streamed_message(data: bytes, *, proto_version: int = 2) -> Streamed | Message:
-    """Read one whole message that stands between Stream Start and Stream Stop.
+    """Read one whole message from between Stream Start and Stream Stop.
 
-    A data message comes as Streamed, with its subtransaction's xid. Any other is read as outside a block: Origin and
-    Stream Stop have no xid, and none of the others may stand there, which is for the assembly to say.
+    A data message is returned as Streamed, with its subtransaction's xid. Any other is read as outside a block: Origin
+    and Stream Stop have no xid there, and the assembly refuses the rest.
     """
     cursor = Cursor(data)
     kind = cursor.char("message type")
@@ -50,15 +50,15 @@ def read_streamed_message(data: bytes, *, proto_version: int = 2) -> Streamed | 
 
 
 def without_stream_xid(data: bytes) -> bytes:
-    """The bytes of a streamed data message as protocol 1 sends it: without the four bytes after the message type."""
+    """The bytes of a streamed data message in protocol 1's form: without the xid after the message type."""
     return data[:1] + data[5:]
 
 
 def read_change(data: bytes, relation: Relation) -> Change:
     """Read an Insert, Update or Delete of ``relation``.
 
-    Raises LogicalRepError, RelationMismatchError among them when the message is of another relation, is no row
-    change, or has another number of columns.
+    Raises LogicalRepError; RelationMismatchError when the message is of another relation, is no row change, or has
+    another number of columns.
     """
     message = read_message(data)
     if not isinstance(message, (Insert, Update, Delete)):

@@ -1,4 +1,4 @@
-"""The messages that begin and end transactions and stream blocks, in wire order, by the protocol that brought them."""
+"""Readers of the messages that begin and end transactions and stream blocks, by the protocol that introduced them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _stream_abort(cursor: Cursor) -> StreamAbort:
 
 
 def _stream_abort_4(cursor: Cursor) -> StreamAbort:
-    """Protocol 4 adds LSN and time, but only with ``streaming 'parallel'``: the length alone shows it."""
+    """Protocol 4 adds LSN and time, but only with ``streaming 'parallel'``: the length shows whether they are there."""
     aborted = _stream_abort(cursor)
     if not cursor.left:
         return aborted
@@ -112,7 +112,7 @@ def _rollback_prepared(cursor: Cursor) -> RollbackPrepared:
 
 
 def _prepared_at(cursor: Cursor, event: str) -> tuple[Lsn, Lsn, int, int, str]:
-    """The five fields that all messages of a prepared transaction but RollbackPrepared share."""
+    """The five fields shared by all messages about a prepared transaction except RollbackPrepared."""
     return (
         cursor.set_lsn(f"{event}_lsn"),
         cursor.set_lsn("end_lsn"),
@@ -124,7 +124,7 @@ def _prepared_at(cursor: Cursor, event: str) -> tuple[Lsn, Lsn, int, int, str]:
 
 Reader = Callable[[Cursor], Message]
 
-# the first byte of a message, LogicalRepMsgType of logicalproto.h, by the protocol that has it first
+# by protocol, the readers that it adds; the key is a message's first byte (LogicalRepMsgType of logicalproto.h)
 TRANSACTION_READERS: dict[int, dict[str, Reader]] = {
     1: {"B": _begin, "C": _commit, "O": _origin},
     2: {"S": _stream_start, "E": _stream_stop, "c": _stream_commit, "A": _stream_abort},

@@ -1,4 +1,4 @@
-"""TupleData: the values of one row, shared by Insert, Update and Delete. Read as ``logicalrep_read_tuple`` does."""
+"""Reads TupleData, the values of one row in Insert, Update and Delete, as ``logicalrep_read_tuple`` does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, ColumnV
 
 
 def read_tuple_data(cursor: Cursor) -> TupleData:
-    """A count of columns and as many values; the count is the relation's, which a message alone does not say."""
+    """Read the number of columns and as many values. The caller compares the number with the relation's."""
     return tuple(_column(cursor) for _ in range(cursor.uint16("number of columns")))
 
 

@@ -1,8 +1,8 @@
-"""A row line of ``test_decoding`` and the Relation it is of → the change that pgoutput would have sent for it.
+"""Turns a row line of ``test_decoding`` into the change that pgoutput would have sent.
 
-The Relation message is made from the catalogue when the line is captured. A line is at least as old as that, so a
-column of the relation that a line lacks was added or renamed since: refused. A column that only the line has is a
-generated one, or was dropped since: left out, as pgoutput leaves it out.
+The Relation message is made from the catalogue when the line is captured, so the line is at least as old. A column that
+only the relation has was therefore added or renamed later, and the line is refused. A column that only the line has is
+generated, or was dropped later; it is left out, as pgoutput would.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.logicalrep.test_decoding.lines import Form, MessageLine, NamedValue, Row, RowLine, TruncateLine
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
-# the types that print_literal does not print in quotes: OID → name; all others, domains of these included, are quoted
+# the types that print_literal does not quote, by OID; it quotes all others, including domains over these
 NUMBER_TYPES = {
     20: "bigint",
     21: "smallint",
@@ -41,7 +41,7 @@ IDENTITY_FULL = "f"
 
 
 class ColumnsChangedError(RelationMismatchError):
-    """The line has other columns than the catalogue had when it was captured."""
+    """The line's columns are not those that the catalogue had when the line was captured."""
 
 
 def read_row(data: bytes, relation: Relation) -> Change:
@@ -57,7 +57,7 @@ def read_row(data: bytes, relation: Relation) -> Change:
 
 
 def row_change(line: RowLine, relation: Relation) -> Change:
-    """The same, of a line that was read already."""
+    """As ``read_row``, for a line that ``read_line`` has returned."""
     if not line.has_tuple_data:
         raise RelationMismatchError("the line has no row: the table had no replica identity when it was written")
     old = None if line.old is None else _old(line.old, relation)
@@ -72,7 +72,7 @@ def row_change(line: RowLine, relation: Relation) -> Change:
 
 
 def read_truncate(data: bytes) -> TruncateLine:
-    """Raises LogicalRepError; RelationMismatchError when the line is no TRUNCATE."""
+    """Read a TRUNCATE line. Raises LogicalRepError; RelationMismatchError when the line is no TRUNCATE."""
     line = read_line(data)
     if not isinstance(line, TruncateLine):
         raise RelationMismatchError(f"{type(line).__name__} is no TRUNCATE")
@@ -80,7 +80,7 @@ def read_truncate(data: bytes) -> TruncateLine:
 
 
 def read_logical_message(data: bytes, lsn: Lsn) -> LogicalMessage:
-    """A message line; ``lsn`` is what stands beside it. Raises LogicalRepError."""
+    """Read a message line; ``lsn`` is the LSN that came with it. Raises LogicalRepError."""
     line = read_line(data)
     if not isinstance(line, MessageLine):
         raise UnknownMessageError(f"{type(line).__name__} is no logical message")
@@ -100,7 +100,7 @@ def _new(row: Row, relation: Relation) -> TupleData:
 
 
 def _old(row: Row, relation: Relation) -> TupleData:
-    """Nulls are left out of old rows. Under an identity that is not FULL only the key counts, and is never null."""
+    """Old rows leave out nulls. Unless the replica identity is FULL, only key columns count; they are never null."""
     values = _by_name(row, relation)
     full = relation.relreplident == IDENTITY_FULL
     if not full and not all(column.name in values for column in relation.columns if column.key):
@@ -112,14 +112,15 @@ def _old(row: Row, relation: Relation) -> TupleData:
 
 
 def _by_name(row: Row, relation: Relation) -> dict[str, NamedValue]:
-    """The row's columns that the relation has, each once, printed as its type is; a partition has its own order."""
+    """The row's columns that the relation has, checked to be unique and printed as their types are. By name, because a
+    partition may have its own column order."""
     columns = {column.name: column for column in relation.columns}
     known = [value for value in row if value.name in columns]
     for value in known:
         _require_form(value, columns[value.name])
     by_name = {value.name: value for value in known}
     if len(by_name) != len(known):
-        raise RelationMismatchError("a column stands there twice")
+        raise RelationMismatchError("a column appears twice")
     return by_name
 
 
@@ -146,6 +147,7 @@ def _value(value: NamedValue) -> ColumnValue:
 
 
 def _require_kept_values(old: TupleData, new: TupleData) -> None:
-    """Under FULL the old row holds every value; one that is not there, yet unchanged, was not null: FULL came later."""
+    """Under FULL the old row holds every non-null value. If it lacks one that the new row calls unchanged, which is
+    never null, the replica identity became FULL only later."""
     if any(after is UNCHANGED_TOAST and before is None for before, after in zip(old, new, strict=True)):
         raise RelationMismatchError("the old row lacks an unchanged value: the replica identity was not FULL yet")

@@ -1,4 +1,4 @@
-"""A position in one line of ``test_decoding``: words, quoted names and literals, checked and moved over."""
+"""A cursor over one line of ``test_decoding``: reads and checks words, quoted names and literals."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from spark_jobs.logicalrep.errors import FieldError, TrailingBytesError, Truncat
 from spark_jobs.logicalrep.test_decoding.lines import TableName
 
 _UNSIGNED = re.compile(rb"0|[1-9][0-9]*")
-# what quote_identifier leaves bare (ruleutils.c): ASCII letters in lower case, digits, underscores
+# names that quote_identifier (ruleutils.c) does not quote: ASCII letters in lower case, digits, underscores
 _BARE_NAME = re.compile(rb"[a-z_][a-z0-9_]*")
-# format_type: bare words and quoted names, with a schema; one [] for an array
+# what format_type writes: bare words and quoted names, maybe with a schema; one [] for an array
 _TYPE_NAME = re.compile(rb'(?:"(?:[^"]|"")+"|[^"\[\]])+(?:\[\])?')
 _TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?")
 _EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
 
 class LineCursor:
-    """Reads a line's parts in order; ``finish`` proves that all of it was read."""
+    """Reads a line's parts in order; ``finish`` checks that the whole line was read."""
 
     __slots__ = ("_at", "_data")
 
@@ -36,13 +36,14 @@ class LineCursor:
         return self._at == len(self._data)
 
     def accept(self, word: str) -> bool:
-        """Move over ``word`` if it stands here."""
+        """Move past ``word`` if it stands here; returns whether it does."""
         is_next = self._data.startswith(word.encode(), self._at)
         self._at += len(word) if is_next else 0
         return is_next
 
     def expect(self, word: str) -> None:
-        """Move over ``word``. Raises TruncatedMessageError where the line ends in it, else FieldError."""
+        """Move past ``word``. If it is not here, raises TruncatedMessageError when the line ends too early, otherwise
+        FieldError."""
         if self.accept(word):
             return
         rest = self._data[self._at : self._at + len(word)]
@@ -71,7 +72,7 @@ class LineCursor:
         return nspname, self.name("table name")
 
     def type_name(self) -> str:
-        """A type's name as ``format_type`` writes it, quotes kept."""
+        """A type's name as ``format_type`` writes it, with its quotes."""
         return self._text(self._match(_TYPE_NAME, "type name")[0], "type name")
 
     @property
@@ -79,18 +80,17 @@ class LineCursor:
         return self._data.startswith(b"'", self._at)
 
     def literal(self, field: str) -> bytes:
-        """A value in quotes: only the quote is doubled, a backslash is raw."""
+        """A quoted value: only quotes are doubled, backslashes are not escaped."""
         return self._quoted(b"'", field)
 
     def escaped_literal(self, field: str) -> str:
-        """A value as ``quote_literal`` writes it: where there is a backslash, it begins with E, and backslashes are
-        doubled."""
+        """A value as ``quote_literal`` writes it: if it has backslashes, it begins with E and they are doubled."""
         escaped = self.accept("E")
         data = self._quoted(b"'", field)
         return self._text(data.replace(b"\\\\", b"\\") if escaped else data, field)
 
     def word(self, field: str) -> bytes:
-        """Up to the next space or the end; at least one byte."""
+        """The bytes up to the next space or the line's end; at least one."""
         end = self._data.find(b" ", self._at)
         taken = self._data[self._at : end if end >= 0 else len(self._data)]
         if not taken:
@@ -99,7 +99,7 @@ class LineCursor:
         return taken
 
     def time(self, field: str) -> int:
-        """``timestamptz_to_str``: ISO with the session's offset; wire microseconds."""
+        """A time as ``timestamptz_to_str`` writes it (ISO, with the session's offset), in wire microseconds."""
         match = self._match(_TIME, field)
         year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
         micros = int((match[7] or b"0").ljust(6, b"0"))
@@ -112,19 +112,19 @@ class LineCursor:
         return (local - _EPOCH - offset) // timedelta(microseconds=1)
 
     def until_counted(self, before: str, after: str, field: str) -> tuple[bytes, bytes]:
-        """The text before ``{before}{n}{after}``, and the ``n`` bytes behind it, which must end the line.
+        """The text before ``{before}{n}{after}``, and the ``n`` bytes after it, which must end the line.
 
-        The text may hold such words itself: the first place where the count fits counts.
+        The text may itself contain such a marker: the first one whose count fits the rest of the line is taken.
         """
         marker = re.compile(re.escape(before.encode()) + rb"(0|[1-9][0-9]*)" + re.escape(after.encode()))
         for match in marker.finditer(self._data, self._at):
             if len(match[1]) < 20 and len(self._data) - match.end() == int(match[1]):
                 text, self._at = self._data[self._at : match.start()], len(self._data)
                 return text, self._data[match.end() :]
-        raise TruncatedMessageError(f"{field}: its count fits no rest of the line")
+        raise TruncatedMessageError(f"{field}: no count fits the rest of the line")
 
     def until_last(self, before: str, field: str) -> tuple[bytes, int]:
-        """The text before ``{before}{n}``, which must end the line."""
+        """The text before ``{before}{n}``, which must end the line, and ``n``."""
         match = re.compile(re.escape(before.encode()) + rb"(0|[1-9][0-9]{0,18})\Z").search(self._data, self._at)
         if match is None:
             raise TruncatedMessageError(f"{field}: no count ends the line")
@@ -154,7 +154,7 @@ class LineCursor:
         match = pattern.match(self._data, self._at)
         if match is None:
             kind = TruncatedMessageError if self.at_end else FieldError
-            raise kind(f"{field}: not what is wanted at byte {self._at}")
+            raise kind(f"{field}: unexpected text at byte {self._at}")
         self._at = match.end()
         return match
 

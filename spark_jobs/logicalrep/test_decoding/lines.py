@@ -1,7 +1,7 @@
-"""The lines that the output plugin ``test_decoding`` writes, as frozen values; ``test_decoding.read_line`` reads them.
+"""The lines that the output plugin ``test_decoding`` writes, as frozen values; ``read_line`` reads them.
 
-A line shows what the plugin prints and no more: names instead of OIDs, no typmods, no LSNs. What is optional there
-(``include-xids``, ``include-timestamp``) is None here. Times are wire microseconds (``messages.commit_time``).
+A line holds only what the plugin prints: names instead of OIDs, no typmods, no LSNs. What its options leave out
+(``include-xids``, ``include-timestamp``) is None. Times are wire microseconds (see ``messages.commit_time``).
 https://www.postgresql.org/docs/current/test-decoding.html
 """
 
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Form(Enum):
-    """How a value is printed; the type decides which of them (``print_literal`` in ``test_decoding.c``)."""
+    """How a value is printed; this depends on its type (``print_literal`` in ``test_decoding.c``)."""
 
     NULL = "null"
     UNCHANGED_TOAST = "unchanged-toast-datum"
@@ -26,8 +26,8 @@ class Form(Enum):
 class NamedValue:
     """One column of a row. ``text`` is the type's text output, without quotes; empty for NULL and UNCHANGED_TOAST.
 
-    Of a boolean it is ``t`` or ``f``, which is the type's text output, although the plugin prints ``true`` or
-    ``false``. ``type_name`` as ``format_type`` writes it, with schema and quotes where they are needed.
+    For a boolean that is ``t`` or ``f``, although the plugin prints ``true`` or ``false``. ``type_name`` is as
+    ``format_type`` writes it, with schema and quotes where needed.
     """
 
     name: str
@@ -56,7 +56,7 @@ class CommitLine:
 
 
 class Phase(Enum):
-    """The two-phase lines' words."""
+    """What two-phase commit lines begin with."""
 
     PREPARE = "PREPARE TRANSACTION"
     COMMIT = "COMMIT PREPARED"
@@ -77,8 +77,8 @@ class TwoPhaseLine:
 class RowLine:
     """``table public.t: UPDATE: old-key: id[integer]:1 new-tuple: id[integer]:2``.
 
-    ``kind`` is I, U or D. ``old`` is None where no old row is printed, ``new`` for a DELETE; in their place may stand
-    ``(no-tuple-data)``, where ``has_tuple_data`` is false. Old rows leave out what is null.
+    ``kind`` is I, U or D. ``old`` is None if no old row is printed; ``new`` is None for a DELETE. The plugin may print
+    ``(no-tuple-data)`` instead of a row; ``has_tuple_data`` is then false. Old rows leave out nulls.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class TruncateLine:
 
 @dataclass(frozen=True, slots=True)
 class MessageLine:
-    """``message: transactional: 1 prefix: app, sz: 2 content:hi``; the LSN stands beside the line, not in it."""
+    """``message: transactional: 1 prefix: app, sz: 2 content:hi``; the LSN comes with the line, not in it."""
 
     transactional: bool
     prefix: str
@@ -110,7 +110,7 @@ class MessageLine:
 
 
 class StreamEvent(Enum):
-    """The words of ``stream-changes``. The changes themselves are never printed."""
+    """What the lines of ``stream-changes`` begin with. The plugin never prints the changes themselves."""
 
     OPEN = "opening a streamed block for transaction"
     CLOSE = "closing a streamed block for transaction"
@@ -133,7 +133,7 @@ class StreamLine:
 
 @dataclass(frozen=True, slots=True)
 class StreamMessageLine:
-    """``streaming message: transactional: 1 prefix: app, sz: 2``: with its content only outside a transaction."""
+    """``streaming message: transactional: 1 prefix: app, sz: 2``; only a non-transactional one shows its content."""
 
     transactional: bool
     prefix: str

@@ -1,10 +1,10 @@
-"""The output plugin ``test_decoding``: one line's bytes → one frozen line. The readable specification of its grammar.
+"""Reads one line of the output plugin ``test_decoding``. The readable specification of its grammar.
 
-Mirrors ``contrib/test_decoding/test_decoding.c``, all of its options included. Names are quoted as SQL quotes them;
-of a text literal only the quote is doubled, a backslash and a newline are raw; a line must be consumed exactly.
+Mirrors ``contrib/test_decoding/test_decoding.c`` with all of its options. Names are quoted as in SQL. In text literals
+only quotes are doubled; backslashes and newlines are not escaped. A line must be consumed exactly.
 
-One thing the grammar leaves open: a message whose content ends like another message's tail (``, sz: 1 content:x``)
-could be one with a longer prefix. The shortest prefix is taken.
+The grammar has one ambiguity: a message whose content ends like another message's tail (``, sz: 1 content:x``) could
+also be one with a longer prefix. The shortest prefix is taken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_jobs.logicalrep.test_decoding.lines import (
 
 _BITS = re.compile(rb"[01]*")
 _NO_TUPLE = " (no-tuple-data)"
-# a number is looked at where it begins and ends; what casts it checks the rest
+# only the first and the last byte of a number are checked here; casting checks the rest
 _NUMBER_BEGINS, _NUMBER_ENDS = b"-0123456789NI", b"0123456789Ny"
 _KINDS = {" INSERT:": "I", " UPDATE:": "U", " DELETE:": "D"}
 _BARE = {b"null": Form.NULL, b"unchanged-toast-datum": Form.UNCHANGED_TOAST}
@@ -41,7 +41,7 @@ _TIMED_EVENTS = (StreamEvent.COMMIT, StreamEvent.PREPARE)
 
 
 def read_line(data: bytes) -> Line:
-    """Read one whole line. Raises LogicalRepError (a ValueError) of the precise kind."""
+    """Read one whole line. Raises the LogicalRepError (a ValueError) that fits."""
     cursor = LineCursor(data)
     line = _line(cursor)
     cursor.finish()
@@ -49,7 +49,7 @@ def read_line(data: bytes) -> Line:
 
 
 def read_table_header(data: bytes) -> tuple[tuple[TableName, ...], int]:
-    """The tables that a ``table …:`` line names, and the length of the line up to that colon, itself included."""
+    """The tables that a ``table …:`` line names, and the length of the line up to and including that colon."""
     cursor = LineCursor(data)
     cursor.expect("table ")
     return _header(cursor), cursor.at
@@ -89,7 +89,7 @@ def _table_line(cursor: LineCursor) -> RowLine | TruncateLine:
         return TruncateLine(tables, restart_seqs, cascade)
     kind = next((kind for word, kind in _KINDS.items() if cursor.accept(word)), None)
     if kind is None or len(tables) > 1:
-        raise FieldError("a table line is of one table and INSERT, UPDATE or DELETE, or else TRUNCATE")
+        raise FieldError("a table line is neither an INSERT, UPDATE or DELETE of one table nor a TRUNCATE")
     old = new = None
     if kind == "D":
         old = _row(cursor)
@@ -149,7 +149,7 @@ def _stream_line(cursor: LineCursor) -> StreamLine | StreamMessageLine:
         return StreamMessageLine(False, _utf8(prefix), len(content), content)
     event = next((event for event in StreamEvent if cursor.accept(event.value)), None)
     if event is None:
-        raise UnknownMessageError("the line begins with no word of test_decoding")
+        raise UnknownMessageError("the line does not begin like any line of test_decoding")
     if event is StreamEvent.PREPARE:
         # "TXN 'gid', txid 731" or "'gid'"
         has_xid = cursor.accept(" TXN")

@@ -119,7 +119,7 @@ def test_a_toasted_key_column_comes_from_the_old_key() -> None:
         ([Insert(RELID, (None, b"", None, None, None))], "at 0/1#0 has no value in key column id"),
         (
             [Insert(RELID, (b"1", b"", BinaryValue(b"\0"), None, None))],
-            "column number: not the binary form of int4 that is known here",
+            "column number: not the binary form of int4 that this version knows",
         ),
         ([Insert(RELID, (b"1", b""))], "at 0/1#0 of public.t is not understood: a tuple of 2 columns"),
         (

@@ -103,7 +103,7 @@ def test_what_a_commit_prepared_without_its_transaction_needs() -> None:
         in_columns([commit_prepared(9, 0x200)], WINDOW)
 
 
-def test_what_was_not_there_may_end() -> None:
+def test_the_end_of_an_unknown_transaction_is_ignored() -> None:
     """An abort or a rollback of what came before the window takes nothing away."""
     rolled_back = struct.pack("!cBqqqqI", b"r", 0, 0x110, 0x200, 5, 6, 9) + b"g\0"
     assert in_columns([stream_abort(9, 9), stream_abort(9, 10), rolled_back, *PLAIN], WINDOW) == in_columns(
@@ -111,7 +111,7 @@ def test_what_was_not_there_may_end() -> None:
     )
 
 
-def test_a_type_from_the_future_goes_with_its_subtransaction() -> None:
+def test_an_unknown_type_is_dropped_with_its_subtransaction() -> None:
     """It is taken to carry an xid like all others, and then is protocol 1's; one that is too short for that stays."""
     future = b"X" + struct.pack("!I", 1) + b"?"
     sent = [

@@ -98,7 +98,7 @@ def both(database_15: Database, tmp_path: Path) -> tuple[Pipeline, Pipeline]:
     return pgoutput, text
 
 
-def test_log_says_what_pgoutputs_says(both: tuple[Pipeline, Pipeline], database_15: Database) -> None:
+def test_the_log_equals_pgoutputs(both: tuple[Pipeline, Pipeline], database_15: Database) -> None:
     pgoutput, text = both
     workload(database_15)
     hi = capture(pgoutput).upto
@@ -235,7 +235,7 @@ def test_an_output_mode_that_does_not_fit_the_function(database_15: Database, tm
         for through in ("copy", "peek"):
             with (
                 pytest.raises(
-                    SlotError, match="gives binary output, pg_logical_slot_get_changes reads text"
+                    SlotError, match="writes binary output, and pg_logical_slot_get_changes reads text"
                 ) as refused,
                 read_window(
                     bulk,

@@ -17,11 +17,11 @@ def test_lines_that_make_no_transactions_are_refused() -> None:
         (["streaming change for TXN 7"], "never sends its changes"),
         (["BEGIN 7", "HELLO"], "a line begins with 'H'"),
         (["BEGIN 7", "COMMIT 8 (at 2024-01-01 00:00:00+00)"], "different transactions"),
-        (["BEGIN 7", "COMMIT 7"], "without the xid or the time"),
+        (["BEGIN 7", "COMMIT 7"], "lacks the xid or the time"),
         (["BEGIN 7"], "no COMMIT"),
         (["COMMIT 7 (at 2024-01-01 00:00:00+00)"], "outside a transaction"),
-        (["BEGIN 7", "PREPARE TRANSACTION 'g', txid 7"], "read as two-phase"),
-        (["COMMIT PREPARED 'g', txid 7 (at 2024-01-01 00:00:00+00)"], "read as two-phase"),
+        (["BEGIN 7", "PREPARE TRANSACTION 'g', txid 7"], "the slot is two-phase"),
+        (["COMMIT PREPARED 'g', txid 7 (at 2024-01-01 00:00:00+00)"], "the slot is two-phase"),
     ):
         with pytest.raises(CdcError, match=message):
             list(rows_of().rows([batch(lines)]))
