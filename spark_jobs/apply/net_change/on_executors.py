@@ -22,8 +22,8 @@ of the change that it stands for. Dropping changes is safe because each task kee
 says whether the key had a row before the range) and everything from the last action on that holds the whole row.
 Actions between these two cannot affect the outcome, whatever rows other tasks hold.
 
-Executors need pyarrow, NumPy and this package, nothing else. A task holds at most ``CELLS`` values (or ``_BYTES``) in
-the partial step, and one partition in the final one: choose *n* accordingly.
+Executors need pyarrow and NumPy; the code of this package is sent with the tasks. A task holds at most ``CELLS`` values
+(or ``_BYTES``) in the partial step, and one partition in the final one: choose *n* accordingly.
 """
 
 from __future__ import annotations
