@@ -60,7 +60,7 @@ def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
             return TableApplied.without_commit(MESSAGES_NAME, last, "already applied", state=state)
         if ahead[0].ordinal != state.ordinal + 1:
             raise GapError(
-                f"the messages have been brought to window {state.ordinal}, and the next one landed is"
+                f"the messages table is at window {state.ordinal}, and the next one in the change log is window"
                 f" {ahead[0].ordinal}",
                 hint=f"move {pipeline.lake.messages} away: the table is re-created from what the change log holds",
             )
@@ -122,7 +122,7 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
     """Commit the windows' messages. Returns the Delta version. Raises LakeError, and whatever ``batches`` raises."""
     path, first, last = work.pipeline.lake.messages, work.first, work.last
     overtaken = LakeError(
-        f"messages of the windows {first.ordinal} to {last.ordinal} were not written to {path}: another process writes"
+        f"messages of windows {first.ordinal} to {last.ordinal} were not written to {path}: another process writes"
         " this table",
         hint="run it again: it goes on from there",
     )

@@ -60,7 +60,7 @@ def plan_apply(
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
-        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
     tables = followed if names is None else tuple(name for name in names if name not in excluding)
     asked_for = (*tables, MESSAGES_NAME) if messages else tables

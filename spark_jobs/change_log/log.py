@@ -87,8 +87,8 @@ class ChangeLog:
         """Create the empty table; an existing one stays as it is. Raises LakeError."""
         # deltalake 1.6 decodes a path once more than it encodes it: it would look for the log in the wrong place
         if ("%25" if "://" in self.path else "%") in self.path:
-            raise LakeError(f"{self._what} cannot be made: a name in it holds a '%'", hint=WRITABLE)
-        with table_errors(f"{self._what} cannot be made", hint=WRITABLE):
+            raise LakeError(f"{self._what} cannot be created: its path holds a '%'", hint=WRITABLE)
+        with table_errors(f"{self._what} cannot be created", hint=WRITABLE):
             DeltaTable.create(
                 self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=LOG_CONFIGURATION, name="change_log"
             )
@@ -102,7 +102,7 @@ class ChangeLog:
         """
         table = self._table()
         if table is None:
-            raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` makes it")
+            raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` creates it")
         landed = table.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
             return False

@@ -208,7 +208,7 @@ def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) 
         raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
     except DeltaError:
         if handle is None and latest_cut(lake) is not None:
-            raise OvertakenError(f"another process has made the cuts at {lake.cuts}", hint="run it again") from None
+            raise OvertakenError(f"another process has created the cuts at {lake.cuts}", hint="run it again") from None
         raise
 
 

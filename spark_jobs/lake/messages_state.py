@@ -68,7 +68,7 @@ def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
 def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableState:
     """Create the empty table. Its messages begin with window ``first``. Raises LakeError."""
     path, ordinal = lake.messages, max(first.ordinal - 1, 0)
-    with table_errors(f"{path} cannot be made", hint=WRITABLE):
+    with table_errors(f"{path} cannot be created", hint=WRITABLE):
         table = DeltaTable.create(
             path,
             MESSAGES_SCHEMA,

@@ -33,7 +33,7 @@ class LandedWindows:
         landed = log.markers()
         markers = tuple(marker for marker in landed if marker.identity.chapter == landed[-1].identity.chapter)
         if not markers:
-            raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+            raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
         return cls(log.path, markers)
 
     @property
