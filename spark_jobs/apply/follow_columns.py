@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> TableRange:
-    """Make the table's columns those of ``landed.shape``. Returns the range, with the table's state after that.
+    """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
 
     A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
     a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError.

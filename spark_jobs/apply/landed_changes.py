@@ -146,8 +146,8 @@ class _Description:
 
     def shape(self, last_message: bytes | None) -> TableShape:
         """The table at the end of the range: those of the catalogue's columns that the lake or the last Relation
-        message has, or that were added. A message that fits no description adds no column here; ``version`` refuses
-        the changes that need it."""
+        message has, or that were added. A message that fits no description is ignored here; changes that need it are
+        refused when they are decoded."""
         relation = None if last_message is None else relation_of(last_message)
         numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
         names = {column.name for column in self.held if column.attnum is None}

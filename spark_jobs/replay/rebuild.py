@@ -155,9 +155,9 @@ def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> Ta
     identity = landed.identity
     state = table_state(pipeline.lake, name, *identity.stream)
     if state is None or state.is_lost:
-        lost = "has lost the commit that says how far it is to Delta's log clean-up"
-        what = "has no snapshot yet" if state is None else lost
-        raise LakeError(f"{name} {what}", hint=f"postgres-cdc snapshot '{name}'")
+        lost = ": Delta's log clean-up has removed the commit that says how far the table is"
+        what = " has no snapshot yet" if state is None else lost
+        raise LakeError(f"{name}{what}", hint=f"postgres-cdc snapshot '{name}'")
     return known_state(state, latest_cut(pipeline.lake))
 
 

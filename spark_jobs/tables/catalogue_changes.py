@@ -12,7 +12,7 @@ from spark_jobs.schema.partition_bounds import Region, outermost
 
 
 def tells_of(marker: WindowMarker, name: QualifiedName, relid: int | None) -> bool:
-    """Whether the table, or another one that has its name, changed without a row event."""
+    """Whether the table, or another one with its name, changed without a row event, or a new chapter begins."""
     return marker.broke is not None or bool(_changed(marker, name, relid))
 
 
