@@ -152,7 +152,7 @@ def partial_copies(
 def _behind(rows: pa.Table, shape: TableShape, after: Position | None) -> pa.Table:
     last = last_truncate(rows, shape)
     if last is not None and (after is None or last > after):
-        raise ValueError(f"a TRUNCATE of {shape.name} at {last} comes after after={after}")
+        raise ValueError(f"a TRUNCATE of {shape.name} at {last} is later than after={after}")
     return changes_after(rows, after)
 
 
