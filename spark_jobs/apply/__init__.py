@@ -1,1 +1,1 @@
-"""Landed windows into Delta tables: what each table has to do, one commit per table, then the cut."""
+"""Apply landed windows to Delta tables: plan each table's work, make one commit per table, write the cut."""

@@ -1,4 +1,4 @@
-"""Bring tables up to the change log: plan what there is to apply, apply it, and write the cut that it reaches."""
+"""Bring tables to the end of the change log: plan the work, apply it, and write the cut."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from spark_jobs.write_guard import write_guard
 
 @dataclass(frozen=True)
 class CatchUpReport:
-    """``tables`` in the order asked for; ``cut`` is the latest one, None before the first.
+    """``tables`` are in the order asked for. ``cut`` is the latest cut, None before the first one.
 
-    ``messages``: what was done to the messages table, None where it was not asked for.
+    ``messages`` is the result for the messages table, None when it was not asked for.
     """
 
     tables: tuple[TableApplied, ...]
@@ -49,12 +49,12 @@ def apply(
     run_id: str = "",
     progress: Progress = silent,
 ) -> CatchUpReport:
-    """Apply landed windows to ``names`` (all followed tables), each from its own watermark up to the log's end.
+    """Apply landed windows to ``names`` (default: all followed tables), each from its own watermark to the log's end.
 
-    ``excluding`` are tables that cannot go on: they are left alone, and are in no cut. ``upto`` stops at the last
-    window that ends at or before it. ``messages``: whether the messages table too, where the pipeline keeps one; by
-    default when ``names`` are all. ``spark`` is called only when there is something to write. A table that fails, or
-    that another process writes, is in the report with its error; the others are brought up to date.
+    Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
+    that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
+    default it is when ``names`` is None. ``spark`` is called only when there is something to write. A table that fails,
+    or that another process is writing, is reported with its error; the others are brought up to date.
     Raises LakeError when there is no change log.
     """
     with_messages = has_messages_table(pipeline) and (names is None if messages is None else messages)
@@ -77,7 +77,7 @@ def apply(
 
 
 def _write_cut(pipeline: Pipeline, plan: Plan, done: Mapping[QualifiedName, TableApplied]) -> Cut | None:
-    """Of the tables that show the end of the plan's last window."""
+    """Write a cut of the tables that show the end of the plan's last window."""
     stopped = {name for name, applied in done.items() if applied.error is not None}
     states = {name: state for name, state in plan.progress.states.items() if name not in stopped}
     states |= {name: applied.state for name, applied in done.items() if applied.state and name not in stopped}

@@ -1,15 +1,15 @@
 """``{lake.path}/tables/_messages``: what applications wrote into the WAL with ``pg_logical_emit_message``.
 
 One row per message, appended in commit order and never changed: the outbox of a service, an audit trail, a marker in
-the stream of changes. Columns and their meaning: ``MESSAGES_SCHEMA``. ``ORDER BY window, commit_lsn_number, ordinal``
-is the order in which they happened, among the changes of the tables too: a message stands after the changes that its
+the stream of changes. ``MESSAGES_SCHEMA`` describes the columns. ``ORDER BY window, commit_lsn_number, ordinal`` gives
+the order in which they happened, also relative to changes of tables: a message comes after the changes that its
 transaction made before it.
 
-Written from the change log without Spark, exactly once: each commit carries an application transaction whose version
-is the ordinal of the last window that it covers, as the tables' commits do
+The rows are written from the change log, without Spark, exactly once: each commit carries an application transaction
+whose version is the ordinal of the last window that it covers
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers). A window without messages costs
-nothing. The prefixes of ``source.messages`` choose here; the log keeps every message, and a filter that is changed
-holds from the next window on. Messages are no state of a table: no snapshot shows them, and a re-snapshot leaves them.
+nothing. The prefixes of ``source.messages`` are applied here: the log keeps every message, and a changed filter takes
+effect with the next window. Messages are not part of any table's state: snapshots neither contain nor remove them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ MESSAGES_LAYOUT = Layout(MESSAGES_SCHEMA, statistics=("window", "commit_lsn_numb
 
 
 def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
-    """Append the messages of the plan's windows that the table is not past; it is created where it is missing.
+    """Append the messages of those of the plan's windows that the table lacks. Creates the table if it is missing.
 
-    What stops it is in the result's ``error``; the windows before the one that it names are written.
+    A failure is returned as the result's ``error``. At a damaged message, the windows before it are still written.
     """
     state, last = plan.progress.states.get(MESSAGES_NAME), plan.last
     try:
@@ -60,7 +60,7 @@ def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
             return TableApplied.without_commit(MESSAGES_NAME, last, "already applied", state=state)
         if ahead[0].ordinal != state.ordinal + 1:
             raise GapError(
-                f"the messages have been brought to window {state.ordinal}, and the next one landed is"
+                f"the messages table is at window {state.ordinal}, and the next one in the change log is window"
                 f" {ahead[0].ordinal}",
                 hint=f"move {pipeline.lake.messages} away: the table is re-created from what the change log holds",
             )
@@ -70,7 +70,7 @@ def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
 
 
 def _written(work: TableRange) -> TableApplied:
-    """One commit; of a range with a damaged message the windows before that one."""
+    """Write the range in one commit; if it holds a damaged message, write the windows before that message."""
     result = TableApplied.nothing_of(work)
     ordinals = [marker.ordinal for marker in work.markers if marker.logical_messages]
     if not ordinals:
@@ -78,7 +78,7 @@ def _written(work: TableRange) -> TableApplied:
     messages = _Messages(work.pipeline, ordinals)
     try:
         first = next(iter(messages), None)
-        if first is None:  # none with a wanted prefix
+        if first is None:  # no message has a wanted prefix
             return result
         version = _append(work, chain([first], messages))
     except DamagedMessageError as error:
@@ -90,7 +90,7 @@ def _written(work: TableRange) -> TableApplied:
 
 
 class _Messages:
-    """Iterates over the batches that the table gets; ``count`` rows so far."""
+    """The batches to append. ``count`` is the number of rows yielded so far."""
 
     def __init__(self, pipeline: Pipeline, ordinals: Sequence[int]) -> None:
         self.count = 0
@@ -113,16 +113,16 @@ class _Messages:
 
 
 def _prefixes(pipeline: Pipeline) -> tuple[str, ...] | None:
-    """Those of ``source.messages``; None for all."""
+    """The prefixes of ``source.messages``; None means all messages."""
     messages = pipeline.source.messages
     return messages.prefixes if isinstance(messages, MessagePrefixes) else None
 
 
 def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
-    """Commit the windows' messages; the version. Raises what ``batches`` raises, and LakeError."""
+    """Commit the windows' messages. Returns the Delta version. Raises LakeError, and whatever ``batches`` raises."""
     path, first, last = work.pipeline.lake.messages, work.first, work.last
     overtaken = LakeError(
-        f"messages of the windows {first.ordinal} to {last.ordinal} were not written to {path}: another process writes"
+        f"messages of windows {first.ordinal} to {last.ordinal} were not written to {path}: another process writes"
         " this table",
         hint="run it again: it goes on from there",
     )
@@ -134,7 +134,7 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
         app_transactions=[Transaction(app_id(work.identity), last.ordinal)],
     )
     try:
-        # the handle that was checked: a commit of this application in between makes it fail
+        # through the handle that was checked above: a commit of this application in between makes the append fail
         append(table, path, batches, MESSAGES_LAYOUT, commit)
     except CommitFailedError as error:
         raise overtaken from error

@@ -1,4 +1,7 @@
-"""A range of windows into a table of which partitions came or went: their rows are read, the log has all others."""
+"""Apply a range of windows to a table whose partitions were attached, detached or dropped without row events.
+
+The rows of those partitions come from the source, all other changes from the log.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,11 @@ if TYPE_CHECKING:
 
 
 def apply_regions(spark: SparkSession, work: TableRange, regions: RegionsRead) -> TableApplied:
-    """Bring the table to the end of the range, in one commit. Raises OvertakenError, SchemaChangeError where only a new
-    snapshot helps, and what reading and decoding raise: nothing is written then."""
+    """Bring the table to the end of the range, in one commit.
+
+    Raises OvertakenError, SchemaChangeError where only a new snapshot helps, and what reading and decoding raise. After
+    an error nothing has been written.
+    """
     relid = one_relid(work)
     landed = None if relid is None else landed_range(lambda: spark, work, relid)
     _require_same_columns(spark, work, regions.shape, landed)
@@ -67,7 +73,7 @@ def _commit(
 
 
 def _staged(spark: SparkSession, work: TableRange, regions: RegionsRead, folder: str) -> RegionRows:
-    """Read once, whole, before anything is written: the commit says how many rows they were."""
+    """Stage all rows of the regions before anything is committed: the commit records how many there are."""
     schema = ddl(value_fields(regions.shape))
     with isolated_session(spark, {}) as own, spark_errors(f"{work.name}: partitions could not be read"):
         regions.values(own).write.option("compression", "snappy").parquet(folder)
@@ -83,7 +89,7 @@ def _staged(spark: SparkSession, work: TableRange, regions: RegionsRead, folder:
 def _require_same_columns(
     spark: SparkSession, work: TableRange, shape: TableShape, landed: LandedChanges | None
 ) -> None:
-    """Lake, change log and source have the same columns. Raises SchemaChangeError."""
+    """Raises SchemaChangeError unless lake, change log and source have the same columns."""
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
         held = {column.name: (column.sql, column.attnum) for column in table_columns(spark, work.path)}
     here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}

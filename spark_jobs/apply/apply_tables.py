@@ -1,4 +1,4 @@
-"""Ranges of whole windows into Delta tables: each table from its own watermark, in one commit, exactly once."""
+"""Apply ranges of whole windows to Delta tables: each table from its own watermark, in one commit, exactly once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.write_guard import UNGUARDED, WriteGuard
 
 _TABLES_AT_ONCE = 3
-# each commit leaves a file or two behind; Delta versions between two compactions
+# Delta versions between two compactions: each commit adds a file or two
 _COMPACT_EVERY = 16
 
 
@@ -39,11 +39,11 @@ def apply_tables(
     progress: Progress = silent,
     guard: WriteGuard = UNGUARDED,
 ) -> tuple[TableApplied, ...]:
-    """Bring each table to the end of its range; windows that it is past already are passed over.
+    """Bring each table to the end of its range. Windows that a table already has are skipped.
 
-    ``spark`` is called for what only Spark can write. ``guard`` keeps other processes from a table while it is written.
-    A table that cannot go on is reported as stopped,
-    with its error; the others go on.
+    ``spark`` is called only when a table needs Spark. ``guard`` keeps other processes from a table while it is written.
+    A table that cannot go on is reported as stopped, with its error; the others go on. Results are in the order of
+    ``work``.
     """
     done: dict[QualifiedName, TableApplied] = {}
     spark = one_at_a_time(spark)
@@ -56,11 +56,11 @@ def apply_tables(
 
 
 def apply_table(spark: SparkProvider, work: TableRange, guard: WriteGuard = UNGUARDED) -> TableApplied:
-    """One table, in one commit; what stops it is in the result's ``error``. Anything but a CdcError is a defect, and is
-    raised. A window that is not understood stops the table after those before it.
+    """Bring one table to the end of its range, in one commit.
 
-    Where another writer commits in between, whatever the locks say, nothing is written, and what is left to do
-    is worked out again.
+    A CdcError is returned as the result's ``error``; any other exception is a defect and is raised. A window that this
+    version cannot decode stops the table, after the windows before it are applied. If another writer commits in
+    between, nothing is written, and the remaining work is determined again.
     """
     try:
         return _apply_guarded(spark, work, guard)
@@ -75,8 +75,8 @@ def _apply_guarded(spark: SparkProvider, work: TableRange, guard: WriteGuard) ->
 
 
 def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
-    """What is left of the range, from where the table is now. What stops the table is reported with that state, as it
-    holds the cause of the last snapshot: whether another one has to wait depends on it.
+    """Apply the rest of the range, from the table's current state. An error is reported with that state: it holds the
+    cause of the last snapshot, which decides whether the next one has to wait.
     """
     state = work.state_now()
     if state.is_lost:
@@ -87,7 +87,7 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
         return TableApplied.without_commit(work.name, work.last, state=state, error=lost)
     if what := work.pipeline.table(state.name).options.types.changed_since(state.types):
         other = NeedsSnapshotError(
-            f"{state.name}: {what}", hint=f"`postgres-cdc sync` takes it; else {new_snapshot(state.name)}"
+            f"{state.name}: {what}", hint=f"`postgres-cdc sync` takes a new snapshot; else {new_snapshot(state.name)}"
         )
         return TableApplied.without_commit(work.name, work.last, state=state, error=other)
     if why := why_masked_otherwise(state.mask, work.pipeline.salt_word_of(state.name)):
@@ -107,7 +107,7 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
     if changed and not (ahead.regions and ahead.regions.make_up_for(ahead.markers, state)):
         return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
     understood, error = understood_windows(ahead.markers, state)
-    if changed and error:  # what was read is of the end of all windows; a new snapshot shows what is not understood
+    if changed and error:  # the regions were read at the end of all windows, so the range cannot be cut short
         return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
     if not understood:
         return TableApplied.without_commit(work.name, ahead.first, state=state, error=error)
@@ -146,7 +146,7 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
 
 
 def _columns_followed(work: TableRange, columns: ColumnChanges, before: TableApplied) -> TableApplied:
-    """The range so far: its rows may change nothing more."""
+    """The result if the range changes nothing but the columns."""
     state = work.state_since()
     version = None if state is None else state.version
     return replace(before, outcome="applied", columns=columns.words, delta_version=version, state=state)
@@ -160,12 +160,12 @@ def _commit(
     before: TableApplied,
     opened: OpenedTable | None,
 ) -> TableApplied:
-    """One commit; none when the range changes nothing. Raises OvertakenError."""
+    """Commit the net change, unless it is empty. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
         return counted
     if work.state.missing_operations:
-        # what is inserted may be there, under its key: its delete was not published
+        # an inserted key may already be in the table: its delete was not published
         is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1

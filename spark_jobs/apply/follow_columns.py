@@ -1,4 +1,4 @@
-"""The lake's table gets the columns that the source's has by now, before a range of its changes is written."""
+"""Give the Delta table the source table's current columns, before a range of changes is written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> TableRange:
-    """Make the table's columns those of ``landed.shape``. Returns the range as it is to be written from there on.
+    """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
 
-    Killed at any step, it goes on where it stood: what is left to do is found by comparison. Rows that get a value are
-    written in a numbered commit, like every change of rows. Raises OvertakenError.
+    A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
+    a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError.
     """
     if not landed.columns:
         return work

@@ -1,4 +1,4 @@
-"""What the change log holds of one table in a range of windows, ready to be decoded."""
+"""The changes of one table in a range of windows, as the change log holds them, ready to be decoded."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ _CHANGES = [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELE
 
 @dataclass(frozen=True)
 class LandedChanges:
-    """``rows``: kinds I, U, D and T in no order, only T where executors read the rest; ``relations``: the relation
-    versions, mapped to ``shape``: the table at the end of the range. ``columns``: what turns the lake's table into it.
+    """``rows``: change-log rows of kinds I, U, D and T, unordered; only those of kind T where executors read the rest.
+
+    ``shape`` is the table at the end of the range, ``relations`` the relation versions mapped to it, and ``columns``
+    the changes that give the lake's table this shape.
     """
 
     rows: pa.Table
@@ -41,10 +43,9 @@ class LandedChanges:
 
 
 def one_relid(work: TableRange) -> int | None:
-    """The OID of the table in these windows, None when they hold nothing of it.
+    """The OID of the table in these windows, None when they hold nothing about it.
 
-    Raises SchemaChangeError when another table goes by its name than the one that was snapshotted, or that one by
-    another name.
+    Raises SchemaChangeError when the snapshotted table was renamed, or when another table now has its name.
     """
     relid, name = work.state.relid, work.name
     for marker in work.markers:
@@ -63,14 +64,14 @@ def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) 
     what = "was renamed" if renamed else "is another table: it was dropped and re-created, or another was renamed to it"
     return SchemaChangeError(
         f"{name} {what}, in window {marker.ordinal} ({marker.window})",
-        hint=f"correct tables: if need be, then {new_snapshot(name)}",
+        hint=f"correct tables: in the configuration if need be, then {new_snapshot(name)}",
     )
 
 
 def landed_changes(work: TableRange, relid: int, held: Sequence[DeltaColumn]) -> LandedChanges | None:
-    """What the range does to the table that its snapshot does not show; None when there is nothing.
+    """The changes in the range that the table's snapshot does not show; None when there are none.
 
-    ``held``: the columns of the lake's table. Raises DecodeError when the log lacks what describes the changes,
+    ``held``: the columns of the lake's table. Raises DecodeError when the log lacks the description of the changes,
     SchemaChangeError where only a new snapshot helps.
     """
     log = ChangeLog(work.pipeline.lake.change_log)
@@ -79,13 +80,13 @@ def landed_changes(work: TableRange, relid: int, held: Sequence[DeltaColumn]) ->
 
 
 def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
-    """``landed``: the table's rows in the range, with or without its row changes. None when it holds nothing that came
-    after the snapshot."""
+    """``landed``: the table's rows of the change log, with or without row changes. Returns None when they hold nothing
+    that came after the snapshot."""
     state = work.state
     if work.before is not None:
         landed = landed.filter(pc.less(landed.column("commit_lsn"), int(work.before)))
     kinds = landed.column("kind")
-    # the snapshot shows the transactions that committed before its LSN
+    # the snapshot already shows transactions that committed before its LSN
     since = pc.greater_equal(landed.column("commit_lsn"), int(state.snapshot_lsn))
     changes = landed.filter(pc.and_(pc.is_in(kinds, pa.array(_CHANGES)), since))
     order = [("window", "ascending"), ("commit_lsn", "ascending"), ("ordinal", "ascending")]
@@ -96,12 +97,12 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
             return None
         raise DecodeError(
             f"the change log does not describe {state.name} in windows {work.first.ordinal} to {work.last.ordinal}",
-            hint=f"its retention has cut into them; {new_snapshot(state.name)}",
+            hint=f"the log's retention has removed a part of these windows; {new_snapshot(state.name)}",
         )
     messages = dict(zip(relations.column("version").to_pylist(), relations.column("data").to_pylist(), strict=True))
     of_latest = facts.filter(pc.equal(facts.column("data"), facts.column("data")[-1]))
     lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
-    # with the types that the table has, whatever the configuration says by now
+    # with the types of the table, even if the configuration has others by now
     options = replace(work.pipeline.column_options(state.name), types=state.types)
     described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options)
     _require_masked_alike(described.facts, work)
@@ -115,8 +116,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
 
 
 def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> None:
-    """Values never go where hashes are, nor hashes among values: a process may have landed these windows that was
-    configured otherwise."""
+    """Keep plain values and hashes apart: these windows may have been landed under another configuration of masks."""
     for landed in facts:
         if why := why_masked_otherwise(work.state.mask, landed.mask):
             first, last = work.first.ordinal, work.last.ordinal
@@ -128,8 +128,8 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
 
 @dataclass(frozen=True)
 class _Description:
-    """What is known of the table's columns in a range: by the catalogue, window by window, and by the lake; and what
-    the lake's table was made with."""
+    """What is known about the table's columns in a range. ``facts``: the catalogue's, oldest first. ``held``: the
+    lake's columns. ``looks``: what the looks at the catalogue found changed. ``options``: those of the lake's table."""
 
     facts: tuple[RelationFacts, ...]
     held: Sequence[DeltaColumn]
@@ -145,8 +145,9 @@ class _Description:
         return frozenset(number for look in self.looks for number in look.added)
 
     def shape(self, last_message: bytes | None) -> TableShape:
-        """The table at the end of the range: of the columns that the catalogue has, those that the lake has, that the
-        last Relation message has, or that were added. A message that fits nothing stops the changes that need it."""
+        """The table at the end of the range: those of the catalogue's columns that the lake or the last Relation
+        message has, or that were added. A message that fits no description is ignored here; changes that need it are
+        refused when they are decoded."""
         relation = None if last_message is None else relation_of(last_message)
         numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
         names = {column.name for column in self.held if column.attnum is None}
@@ -166,11 +167,11 @@ class _Description:
 
 
 def _facts(name: QualifiedName, rows: pa.Table) -> tuple[RelationFacts, ...]:
-    """Each once, in the order of the windows; the last ones last."""
+    """The distinct facts, each at the place of its last occurrence: the latest come last."""
     try:
         found = [RelationFacts.from_json(data) for data in rows.column("data").to_pylist()]
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(
-            f"what the change log holds of the catalogue for {name} is damaged ({type(error).__name__})"
+            f"the catalogue's facts of {name} in the change log are damaged ({type(error).__name__})"
         ) from error
     return tuple(dict.fromkeys(reversed(found)))[::-1]

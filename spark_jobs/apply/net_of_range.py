@@ -1,4 +1,4 @@
-"""The net change of a range of windows in one table: computed on the driver where it is small, else by executors."""
+"""The net change of a range of windows in one table, computed on the driver if it is small, else by executors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 def landed_range(
     spark: SparkProvider, work: TableRange, relid: int, opened: OpenedTable | None = None
 ) -> LandedChanges | None:
-    """What the log holds of the range: whole where it is small, else what describes it. None: the table's snapshot
-    shows it all. ``opened``: the table, where it is open already."""
+    """The range's changes in the log: all of them if the range is small, else only the rows that describe them.
+
+    None if the table's snapshot already shows everything. ``opened``: the table, if it is already open.
+    """
     if opened is not None:
         return landed_changes(work, relid, opened.columns)
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
@@ -38,7 +40,8 @@ def landed_range(
 
 @contextmanager
 def net_of_range(spark: SparkProvider, work: TableRange, relid: int, landed: LandedChanges) -> Iterator[NetSource]:
-    """``landed``: of this range. What is staged lives as long as the context."""
+    """The range's net change. ``landed``: what ``landed_range`` returned for it. Staged files live as long as the
+    context."""
     if is_small(work, relid):
         with net_on_driver(work, landed) as net:
             yield net
@@ -53,7 +56,7 @@ def net_of_range(spark: SparkProvider, work: TableRange, relid: int, landed: Lan
 
 
 def is_small(work: TableRange, relid: int) -> bool:
-    """Whether its net change is computed on the driver."""
+    """Whether the range's net change is computed on the driver."""
     return work.bytes_of(relid) <= work.on_driver_bytes
 
 

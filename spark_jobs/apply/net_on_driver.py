@@ -1,4 +1,4 @@
-"""The net change of a small range, computed on the driver: no Python worker to wake."""
+"""The net change of a small range, computed on the driver: no Python worker has to start."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ _log = logging.getLogger(__name__)
 _STAGED_FROM_ROWS = 20_000
 _ROW_GROUP_ROWS = 65_536  # what one task reads
 _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
-# of the commit that a staging folder is for
+# the number of the commit that a staging folder is for
 _NUMBER = re.compile(r"(\d+)-")
 
 
 @contextmanager
 def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
-    """The net change of a small range, computed here. Raises as ``net_change`` does.
+    """The net change of a small range. Raises as ``net_change`` does.
 
-    Handed over from memory when it has few rows, else through Parquet files in the lake that live as long as the
-    context.
+    Few rows are handed over from memory, more through Parquet files in the lake that live as long as the context.
     """
     net = net_change(
         landed.rows,
@@ -65,8 +64,8 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
 
 
 def _is_broadcast(rows: pa.Table) -> bool:
-    """Whether it is far below the 10 MB up to which Spark broadcasts: Spark counts some 20 bytes for each value, long
-    strings too."""
+    """Whether the rows are far below Spark's broadcast threshold of 10 MB. Spark estimates some 20 bytes per value, for
+    long strings too."""
     return bool(rows.num_rows * rows.num_columns <= _BROADCAST_VALUES and rows.nbytes <= _BROADCAST_BYTES)
 
 
@@ -84,7 +83,7 @@ def _frame(net: NetChange, work: TableRange) -> Iterator[Frame]:
 
 
 def _stage(rows: pa.Table, folder: str) -> None:
-    """A file for each core."""
+    """Write one file per core."""
     filesystem, path = lake_filesystem(folder)
     step = -(-rows.num_rows // pa.cpu_count())
 

@@ -1,6 +1,6 @@
-"""The net change of a large range, by executors: from the change log to Parquet in the lake, past the driver.
+"""The net change of a large range, computed by executors: from the change log to Parquet in the lake.
 
-The driver sees what describes the table, its TRUNCATEs, and a few sums. See ``on_executors`` for the two steps.
+The driver sees only the table's description, its TRUNCATEs, and a few sums. See ``on_executors`` for the two steps.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from spark_jobs.schema.net_columns import COPIES, FRESH, LEANS, NetColumns, ddl,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-# what one task of the final step decodes at once, in bytes of messages
+# bytes of messages that one task of the final step decodes
 _PARTITION_BYTES = 32 << 20
 _PARTIAL = (
     "commit_lsn bigint, ordinal bigint, kind string, version bigint, data binary, half tinyint, key binary,"
@@ -59,15 +59,16 @@ _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 def described_on_executors(
     spark: SparkSession, work: TableRange, relid: int, held: Sequence[DeltaColumn]
 ) -> LandedChanges | None:
-    """What the driver needs to know of the range. None when there is nothing. Raises as ``landed_changes`` does."""
+    """What the driver needs to know about the range; None when the range changes nothing. Raises as ``landed_changes``
+    does."""
     return described_changes(_logged(spark, work, relid, _DESCRIBING).toArrow(), work, held)
 
 
 @contextmanager
 def net_on_executors(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> Iterator[NetSource]:
-    """The net change of a range of which ``landed`` is the description; its files live as long as the context.
+    """The net change of the range that ``landed`` describes. Its files live as long as the context.
 
-    Raises Spark's exceptions, with an executor's DecodeError, UnrepresentableError or SchemaChangeError in them.
+    Raises Spark's exceptions, which may wrap an executor's DecodeError, UnrepresentableError or NeedsSnapshotError.
     """
     changes = _logged(spark, work, relid, _ROW_CHANGES)
     counts = {row["kind"]: row["count"] for row in changes.groupBy("kind").count().collect()}
@@ -99,7 +100,7 @@ def _mirrored(work: TableRange, relid: int, landed: LandedChanges, rows: DataFra
 
 
 def _with_past(work: TableRange, relid: int, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
-    """Of a table that keeps what was."""
+    """The net change in a mode other than ``mirror``."""
     shape, mode = landed.shape, work.state.mode
     truncates = truncate_commits(landed.rows, shape)
     lenient = bool(work.state.missing_operations)
@@ -125,7 +126,7 @@ def _parts(work: TableRange, relid: int) -> int:
 
 
 def _staged_changes(rows: DataFrame, past: PastWork, landed: LandedChanges, folder: str) -> NetSource:
-    """Each change a row; a TRUNCATE too."""
+    """Mode ``append``: one row per change, TRUNCATEs included."""
     columns = NetColumns(past.shape, mode="append")
     schema = ddl(columns.fields)
     emptied = rows.sparkSession.createDataFrame(appended_truncates(truncates_of(landed.rows), past.shape), schema)
@@ -139,7 +140,7 @@ def _staged_changes(rows: DataFrame, past: PastWork, landed: LandedChanges, fold
 
 
 def _logged(spark: SparkSession, work: TableRange, relid: int, kinds: tuple[RowKind, ...]) -> DataFrame:
-    """The log's rows of these kinds; of row changes those that the snapshot does not show."""
+    """The log's rows of these kinds. Row changes that the snapshot already shows are left out."""
     named = ", ".join(f"'{kind.value}'" for kind in kinds)
     windows = f"window BETWEEN {work.first.ordinal} AND {work.last.ordinal}"
     condition = f"{windows} AND relid = {relid} AND kind IN ({named})"
@@ -153,7 +154,7 @@ def _logged(spark: SparkSession, work: TableRange, relid: int, kinds: tuple[RowK
 def _by_key(
     rows: DataFrame, landed: LandedChanges, after: Position | None, parts: int, policy: OnUnrepresentable
 ) -> DataFrame:
-    """In two steps, with a shuffle by key between them."""
+    """The net change in two steps, with a shuffle by key between them."""
     shape, relations = landed.shape, landed.relations
     partial = rows.mapInArrow(partial_net(shape, relations, after=after), _PARTIAL)
     final = final_net(shape, relations, truncated=after is not None, on_unrepresentable=policy)
@@ -161,7 +162,7 @@ def _by_key(
 
 
 def _in_order(rows: DataFrame, landed: LandedChanges, after: Position | None, policy: OnUnrepresentable) -> DataFrame:
-    """In one task, in the order of the log: for changes that depend on rows of other keys."""
+    """The net change in one task, in the order of the log: for changes that depend on rows of other keys."""
     whole = ordered_net(landed.shape, landed.relations, after=after, on_unrepresentable=policy)
     return rows.coalesce(1).mapInArrow(whole, ddl(final_fields(landed.shape)))
 
@@ -169,7 +170,7 @@ def _in_order(rows: DataFrame, landed: LandedChanges, after: Position | None, po
 def _staged_copies(
     rows: DataFrame, landed: LandedChanges, after: Position | None, folder: str, policy: OnUnrepresentable
 ) -> NetSource:
-    """Of a table without a key: each task sums what it has read, and Spark what they found."""
+    """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
     shape, columns = landed.shape, NetColumns(landed.shape)
     partial = partial_copies(shape, landed.relations, after=after, on_unrepresentable=policy)
     partial_sums = rows.mapInArrow(partial, ddl(columns.fields))
@@ -191,13 +192,13 @@ def _staged_copies(
 
 
 def _staged(net: DataFrame, folder: str, widest: NetColumns, *, truncated: bool) -> NetSource | None:
-    """None when only the order of the log can do it."""
+    """Stage ``net``. None if some row can only be computed in the order of the log."""
     net.write.mode("overwrite").option("compression", "snappy").parquet(folder)
     return _source(net.sparkSession, folder, widest, truncated=truncated)
 
 
 def _source(spark: SparkSession, folder: str, widest: NetColumns, *, truncated: bool) -> NetSource | None:
-    """What the staged rows are like, asked in one query."""
+    """Describe the staged rows, with one query. None if some row can only be computed in the order of the log."""
     shape = widest.shape
     place, schema = ranged_key(shape), ddl(final_fields(shape, widest.mode))
     asked = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]

@@ -1,7 +1,7 @@
-"""What there is to apply: which tables have something in the landed windows, and from where on.
+"""Plan what to apply: which tables have changes in the landed windows, and from which window on.
 
-The log's markers say which relations a window changed, and the latest cut says up to where each table is done. So a
-table without changes costs nothing: its Delta table is not opened, nothing is scanned and nothing is committed.
+The log's markers say which relations a window changed, and the latest cut says how far each table is. So a table
+without changes costs nothing: its Delta table is not opened, nothing is scanned and nothing is committed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from spark_jobs.tables.progress import Progress, concerns, progress_of
 
 @dataclass(frozen=True)
 class Plan:
-    """``tables`` in the order asked for, and whether the ``messages`` are asked for too; ``progress``: how far they
-    are. ``work`` is what some of the tables have to do. ``followed``: all tables of the pipeline that can go on.
+    """``tables`` are those asked for, in that order; ``messages`` says whether the messages table was asked for too.
 
-    ``ahead``: the landed windows that some table, or the messages, are not done with; ``last``: the one at whose end
-    all is done.
+    ``followed`` are all tables of the pipeline that can go on. ``progress`` says how far the tables are. ``work`` has
+    one entry per table with something to apply. ``ahead`` are the landed windows that some table, or the messages
+    table, still lacks. ``last`` is the window at whose end everything is applied.
     """
 
     tables: tuple[QualifiedName, ...]
@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def shows_all_tables(self) -> bool:
-        """Only then it makes a cut."""
+        """Whether all followed tables take part: only then a cut is written."""
         return set(self.tables) >= set(self.followed)
 
 
@@ -54,19 +54,18 @@ def plan_apply(
     messages: bool = False,
     run_id: str = "",
 ) -> Plan:
-    """For ``names`` (all followed tables) without ``excluding``, up to the last window that ends at or before ``upto``.
-
-    Raises LakeError when there is no change log.
+    """Plan ``names`` (default: all followed tables) without ``excluding``, up to the last window that ends at or before
+    ``upto``. Raises LakeError when there is no change log.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
-        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
     tables = followed if names is None else tuple(name for name in names if name not in excluding)
     asked_for = (*tables, MESSAGES_NAME) if messages else tables
     progress = progress_of(pipeline.lake, asked_for, checkpoint.identity)
-    # upto is an LSN of the chapter that the log is in: what earlier ones hold lies before it, whatever its LSN
+    # upto is an LSN of the log's current chapter: all windows of earlier chapters come before it, whatever their LSNs
     chapter = checkpoint.identity.chapter
     ahead = tuple(
         marker
@@ -82,15 +81,15 @@ def plan_apply(
 
 
 def _has_work(state: TableState, ahead: Sequence[WindowMarker]) -> bool:
-    """Also where the log no longer has the windows that follow, for a table that was not followed for so long: they may
-    have held changes of it, and what applies it says so."""
+    """Whether some window concerns the table. Also true if the log no longer has the windows right after the table's:
+    they may have held changes of it, and applying then reports the gap."""
     lacks_windows = bool(ahead) and ahead[0].ordinal > state.ordinal + 1
     return lacks_windows or any(concerns(marker, state) for marker in ahead)
 
 
 def _lowest(progress: Progress, checkpoint: WindowMarker, messages: bool) -> int:
-    """The window behind which some table has windows to look at."""
-    unmade = messages and MESSAGES_NAME not in progress.states and MESSAGES_NAME not in progress.errors
-    if unmade:  # its first commit covers the log from its beginning
+    """The ordinal after which some table has windows to look at."""
+    is_missing = messages and MESSAGES_NAME not in progress.states and MESSAGES_NAME not in progress.errors
+    if is_missing:  # the messages table's first commit covers the log from its beginning
         return -1
     return min([checkpoint.ordinal, *(state.ordinal for state in progress.states.values())])

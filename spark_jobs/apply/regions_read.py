@@ -1,4 +1,4 @@
-"""What is read again of a table, in place of changes that nobody sent: all rows of some regions, at one exact LSN."""
+"""Rows read again where the source sent no events: all rows of some regions of a table, at one exact LSN."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spark_jobs.tables.catalogue_changes import regions_changed
 
 @dataclass(frozen=True)
 class RegionsRead:
-    """All rows of ``regions`` at ``lsn``, where a window ends: ``values`` reads them, by executors, in the columns of
-    ``shape``. ``reason``: what happened to partitions, in words.
+    """All rows of ``regions`` at ``lsn``, the end of a window. ``values`` reads them on executors, in the columns of
+    ``shape``. ``reason`` says what happened to the partitions.
 
-    ``require_unaltered`` is called when they are read. Raises SchemaChangeError: the table was altered meanwhile.
+    ``require_unaltered`` is called after the read. It raises SchemaChangeError if the table was altered meanwhile.
     """
 
     regions: tuple[Region, ...]
@@ -30,8 +30,8 @@ class RegionsRead:
     require_unaltered: Callable[[], None]
 
     def make_up_for(self, markers: Sequence[WindowMarker], state: TableState) -> bool:
-        """Whether rows of these regions are all that may differ when the table is brought through the windows of
-        ``markers``, which end at ``lsn``."""
+        """Whether these regions cover all rows that may differ once the windows of ``markers`` are applied. Always
+        False if the windows do not end at ``lsn``."""
         changed = regions_changed(markers, state)
         if not changed or markers[-1].window.hi != self.lsn or not can_be_read_by_region(state):
             return False
@@ -39,6 +39,6 @@ class RegionsRead:
 
 
 def can_be_read_by_region(state: TableState) -> bool:
-    """Whether the table holds what the source does: rows as they are now, all of them, in types and values that can be
-    compared on both sides."""
+    """Whether the Delta table mirrors the source's rows completely, in types and values that compare alike on both
+    sides."""
     return state.mode == "mirror" and not (state.missing_operations or state.types.word or state.mask or state.is_lost)

@@ -1,4 +1,4 @@
-"""Folders in the lake for what is computed and not yet written."""
+"""Folders in the lake for computed rows that are not committed yet."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from spark_jobs.lake.table_state import TableState
 
 _log = logging.getLogger(__name__)
 
-# of the commit that a staging folder is for
+# the number of the commit that a staging folder is for
 _NUMBER = re.compile(r"(\d+)-")
 
 
 @contextmanager
 def staging_folder(lake: Lake, state: TableState) -> Iterator[str]:
-    """An empty folder in the lake, for executors and driver alike; gone when the context ends.
+    """An empty folder in the lake, for executors and driver alike. It is removed when the context ends.
 
-    Its name begins with the number of the commit that it is for, the one after ``state``.
+    Its name begins with the number of the commit that it is for: the next one after ``state``.
     """
     sweep_staging(lake, state)
     folder = f"{_staging(lake, state)}/{state.commits + 1}-{secrets.token_hex(8)}"
@@ -42,10 +42,10 @@ def _staging(lake: Lake, state: TableState) -> str:
 
 
 def sweep_staging(lake: Lake, state: TableState) -> None:
-    """Remove what killed processes have staged for commits that the table has by now.
+    """Remove what killed processes have staged for commits that the table already has.
 
-    What others have staged for the next commit stays: locks may be lost, and a process that is robbed of a part of its
-    files might commit the rest.
+    Folders staged for the next commit stay: locks may be lost, and a process that loses some of its files might commit
+    the rest.
     """
     filesystem, folder = lake_filesystem(_staging(lake, state))
     with lake_errors(f"{state.name}: {folder} cannot be read"):
@@ -58,5 +58,5 @@ def sweep_staging(lake: Lake, state: TableState) -> None:
 def _remove(filesystem: fs.FileSystem, folder: str) -> None:
     try:
         filesystem.delete_dir(folder)
-    except OSError as error:  # the work does not depend on it, and the next process sweeps
+    except OSError as error:  # nothing depends on the removal, and the next process sweeps again
         _log.warning("%s could not be removed: %s", folder, error)

@@ -1,4 +1,4 @@
-"""What became of one table, or of the messages, when landed windows were applied to it."""
+"""The result of applying landed windows to one table, or to the messages table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Outcome = Literal["applied", "nothing to apply", "already applied", "stopped"]
 
 @dataclass(frozen=True)
 class TableApplied:
-    """One table brought to the end of window ``last``: what was seen, what was written.
+    """One table brought to the end of window ``last``: the changes seen, and the rows written.
 
-    ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) their WAL. ``outcome``: ``nothing to apply`` and
-    ``already applied`` have made no commit and ``delta_version`` is None; ``stopped`` has an ``error``, and what
-    earlier commits of this call have written stands. ``columns``: what was done to the table's columns, a phrase for
-    each. ``engine`` has made the newest commit, None where there is none. ``state``: the table's since. ``partitions``:
-    those that were read again, and nothing else of the table.
+    ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) is their WAL. With outcome ``nothing to apply`` or
+    ``already applied`` no commit was made and ``delta_version`` is None; with ``stopped`` there is an ``error``, and
+    earlier commits of this call stand. ``columns`` has a phrase for each change of the table's columns. ``engine`` made
+    the newest commit, None if there is none. ``state`` is the table's state afterwards. ``partitions`` is set when only
+    these partitions of the table were read again.
     """
 
     name: QualifiedName
@@ -45,7 +45,7 @@ class TableApplied:
 
     @classmethod
     def nothing_of(cls, work: TableRange) -> TableApplied:
-        """The whole range passed over: no window of it changes the table."""
+        """No window of the range changes the table."""
         ends = work.first.ordinal, work.last.ordinal, work.first.window.lo, work.last.window.hi
         return cls(work.name, *ends, "nothing to apply", state=work.state)
 
@@ -59,7 +59,7 @@ class TableApplied:
         state: TableState | None = None,
         error: CdcError | None = None,
     ) -> TableApplied:
-        """At the end of window ``at``; an ``error`` has stopped it there."""
+        """At the end of window ``at``; ``stopped`` there if there is an ``error``."""
         return cls(
             name,
             at.ordinal,
@@ -72,7 +72,7 @@ class TableApplied:
         )
 
     def after(self, before: TableApplied | None) -> TableApplied:
-        """This round of one sync added to those before it."""
+        """This result merged with that of the sync's earlier rounds."""
         if before is None:
             return self
         return replace(

@@ -1,4 +1,4 @@
-"""The work on one table: the landed windows that it is to be brought through."""
+"""The work on one table: the landed windows to apply to it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from spark_jobs.qualified_name import QualifiedName
 if TYPE_CHECKING:
     from spark_jobs.apply.regions_read import RegionsRead
 
-# messages of one table's range that are decoded on the driver; of a larger one it never sees a row
+# the most bytes of messages of one table that the driver decodes; larger ranges go to executors
 ON_DRIVER_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
 class TableRange:
-    """``markers``: landed windows in order, none missing, at least one. ``state``: the table's before them. ``before``:
-    transactions that committed there or later are left out, where the last window is not to be applied whole.
-    ``regions``: what is read again of the table at the end of the last window."""
+    """``markers``: landed windows in order, without a gap, at least one. ``state``: the table's state before them.
+    ``before``: where the last window is only applied in part, transactions that committed at or after this LSN are left
+    out. ``regions``: the rows that are read again at the end of the last window."""
 
     pipeline: Pipeline
     state: TableState
@@ -43,7 +43,7 @@ class TableRange:
 
     @property
     def path(self) -> str:
-        """Of the Delta table."""
+        """The path of the Delta table."""
         return self.pipeline.lake.table(self.name)
 
     @property
@@ -59,22 +59,23 @@ class TableRange:
         return self.last.identity
 
     def state_since(self) -> TableState | None:
-        """As the table's own log has it now."""
+        """The table's state, as its own log has it now; None where there is no table of this slot."""
         return table_state(self.pipeline.lake, self.name, *self.identity.stream)
 
     def state_now(self) -> TableState:
-        """Another process may have written the table since ``state`` was read. Raises LakeError: it is gone."""
+        """The current state: another process may have written the table since ``state`` was read. Raises LakeError if
+        the table is gone."""
         now = self.state_since()
         if now is None:
             raise LakeError(f"{self.name}: its Delta table is gone", hint="run it again: it takes a new snapshot")
         if now.generation != self.state.generation:
             return now
-        # what the cut knew of windows without changes holds on
+        # the cut may know of later windows, without changes, that left no commit in the table
         return replace(now, ordinal=max(now.ordinal, self.state.ordinal))
 
     def after(self, state: TableState) -> TableRange | None:
-        """What is left of the range where the table is at ``state``: more than the range, where another process has put
-        an older snapshot in its place; None at its end."""
+        """What is left of the range for a table at ``state``; None if nothing is. It begins before the range if another
+        process has put an older snapshot in the table's place."""
         markers = self.markers
         if state.ordinal + 1 < self.first.ordinal:
             landed = ChangeLog(self.pipeline.lake.change_log).markers(state.ordinal)
@@ -83,17 +84,18 @@ class TableRange:
         return replace(self, state=state, markers=ahead) if ahead else None
 
     def bytes_of(self, relid: int) -> int:
-        """Length of all messages of one table in these windows, without a look at them."""
+        """Total length of the table's messages in these windows, by the markers alone."""
         return sum(counts.bytes for marker in self.markers for counts in marker.relations if counts.relid == relid)
 
     def columns_provenance(self, relid: int, columns: Sequence[str]) -> Provenance:
-        """Of a commit before that one, which changes the columns alone: the table stays at its window."""
+        """The provenance of a commit that changes only the columns, ahead of the range's own: the table stays at its
+        window."""
         whole = self.provenance(relid, NO_CHANGES, columns)
         lo = self.first.window.lo
         return replace(whole, first=self.state.ordinal, last=self.state.ordinal, lo=lo, hi=lo)
 
     def provenance(self, relid: int, changes: ChangeCounts, columns: Sequence[str] = ()) -> Provenance:
-        """Of the commit that brings the table to the end of the range."""
+        """The provenance of the commit that brings the table to the end of the range."""
         return Provenance(
             *self.identity.stream,
             generation=self.state.generation,

@@ -1,1 +1,1 @@
-"""The change log: what a window holds, how plugin output becomes its rows, how it is written and read back."""
+"""The change log: its rows and window markers, how it is written, read back and kept small."""

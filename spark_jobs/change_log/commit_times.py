@@ -1,7 +1,7 @@
-"""When transactions committed, as the change log has it: from a time to a commit, and back.
+"""When transactions committed, by the change log: from a time to a commit, and back.
 
-A time cuts the order of commits as PostgreSQL's ``recovery_target_time`` does: before the first transaction that
-committed after it. Clocks of sessions differ by moments, so a transaction behind that one may have an earlier time.
+A time splits the order of commits as PostgreSQL's ``recovery_target_time`` does: before the first transaction that
+committed after it. Commit times are not strictly ordered, so a later transaction may have an earlier time.
 https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-RECOVERY-TARGET-TIME
 """
 
@@ -17,22 +17,22 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import GapError
 from spark_jobs.logicalrep.lsn import Lsn
 
-# windows that are looked at together, at first and then four times as many
+# each search looks at four times as many windows as the one before
 _SPAN = 4
 
 
 @dataclass(frozen=True, order=True)
 class LoggedCommit:
-    """The commit at ``lsn`` in ``window``, an ordinal. In this order they were made, whatever chapters the log has."""
+    """The commit at ``lsn`` in ``window``, an ordinal. Sorts in the order of commits, also across chapters."""
 
     window: int
     lsn: Lsn
 
 
 def first_commit_after(log: ChangeLog, time: datetime) -> LoggedCommit | None:
-    """The first commit in the log that came after ``time``, which has a time zone; None: there is none.
+    """The first commit in the log after ``time``, which has a time zone; None if there is none.
 
-    Raises GapError: the log no longer holds what was committed around that time.
+    Raises GapError if the log no longer reaches back to that time.
     """
     later = pc.field("commit_time") > pa.scalar(time, pa.timestamp("us", tz="UTC"))
     firsts = [_first(batch) for batch in log.scan(later, ["window", "commit_lsn"])]
@@ -54,7 +54,7 @@ def _first(batch: pa.RecordBatch) -> LoggedCommit:
 
 
 def last_commit_time(log: ChangeLog, ordinal: int) -> datetime | None:
-    """When the last transaction of the windows up to ``ordinal`` committed; None: the log holds no row of any."""
+    """When the last transaction of the windows up to ``ordinal`` committed; None if the log holds no rows of one."""
     last, span = ordinal, 1
     while last >= 0:
         windows = (pc.field("window") > last - span) & (pc.field("window") <= last)

@@ -1,6 +1,6 @@
 """The change log: one Delta table per slot, written and read without a JVM.
 
-Every window is one commit: its rows, the catalogue's facts and the marker, under an application transaction whose
+Every window is one commit of its rows, the catalogue's facts and the marker, with an application transaction whose
 version is the window's ordinal. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
 """
 
@@ -30,23 +30,23 @@ from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import RelationFacts
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
-# a commit is needed no longer than a checkpoint holds what it says; the windows themselves stay, whatever this says
+# Delta's commits are only needed until a checkpoint covers them; windows stay, whatever these properties say
 LOG_CONFIGURATION = {
     "delta.dataSkippingStatsColumns": _STATS_COLUMNS,
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
 LOG_LAYOUT = Layout(CHANGE_LOG_SCHEMA, statistics=tuple(_STATS_COLUMNS.split(",")), unique=("data",))
-# of a stream of rows that may be large
+# batch size for streams of messages, which may be large
 _BATCH_ROWS = 4 << 10
-# of rows that are no messages: statistics then say where they lie
+# the ordinal of rows that are not messages, so that they are found by statistics
 NO_ORDINAL = -1
 
 
 @dataclass(frozen=True)
 class LandedFacts:
-    """What the catalogue said of one relation version when its window was captured; of no version where it was asked
-    because columns changed."""
+    """The catalogue's facts about a relation when ``window`` was captured. ``version`` is the relation version that
+    they describe, None if they were landed because columns changed."""
 
     window: int
     relid: int
@@ -55,7 +55,7 @@ class LandedFacts:
 
 
 class ChangeLog:
-    """The log at ``path``, a local folder or a URI; opened again by each call, so an instance holds no state."""
+    """The log at ``path``, a local folder or a URI. Each call opens it again, so an instance holds no state."""
 
     def __init__(self, path: str) -> None:
         self.path = decoded_path(path)
@@ -63,45 +63,46 @@ class ChangeLog:
         self.files = CountedFiles(self.path, "window", CHANGE_LOG_SCHEMA)
 
     def checkpoint(self) -> WindowMarker | None:
-        """The last landed window's marker, None when nothing was landed yet. Its cost does not grow with the log."""
+        """The last landed window's marker, None if nothing was landed yet. The cost does not grow with the log."""
         markers = self._markers(self._listed(self.files.of_last_append))
         return markers[-1] if markers else None
 
     def landed_at(self) -> datetime | None:
-        """When the last window was landed, None before the first. Its cost does not grow with the log."""
+        """When the last window was landed, None before the first. The cost does not grow with the log."""
         appended = [file.modified for file in self._listed(self.files.of_last_append)]
         return datetime.fromtimestamp(max(appended) / 1000, timezone.utc) if appended else None
 
     def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
-        """The markers of the windows after this ordinal, in order. What they cost depends on their number."""
+        """The markers of the windows after this ordinal, in order. The cost depends on their number."""
         found = self._markers(self._listed(partial(self.files.after, after_ordinal)))
         return tuple(marker for marker in found if marker.ordinal > after_ordinal)
 
     def first_window(self) -> WindowMarker | None:
-        """The marker of the oldest window that retention has left in the log: from there on none is missing."""
-        # in front may lie what was kept of older windows, which has no marker
+        """The marker of the oldest window that retention has left in the log. From there on none is missing."""
+        # older files may hold fingerprints kept from expired windows, without markers
         of_each = (self._markers([file]) for file in self._listed(self.files.all))
         return next((markers[0] for markers in of_each if markers), None)
 
     def create(self) -> None:
-        """Make the empty table; one that is there stays as it is. Raises LakeError."""
-        # deltalake 1.6 decodes a path once more than it encodes it, and looks for the log elsewhere than it wrote it
+        """Create the empty table; an existing one stays as it is. Raises LakeError."""
+        # deltalake 1.6 decodes a path once more than it encodes it: it would look for the log in the wrong place
         if ("%25" if "://" in self.path else "%") in self.path:
-            raise LakeError(f"{self._what} cannot be made: a name in it holds a '%'", hint=WRITABLE)
-        with table_errors(f"{self._what} cannot be made", hint=WRITABLE):
+            raise LakeError(f"{self._what} cannot be created: its path holds a '%'", hint=WRITABLE)
+        with table_errors(f"{self._what} cannot be created", hint=WRITABLE):
             DeltaTable.create(
                 self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=LOG_CONFIGURATION, name="change_log"
             )
 
     def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
-        """Commit one window's rows, its marker among them; False when this ordinal is landed already, rows untaken.
+        """Commit one window's rows, which include its marker. False, without reading ``rows``, if this ordinal has
+        already been landed.
 
-        ``rows`` are streamed: memory does not grow with the window. Errors that ``rows`` raises come out as they are,
-        and nothing is committed then. Raises LakeError: another writer came between, or the lake cannot be written.
+        ``rows`` are streamed: memory does not grow with the window. Errors that ``rows`` raises are passed on, and
+        nothing is committed. Raises LakeError if another writer has committed first, or the lake cannot be written.
         """
         table = self._table()
         if table is None:
-            raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` makes it")
+            raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` creates it")
         landed = table.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
             return False
@@ -110,7 +111,7 @@ class ChangeLog:
             app_transactions=[Transaction(identity.app_id, ordinal)],
         )
         try:
-            # the handle that was checked: a commit of this application in between makes it fail
+            # through the handle that was checked above: a commit of this application in between makes the append fail
             append(table, self.path, rows, LOG_LAYOUT, commit)
         except CommitFailedError as error:
             raise LakeError(
@@ -126,8 +127,8 @@ class ChangeLog:
     ) -> pa.Table:
         """The rows of these relations in the windows ``first_ordinal`` to ``last_ordinal``, both inclusive.
 
-        All kinds that have a relid: changes, RELATION, TRUNCATE, FACTS. In no particular order. Only files that may
-        hold such rows are read.
+        They are of all kinds that have a relid (changes, RELATION, TRUNCATE, FACTS) and in no particular order. Only
+        files that may hold such rows are read. Raises LakeError.
         """
         files = self._listed(partial(self.files.after, first_ordinal - 1))
         if not files and self._table() is None:
@@ -137,7 +138,7 @@ class ChangeLog:
     def facts(
         self, first_ordinal: int, last_ordinal: int, relids: Sequence[int] | None = None
     ) -> tuple[LandedFacts, ...]:
-        """What was landed of the catalogue in these windows, in window order; of all relations when relids is None."""
+        """The catalogue's facts landed with these windows, in window order; of all relations if ``relids`` is None."""
         condition = _between(first_ordinal, last_ordinal) & rows_of_kind(RowKind.FACTS)
         if relids is not None:
             condition &= _of_relations(relids)
@@ -159,10 +160,10 @@ class ChangeLog:
             raise LakeError(f"the fingerprints of window {ordinal} in {self.path} are damaged") from error
 
     def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. Not empty batches."""
+        """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. No batch is empty."""
         files = self._listed(partial(self.files.after, min(ordinals, default=0) - 1))
         condition = pc.field("window").isin(pa.array(list(ordinals), pa.int64()))
-        # no relid: by that alone most files and row groups are passed over
+        # messages have no relid: by this condition most files and row groups are skipped
         condition &= pc.field("relid").is_null() & (pc.field("kind") == RowKind.MESSAGE.value)
         with table_errors(f"{self._what} cannot be read"):
             batches = self.files.dataset(files).to_batches(
@@ -203,17 +204,17 @@ def _of_relations(relids: Sequence[int]) -> pc.Expression:
 
 
 def rows_of_kind(kind: RowKind) -> pc.Expression:
-    """Rows of a kind that no message of the plugin stands behind: WINDOW, FACTS, CATALOGUE. Their ordinal says so."""
+    """The condition for rows of a kind that is not a plugin message: WINDOW, FACTS, CATALOGUE. Their ordinal is -1."""
     return (pc.field("ordinal") == NO_ORDINAL) & (pc.field("kind") == kind.value)
 
 
 def marker_row(marker: WindowMarker) -> pa.RecordBatch:
-    """The marker as a row: at its window's end."""
+    """The marker as a row, at its window's end."""
     return _rows([_row(marker.ordinal, marker.window.hi, RowKind.WINDOW, marker.to_json())])
 
 
 def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[RelationFacts]) -> pa.RecordBatch:
-    """One FACTS row per relation version, before the transaction that first names it; none for a table that is gone."""
+    """One FACTS row per relation version, before the transaction that first uses it; none for a dropped table."""
     by_relid = {fact.relid: fact for fact in facts}
     return _rows(
         {
@@ -227,12 +228,12 @@ def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[Relat
 
 
 def changed_facts_rows(ordinal: int, lsn: Lsn, facts: Iterable[RelationFacts]) -> pa.RecordBatch:
-    """One FACTS row per table whose columns changed, of no relation version; ``lsn`` is the window's end."""
+    """One FACTS row per table whose columns changed, without a relation version; ``lsn`` is the window's end."""
     return _rows({**_row(ordinal, lsn, RowKind.FACTS, fact.to_json()), "relid": fact.relid} for fact in facts)
 
 
 def catalogue_rows(ordinal: int, lsn: Lsn, fingerprints: Iterable[Fingerprint]) -> pa.RecordBatch:
-    """One CATALOGUE row per table; ``lsn`` is the window's start, as they hold from there on."""
+    """One CATALOGUE row per table; ``lsn`` is the window's start, from which on the fingerprints hold."""
     return _rows(_row(ordinal, lsn, RowKind.CATALOGUE, f"{seen.word} {seen.text}") for seen in fingerprints)
 
 

@@ -1,4 +1,4 @@
-"""Which Relation message is in force for which change: the last one of its relation before it."""
+"""Which relation version is in force for which change: that of its relation's last Relation message before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RelationSeen:
-    """The first Relation message of one version in the window."""
+    """A relation version, and the place of its first Relation message in the window."""
 
     relid: int
     version: int
@@ -24,7 +24,7 @@ class RelationSeen:
 
 
 def relation_names(relation_message: bytes) -> tuple[str, str]:
-    """(nspname, relname). Raises ValueError when the message does not name its table in UTF-8."""
+    """(nspname, relname). Raises ValueError if the message is damaged, or its names are not UTF-8."""
     nspname, relname, _ = relation_message[5:].split(b"\0", 2)
     return nspname.decode() or "pg_catalog", relname.decode()
 
@@ -32,14 +32,14 @@ def relation_names(relation_message: bytes) -> tuple[str, str]:
 def versions_in_force(
     carried: Mapping[int, int], at: Ints, relids: Ints, versions: Ints, wanted: Ints, wanted_relids: Ints
 ) -> Ints:
-    """Per place in ``wanted``, with its relation, the version that holds there; -1 where none does.
+    """For each place in ``wanted``, a change of the relation in ``wanted_relids``: the version in force there, or -1.
 
-    ``at``, ``relids`` and ``versions`` are those of a batch's Relation messages; ``carried`` (relid → version) what
-    held before it.
+    ``at``, ``relids`` and ``versions`` are the places, relations and versions of a batch's Relation messages.
+    ``carried`` (relid → version) are the versions in force before the batch.
     """
     carried_relids = np.fromiter(carried.keys(), np.int64, len(carried))
     carried_versions = np.fromiter(carried.values(), np.int64, len(carried))
-    # a key that sorts by relid, then by place; what is carried stands before the batch's first message
+    # a key that sorts by relid, then by place; carried versions come before the batch's first message
     keys = np.concatenate([carried_relids << 31, (relids << 31) + at + 1])
     order = np.argsort(keys)
     keys, known = keys[order], np.concatenate([carried_versions, versions])[order]

@@ -1,4 +1,4 @@
-"""The change log kept small: windows that are old and no longer needed go, the others are compacted by day."""
+"""Keep the change log small: windows that are old and no longer needed go, the others are compacted by day."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upke
 
 
 def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: int) -> Upkeep:
-    """Windows that were landed longer ago than ``age`` go, in whole files, as far as they lie before ``needed``, an
-    ordinal. The last one stays, ``last`` being its marker, and so do the fingerprints that it rests on.
+    """Remove windows that were landed longer ago than ``age`` and before the ordinal ``needed``, in whole files.
 
-    Raises LakeError; OvertakenError when another process maintains the log.
+    ``last`` is the last window's marker: this window stays, and so do the fingerprints that it refers to. Raises
+    LakeError; OvertakenError when another process maintains the log.
     """
     table = CountedTable(log.files, LOG_LAYOUT, apart=pc.field("ordinal") == NO_ORDINAL)
     expiry = Expiry(age, min(needed, last.ordinal), _fingerprints_of(last))
@@ -24,7 +24,7 @@ def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: i
 
 
 def _fingerprints_of(last: WindowMarker) -> pc.Expression | None:
-    """They were landed when the catalogue changed last, and that may be long ago."""
+    """The condition for the fingerprints, which were landed when the catalogue last changed, maybe long ago."""
     if last.catalogue is None:
         return None
     return rows_of_kind(RowKind.CATALOGUE) & (pc.field("window") == last.catalogue.window)

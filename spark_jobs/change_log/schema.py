@@ -1,4 +1,4 @@
-"""The change log's columns and row kinds: what the plugin sent, unparsed, each with its place in the total order."""
+"""The change log's columns and row kinds: the plugin's messages, unparsed, each with its place in the total order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pyarrow as pa
 
 
 class RowKind(str, Enum):
-    """One character per row; the upper-case letters of changes are pgoutput's own message types.
+    """One character per row. The letters of changes are pgoutput's own message types.
 
-    A message of a type that this version does not know is a row of that letter, without relid; the marker names it.
+    A message of a type that this version does not know is a row with that letter and without relid; the marker lists
+    it.
     """
 
     INSERT = "I"
@@ -20,18 +21,18 @@ class RowKind(str, Enum):
     MESSAGE = "M"  # pg_logical_emit_message
     RELATION = "R"
     TYPE = "Y"
-    FACTS = "F"  # RelationFacts as JSON: what the catalogue said of one relation version
+    FACTS = "F"  # RelationFacts as JSON: the catalogue's description of one relation version
     CATALOGUE = "C"  # Fingerprint: one per followed table, where one of them has changed
     WINDOW = "W"  # WindowMarker as JSON: one per landed window, the log's own checkpoint
 
 
 # window       ordinal of the window, 0 for the log's first marker, then 1, 2, 3 …
 # commit_lsn   start of the transaction's commit record (Begin's final LSN); with ordinal the total order in one chapter
-# ordinal      how many changes (I, U, D, T, M) stand before it in its transaction, whatever the plugin's options were;
-#              RELATION and TYPE have that of the change that follows; -1: FACTS, CATALOGUE, WINDOW
+# ordinal      number of changes (I, U, D, T, M) before it in its transaction, whatever the plugin's options are;
+#              RELATION and TYPE have the ordinal of the change after them; FACTS, CATALOGUE and WINDOW have -1
 # xid          of the top-level transaction
-# origin_lsn   where the origin committed the transaction; null where the plugin does not say (streamed transactions)
-# version      fingerprint of the Relation message in force, set on changes, RELATION and FACTS rows; on TRUNCATE null
+# origin_lsn   where the origin committed the transaction; null if the plugin does not send it (streamed transactions)
+# version      hash of the Relation message in force, set on changes, RELATION and FACTS rows; on TRUNCATE null
 # data         the message, byte for byte; JSON for FACTS and WINDOW; word and JSON for CATALOGUE
 CHANGE_LOG_SCHEMA = pa.schema(
     [

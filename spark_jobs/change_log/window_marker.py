@@ -1,7 +1,7 @@
-"""One landed window, as the change log describes it: bounds, where it was read, what it holds.
+"""The marker of a landed window: its bounds, where it was read, what it holds.
 
-Nothing in it depends on when or by whom it was landed: the same window landed again gives the same marker. Only the
-marker that a chapter begins with holds the time.
+It does not depend on when or by whom the window is landed: the same window landed again gives the same marker. Only a
+marker that begins a chapter contains a time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from spark_jobs.schema.partition_bounds import Region
 
 @dataclass(frozen=True)
 class SlotIdentity:
-    """Which WAL was read, and how: windows of another identity do not follow on these.
+    """Which WAL was read, and how: windows of another identity cannot follow these.
 
-    ``server_version`` is that of the moment (``server_version_num``); it may rise with a minor update. ``chapter``: the
-    ordinal of the marker that this part of the log began with; LSNs of different chapters cannot be compared. ``log``:
-    system identifier and slot that the log began with, where this is a later chapter.
+    ``server_version`` (``server_version_num``) is the current one; it may rise with a minor update. ``chapter``: the
+    ordinal of the marker that this chapter of the log began with; LSNs of different chapters cannot be compared.
+    ``log``: in a later chapter, the system identifier and slot that the log began with.
     """
 
     system_identifier: int
@@ -37,26 +37,26 @@ class SlotIdentity:
 
     @property
     def stream(self) -> tuple[int, str]:
-        """System identifier and slot that name the application transactions of log and tables: the same for as long as
-        the log lasts, so that a writer of an earlier chapter that comes late is skipped like any other."""
+        """The system identifier and slot that name the application transactions of log and tables. They stay the same
+        in all chapters, so that a late writer of an earlier chapter is skipped like any other."""
         return self.log or (self.system_identifier, self.slot)
 
     @property
     def app_id(self) -> str:
-        """The identifier of the change log's application transactions; their version is the window's ordinal."""
+        """The identifier of the change log's application transactions, whose version is the window's ordinal."""
         system_identifier, slot = self.stream
         return f"pgcdc:{system_identifier}:{slot}"
 
     def following(self, landed: SlotIdentity, chapter: int | None = None) -> SlotIdentity:
-        """This one as a part of the log that ``landed`` is of: in the same chapter, or in a new one."""
+        """This identity as part of the log that ``landed`` belongs to: in the same chapter, or in ``chapter``."""
         log = None if landed.stream == (self.system_identifier, self.slot) else landed.stream
         return replace(self, chapter=landed.chapter if chapter is None else chapter, log=log)
 
 
 @dataclass(frozen=True)
 class ChapterBreak:
-    """Why a chapter of the log begins: ``what`` had broken ``at`` that time (UTC). Until then the log was read from
-    ``before``, up to the LSN ``end``. What happened between the two was not sent; snapshots show it.
+    """Why a chapter of the log begins: ``what`` broke, and when that was noticed (``at``, UTC). Until then the log was
+    read from ``before``, up to the LSN ``end``. Changes between the chapters were not sent; new snapshots show them.
     """
 
     what: str
@@ -67,7 +67,7 @@ class ChapterBreak:
 
 @dataclass(frozen=True)
 class RelationCounts:
-    """How many changes of one relation a window holds; ``bytes`` is the sum of their messages' lengths."""
+    """The number of changes of one relation in a window; ``bytes`` is the total length of their messages."""
 
     relid: int
     nspname: str
@@ -80,7 +80,7 @@ class RelationCounts:
 class UnknownMessage:
     """A message of a type that this version does not know, kept raw at (``commit_lsn``, ``ordinal``).
 
-    ``kind`` is its first byte as a character. ``relids`` are the relations that it may be about; empty: any.
+    ``kind`` is its first byte as a character. ``relids`` are the relations that it may be about; if empty, any.
     """
 
     kind: str
@@ -91,7 +91,7 @@ class UnknownMessage:
 
 @dataclass(frozen=True)
 class FollowedSince:
-    """A table whose lines of test_decoding the log keeps, without a break since the window ``since``."""
+    """A table whose test_decoding lines the log has kept without interruption since the window ``since``."""
 
     nspname: str
     relname: str
@@ -100,12 +100,12 @@ class FollowedSince:
 
 @dataclass(frozen=True)
 class TableChanged:
-    """A followed table that changed without a row event; ``word`` is its fingerprint's since.
+    """A followed table that changed without a row event; ``word`` is its new fingerprint's.
 
-    ``reasons``: why its rows may have changed. ``columns``: what happened to its columns and left all rows as they are;
-    the catalogue's facts are landed with it. ``added``: the numbers of those that are new. Without reasons and columns
-    this is the first look at it: it has changed if its snapshot is of another fingerprint. ``regions``: where all its
-    reasons are partitions that came or went, the rows that may differ by them; empty: any row may.
+    ``reasons``: why its rows may have changed. ``columns``: changes of its columns that left all rows as they are; the
+    catalogue's facts are landed with these. ``added``: the attribute numbers of new columns. If there are neither
+    reasons nor columns, this is the first look at the table: it has changed if its snapshot has another fingerprint.
+    ``regions``: if all reasons are partitions that came or went, the rows that may differ; if empty, any row may.
     """
 
     relid: int
@@ -120,8 +120,8 @@ class TableChanged:
 
 @dataclass(frozen=True)
 class FileMoved:
-    """A followed table whose rows lie in another file since transaction ``xid``: ``table`` says what that means, unless
-    a TRUNCATE by that transaction explains it. It comes, if at all, in a window that begins before ``until`` (an LSN).
+    """A followed table whose rows are in another file since transaction ``xid``. ``table`` says what that means, unless
+    a TRUNCATE by that transaction explains it. Such a TRUNCATE is in a window that begins before the LSN ``until``.
     """
 
     table: TableChanged
@@ -131,9 +131,9 @@ class FileMoved:
 
 @dataclass(frozen=True)
 class CatalogueSeen:
-    """The fingerprints of the followed tables when a window was landed: ``word`` stands for all of them, and they lie
-    in the log with window ``window``. ``horizon``: see ``spark_jobs.postgres.fingerprints``. ``changed`` since the
-    window before. ``moved``: what the windows landed so far do not explain.
+    """The look at the catalogue when a window was landed. ``word`` is a hash of all fingerprints of followed tables;
+    they are in the log with window ``window``. ``horizon``: see ``transaction_horizon``. ``changed``: tables that
+    changed since the previous window. ``moved``: moved files that no window landed so far explains.
     """
 
     word: str
@@ -145,12 +145,12 @@ class CatalogueSeen:
 
 @dataclass(frozen=True)
 class WindowMarker:
-    """Window number ``ordinal``; 0 is the log's beginning, empty, at the slot's first position. So is each chapter's,
-    which says in ``broke`` why it begins.
+    """Window number ``ordinal``. Window 0 begins the log: it is empty, at the slot's first position. Each later chapter
+    also begins with an empty window, whose ``broke`` says why.
 
-    ``messages`` counts the plugin's messages as protocol 1 has them, Begin and Commit included; ``bytes`` is the sum
-    of their lengths. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed``: with test_decoding
-    only, where no publication says which tables' changes come. ``catalogue`` is None in logs of an older version.
+    ``messages`` counts the plugin's messages in the form of protocol 1, including Begin and Commit; ``bytes`` is their
+    total length. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed`` is used with test_decoding
+    only, where no publication names the tables. ``catalogue`` is None in logs of an older version.
     """
 
     ordinal: int
@@ -173,17 +173,17 @@ class WindowMarker:
     def to_json(self) -> str:
         fields = asdict(self)
         fields["window"] = [str(self.window.lo), str(self.window.hi)]
-        for relation in fields["relations"]:  # flat, as every log has them
+        for relation in fields["relations"]:  # existing logs have the counts flat
             relation |= relation.pop("changes")
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | builtins.bytes) -> WindowMarker:
-        """Raises KeyError, TypeError or ValueError when the text is not what ``to_json`` wrote."""
+        """Raises KeyError, TypeError or ValueError if ``to_json`` did not write ``text``."""
         fields: dict[str, Any] = json.loads(text)
         lo, hi = fields.pop("window")
         relations = tuple(_relation_counts(relation) for relation in fields.pop("relations"))
-        # a log that an older version wrote has none
+        # markers written by an older version lack it
         unknown = tuple(
             UnknownMessage(**{**message, "relids": tuple(message["relids"])}) for message in fields.pop("unknown", ())
         )

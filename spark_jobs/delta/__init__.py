@@ -1,1 +1,1 @@
-"""Delta without a JVM: the storage's files, and appending in flat memory."""
+"""Delta without a JVM: the storage's files, the newest commits, and appends whose memory is bounded."""

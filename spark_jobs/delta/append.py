@@ -1,8 +1,8 @@
-"""Append Arrow batches to a Delta table without a JVM, in memory that grows neither with the rows nor with their width.
+"""Append Arrow batches to a Delta table without a JVM. Memory grows neither with the number of rows nor their width.
 
-Arrow writes the Parquet files, ``deltalake`` commits them: its own writer gathers 8,192 rows per core before it writes
-any, which is gigabytes where a row has a megabyte. Files of an append that fails before its commit are removed; one
-that a crash or a refused commit leaves behind is not part of the table, and VACUUM removes it.
+Arrow writes the Parquet files, ``deltalake`` commits them: its own writer buffers 8,192 rows per core before it writes
+any, which is gigabytes for rows of a megabyte. Files of an append that fails before its commit are removed. A file
+that a crash or a refused commit leaves behind is not part of the table; VACUUM removes it.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-file
 """
 
@@ -28,17 +28,18 @@ from pyarrow import fs
 from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.errors import LakeError
 
-# of a row group, before it is packed; three of them are in memory: one fills up, one is packed, one is written
+# size of a row group before compression. Three are in memory at once: one is filled, one compressed, one written
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 128 << 10
 FILE_BYTES = 32 << 20
 _MILLISECONDS = 1000
-_CLEAN_UP_EVERY = 100  # windows, or cuts
+_CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``statistics``: the columns whose least and greatest values are written; ``unique``: those that do not repeat."""
+    """``statistics``: the columns whose least and greatest values are written. ``unique``: columns whose values rarely
+    repeat, and so get no dictionary."""
 
     schema: pa.Schema
     statistics: tuple[str, ...]
@@ -48,14 +49,15 @@ class Layout:
 def append(
     table: DeltaTable, path: str, batches: Iterable[pa.RecordBatch], layout: Layout, commit: CommitProperties
 ) -> None:
-    """One commit on the version that ``table`` is at. ``batches`` are taken one by one, and at least one has rows.
+    """Append in one commit, on the version that ``table`` is at. ``batches`` are consumed one by one; at least one must
+    have rows.
 
-    Raises LakeError when files cannot be written, what ``batches`` raises, and what ``deltalake`` raises at the commit,
-    CommitFailedError among them.
+    Raises LakeError when files cannot be written, whatever ``batches`` raises, and whatever ``deltalake`` raises at the
+    commit, such as CommitFailedError.
     """
     files = DataFiles(table_filesystem(path), path, layout)
     try:
-        # one group is packed while the next is gathered
+        # one group is compressed while the next is gathered
         with ThreadPoolExecutor(max_workers=1) as packer:
             packed: Future[None] | None = None
             for group in row_groups(batches):
@@ -68,7 +70,7 @@ def append(
     except BaseException:
         files.remove()
         raise
-    # an error may come after the commit is made, from a checkpoint or a lost answer: its files must stay
+    # an error here may come after the commit, from a checkpoint or a lost answer: so the files must stay
     table.create_write_transaction(
         files.actions,
         "append",
@@ -79,13 +81,14 @@ def append(
 
 
 def after_commit(commit: CommitProperties) -> PostCommitHookProperties:
-    """Log clean-up lists all that lies in the log: now and then, and not after every commit as ``deltalake`` does."""
+    """Post-commit hooks with log clean-up only after every hundredth transaction version: it lists the whole log, and
+    by default ``deltalake`` runs it after every commit."""
     due = any(txn.version % _CLEAN_UP_EVERY == 0 for txn in commit.app_transactions or ())
     return PostCommitHookProperties(cleanup_expired_logs=due)
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Batches that are written together."""
+    """Groups of batches, each to be written as one row group. Batches without rows are left out."""
     waiting: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
@@ -103,7 +106,7 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.Record
 
 @dataclass
 class _Statistics:
-    """The statistics of one file, as Delta writes them."""
+    """The statistics of one file, in Delta's form."""
 
     rows: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
@@ -132,9 +135,9 @@ class _Statistics:
 
 
 class DataFiles:
-    """Row groups into files of about ``FILE_BYTES``; ``actions`` are those of the files that are closed.
+    """Writes row groups to files of about ``FILE_BYTES``. ``actions`` add the files that are closed.
 
-    ``modified``: when their rows were appended, where they are not new, in milliseconds since 1970.
+    ``modified``: for rows that are not new, when they were appended, in milliseconds since 1970.
     """
 
     def __init__(self, filesystem: fs.FileSystem, path: str, layout: Layout, modified: int | None = None) -> None:
@@ -147,7 +150,7 @@ class DataFiles:
         self._statistics = _Statistics()
 
     def write(self, group: pa.Table) -> None:
-        """One row group. Raises LakeError."""
+        """Write one row group. Raises LakeError."""
         try:
             if self._writer is None:
                 self._open()
@@ -168,9 +171,9 @@ class DataFiles:
             raise self._failed(error) from None
 
     def remove(self) -> None:
-        """What was written is not wanted."""
+        """Delete everything that was written."""
         for name in {self._name, *(action.path for action in self.actions)} - {""}:
-            with suppress(OSError):  # it is no part of the table either way
+            with suppress(OSError):  # a file that stays is not part of the table either
                 self._filesystem.delete_file(name)
 
     def _open(self) -> None:
@@ -178,7 +181,7 @@ class DataFiles:
         self._statistics = _Statistics()
         self._sink = self._filesystem.open_output_stream(self._name)
         dictionaries = [name for name in self._layout.schema.names if name not in self._layout.unique]
-        # level 1 packs row images nearly as well as higher ones
+        # level 1 compresses row images nearly as well as higher levels
         self._writer = pq.ParquetWriter(
             self._sink,
             self._layout.schema,

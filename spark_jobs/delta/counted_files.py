@@ -1,7 +1,7 @@
-"""The data files of a table to which rows are appended by number: windows of the change log, cuts.
+"""The data files of a table to which numbered rows are appended: windows of the change log, cuts.
 
-Each append's numbers are above those before it. So what is asked for is mostly in the newest commits, and these are
-read by themselves, however many files the table has. Further back Delta's own list of all files is read.
+Numbers grow with each append. So the rows asked for are mostly in the newest commits, and only these are read, however
+many files the table has. For older rows Delta's list of all files is read.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.transaction_log import TransactionLog
 
-# so many commits are read one by one; beyond that the list of all files costs less
+# the most commits that are read one by one; beyond that the list of all files costs less
 _MOST_COMMITS = 200
 _ANY = -(1 << 63)
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file that is part of the table; ``least`` and ``greatest`` are the statistics of its columns, as Delta has
-    them. ``modified``: when its rows were appended, in milliseconds since 1970."""
+    """One file of the table. ``least``, ``greatest`` and ``nulls`` are Delta's statistics of its columns. ``modified``:
+    when its rows were appended, in milliseconds since 1970. ``size`` is in bytes."""
 
     path: str
     size: int
@@ -42,7 +42,7 @@ class DataFile:
     nulls: Mapping[str, int] = field(default_factory=dict)
 
     def holds(self, column: str) -> pc.Expression | None:
-        """What is known of the column's values; None: nothing."""
+        """A condition that all of the column's values meet, by the statistics; None if they say nothing."""
         least, greatest, nulls = self.least.get(column), self.greatest.get(column), self.nulls.get(column)
         if nulls is not None and nulls == self.rows:
             return pc.field(column).is_null()
@@ -54,27 +54,31 @@ class DataFile:
 
 @dataclass(frozen=True)
 class CountedFiles:
-    """Of the Delta table at ``path``, whose ``column`` counts: see ``table_errors`` for what they raise."""
+    """The files of the Delta table at ``path``, whose rows are numbered by ``column``.
+
+    The methods raise the errors that ``table_errors`` turns into LakeError.
+    """
 
     path: str
     column: str
     schema: pa.Schema
 
     def of_last_append(self, version: int | None = None) -> tuple[DataFile, ...]:
-        """Those that hold the greatest number, and perhaps more; as of Delta's ``version``. None before an append."""
+        """The files that hold the greatest number, and perhaps others, as of Delta's ``version``. Empty before the
+        first append."""
         return self._newest(None, version)
 
     def after(self, number: int) -> tuple[DataFile, ...]:
-        """Those that may hold greater numbers than this one."""
+        """The files that may hold numbers greater than ``number``."""
         return self._newest(number, None)
 
     def all(self, table: DeltaTable | None = None) -> tuple[DataFile, ...]:
-        """Every file, in the order of their numbers."""
+        """All files, in the order of their numbers."""
         table = table or open_table(self.path, self.path)
         return () if table is None else self._listed(table, _ANY)
 
     def dataset(self, files: Iterable[DataFile]) -> ds.Dataset:
-        """Their rows. Files that by their statistics hold nothing of what is asked for are not opened."""
+        """The rows of these files. A query does not open files that cannot match by their statistics."""
         filesystem, layout = table_filesystem(self.path), ds.ParquetFileFormat()
         fragments = [
             layout.make_fragment(file.path, filesystem=filesystem, partition_expression=_known_of(file, self.schema))
@@ -93,7 +97,7 @@ class CountedFiles:
         return () if table is None else self._listed(table, number)
 
     def _of_newest_commits(self, log: TransactionLog, number: int | None) -> tuple[DataFile, ...] | None:
-        """None where there are none."""
+        """The wanted files, by the newest commits alone; None if these are not enough to know them."""
         files: list[DataFile] = []
         removed: set[str] = set()
         for passed, commit in enumerate(log.commits()):
@@ -111,10 +115,10 @@ class CountedFiles:
         return None
 
     def _listed(self, table: DeltaTable, number: int | None) -> tuple[DataFile, ...]:
-        """From Delta's list of all files; without a number those that hold the greatest."""
+        """The wanted files, by Delta's list of all files; without a number, those that hold the greatest."""
         actions = pa.table(table.get_add_actions(flatten=True))
         greatest = f"max.{self.column}"
-        if greatest not in actions.column_names:  # statistics of no file: no file, or they were written without any
+        if greatest not in actions.column_names:  # there are no files, or none has statistics
             return tuple(map(_listed_file, actions.to_pylist()))
         last = actions.column(greatest)
         wanted = pc.equal(last, pc.max(last)) if number is None else pc.greater(last, number)
@@ -130,10 +134,10 @@ class CountedFiles:
 
 
 def _data_file(action: dict[str, Any]) -> DataFile:
-    told = json.loads(action.get("stats") or "{}")
-    statistics = (told.get(key) or {} for key in ("minValues", "maxValues", "nullCount"))
+    stats = json.loads(action.get("stats") or "{}")
+    by_column = (stats.get(key) or {} for key in ("minValues", "maxValues", "nullCount"))
     path = unquote(action["path"])
-    return DataFile(path, action["size"], action["modificationTime"], told.get("numRecords"), *statistics)
+    return DataFile(path, action["size"], action["modificationTime"], stats.get("numRecords"), *by_column)
 
 
 def _listed_file(row: dict[str, Any]) -> DataFile:

@@ -1,4 +1,4 @@
-"""The lake's storage as Arrow reads it, for what needs no Spark."""
+"""The lake's storage through Arrow's filesystems, for work that does not need Spark."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Answer = TypeVar("Answer")
 REACHABLE = "check lake.path, its permissions, and the credentials of its storage"
 WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
 
-# an object store answers each in tens of milliseconds, and gladly many at a time
+# an object store takes tens of milliseconds per request, but serves many at once
 _REQUESTS_AT_ONCE = 16
 _ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem, and the path in it. Hadoop's names of schemes (s3a, file) are taken for Arrow's; a plain path is
-    local and taken letter by letter.
+    """The filesystem of ``path``, and the path in it. Hadoop's schemes (s3a, file) are translated to Arrow's. A plain
+    path is local and taken literally.
 
-    Raises LakeError for a storage that cannot be reached, or that Arrow does not know.
+    Raises LakeError if the storage cannot be reached, or Arrow does not support it.
     """
     scheme, separator, rest = path.partition("://")
     if not separator:
@@ -44,13 +44,13 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def decoded_path(path: str) -> str:
-    """A file URI as a plain path: pyarrow takes its percent-encoded parts for names."""
+    """A file URI as a plain path; pyarrow would not decode its percent signs. Other paths are returned as they are."""
     return url2pathname(urlsplit(path).path) if path.startswith("file:") else path
 
 
 @contextmanager
 def lake_errors(what: str) -> Iterator[None]:
-    """Raise the storage's errors as LakeError: ``what`` and its own text, which names files and never rows."""
+    """Raise the storage's errors as LakeError: ``what`` and the error's own text, which names files, never rows."""
     try:
         yield
     except OSError as error:
@@ -58,10 +58,10 @@ def lake_errors(what: str) -> Iterator[None]:
 
 
 def table_filesystem(path: str) -> fs.FileSystem:
-    """One Delta table's folder as a filesystem of its own, for ``DeltaTable.to_pyarrow_dataset``.
+    """One Delta table's folder as an Arrow filesystem.
 
-    Without it ``deltalake`` hands Arrow a filesystem written in Python: Arrow's threads may still hold files of that
-    when the interpreter ends, and then the process aborts after its work is done.
+    The one that ``deltalake`` offers is written in Python: if Arrow's threads still hold files of it when the
+    interpreter ends, the process aborts after its work is done.
     """
     filesystem, folder = lake_filesystem(path)
     return fs.SubTreeFileSystem(folder, filesystem)
@@ -70,7 +70,8 @@ def table_filesystem(path: str) -> fs.FileSystem:
 def ask_tables(
     ask: Callable[[QualifiedName], Answer], names: Sequence[QualifiedName]
 ) -> dict[QualifiedName, Answer | LakeError]:
-    """What ``ask`` answers for each table, or the LakeError it raises: several at once, in the order of ``names``."""
+    """For each table what ``ask`` returns, or the LakeError that it raises, in the order of ``names``. Several tables
+    are asked at once."""
 
     def answer_or_error(name: QualifiedName) -> Answer | LakeError:
         try:

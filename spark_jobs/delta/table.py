@@ -1,5 +1,5 @@
-"""Delta tables as ``deltalake`` opens and reads them, without a JVM. Nothing else opens one, so options that a storage
-asks for have one place."""
+"""Open Delta tables with ``deltalake``, without a JVM. All existing tables are opened here, so that storage options
+have one place."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spark_jobs.errors import LakeError
 
 
 def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | None = None) -> DeltaTable | None:
-    """The table at ``path``, at its newest or another ``version``, None where there is none. Raises LakeError: ``what``
-    cannot be read."""
+    """The table at ``path``, at ``version`` or its newest one; None if there is no table. Raises LakeError, which calls
+    the table ``what``."""
     with table_errors(f"{what} cannot be read", hint=hint):
         try:
             return DeltaTable(path, version)
@@ -26,7 +26,7 @@ def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | No
 
 @contextmanager
 def table_errors(what: str, *, hint: str = REACHABLE) -> Iterator[None]:
-    """Raise what ``deltalake`` and Arrow raise, and damaged commits, as LakeError: ``what`` and its own text."""
+    """Raise errors of ``deltalake`` and Arrow, and those of damaged commits, as LakeError: ``what`` and their text."""
     try:
         yield
     except (DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:

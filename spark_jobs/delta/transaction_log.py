@@ -1,8 +1,8 @@
-"""A Delta table's newest commits, read from their own files: what that costs does not grow with what lies before.
+"""A Delta table's newest commits, read from their own files, at a cost that does not grow with the table's history.
 
-A table of fifty thousand commits costs ``deltalake`` a listing of all their files, and a checkpoint of all that they
-added. The newest commit is had for less: ``_last_checkpoint`` names a version that is near it, and versions have no
-gaps. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
+For a table of fifty thousand commits ``deltalake`` lists all commit files and reads a checkpoint of all added files.
+Finding the newest commit is cheaper: ``_last_checkpoint`` names a version close to it, and versions have no gaps.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit: its actions, a JSON line for each."""
+    """One commit: its actions, one JSON line each."""
 
     version: int
     lines: tuple[bytes, ...]
 
     def actions(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Those of one kind: ``add``, ``remove``, ``txn``. Others are not parsed: adds may be many."""
+        """The actions of one kind: ``add``, ``remove``, ``txn``. Others are not parsed, as there may be many adds."""
         start = b'{"%s"' % kind.encode()
         return (json.loads(line)[kind] for line in self.lines if line.startswith(start))
 
@@ -49,7 +49,7 @@ class Commit:
 
     @property
     def user_metadata(self) -> dict[str, Any]:
-        """What a writer of ours said of the commit; empty where it says nothing."""
+        """The JSON in the commit's ``userMetadata``; empty if there is none."""
         for information in self.actions("commitInfo"):
             written: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
             return written
@@ -57,7 +57,7 @@ class Commit:
 
     @property
     def timestamp(self) -> int:
-        """Microseconds since 1970, by its writer's clock. Raises ValueError: the commit does not say."""
+        """The commit's time by its writer's clock, in microseconds since 1970. Raises ValueError if it has none."""
         for information in self.actions("commitInfo"):
             if "timestamp" in information:
                 return 1000 * int(information["timestamp"])
@@ -66,7 +66,8 @@ class Commit:
 
 @dataclass(frozen=True)
 class TransactionLog:
-    """The folder ``_delta_log`` of a table that is at ``version``. Raises OSError and ValueError: it cannot be read."""
+    """The folder ``_delta_log`` of a table at ``version``. The methods raise OSError and ValueError if it cannot be
+    read."""
 
     filesystem: fs.FileSystem
     folder: str
@@ -74,14 +75,14 @@ class TransactionLog:
 
     @classmethod
     def open(cls, table: str, version: int | None = None) -> TransactionLog | None:
-        """At its newest version, or at ``version``, which must be there; None where there is no Delta table."""
+        """The log at the newest version, or at ``version``, which must exist; None if there is no Delta table."""
         filesystem, folder = lake_filesystem(f"{table}/_delta_log")
         if version is None:
             version = _newest_version(filesystem, folder)
         return None if version is None else cls(filesystem, folder, version)
 
     def commits(self) -> Iterator[Commit]:
-        """Newest first, until log clean-up has removed one."""
+        """The commits, newest first, up to the first one that log clean-up has removed."""
         for version in range(self.version, -1, -1):
             path = _commit_file(self.folder, version)
             try:
@@ -94,7 +95,7 @@ class TransactionLog:
             yield Commit(version, tuple(lines))
 
     def checkpoint_transactions(self) -> tuple[Transaction, ...]:
-        """The identifiers in the newest checkpoint, the one that was written last in front."""
+        """The transaction identifiers in the newest checkpoint, the one updated last first."""
         parts = [(int(m[1]), path) for name, path in _listed(self) if (m := _CHECKPOINT.fullmatch(name))]
         newest = max((version for version, _ in parts if version <= self.version), default=-1)
         found: list[dict[str, Any]] = []
@@ -113,12 +114,12 @@ def _newest_version(filesystem: fs.FileSystem, folder: str) -> int | None:
         return bool(filesystem.get_file_info(_commit_file(folder, version)).type == fs.FileType.File)
 
     known = _last_checkpoint(filesystem, folder)
-    if known is None or not is_there(known):  # a name that is too old may stand before a gap that clean-up has made
+    if known is None or not is_there(known):  # a hint that is too old names a version that clean-up has removed
         return _newest_listed(filesystem, folder)
     step = 1
     while is_there(known + step):
         step *= 2
-    low, high = known + step // 2, known + step  # is there, and is not
+    low, high = known + step // 2, known + step  # low exists, high does not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if is_there(middle) else (low, middle)
@@ -126,7 +127,10 @@ def _newest_version(filesystem: fs.FileSystem, folder: str) -> int | None:
 
 
 def _last_checkpoint(filesystem: fs.FileSystem, folder: str) -> int | None:
-    """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file: a hint, nothing rests on it."""
+    """The version in ``_last_checkpoint``, which is only a hint; None if it is missing or damaged.
+
+    https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
+    """
     try:
         with filesystem.open_input_stream(f"{folder}/_last_checkpoint") as stream:
             return int(json.loads(stream.read())["version"])

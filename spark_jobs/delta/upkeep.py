@@ -1,9 +1,9 @@
-"""Old files of a table of numbered rows: dropped behind a number, put together in larger ones, removed from storage.
+"""Maintain a table of numbered rows: drop expired rows, compact small files, remove old files from storage.
 
-Each step is a commit of its own that changes no row that is kept, and may be repeated after any crash. Its transaction
-identifier counts them, and it goes through the handle that the files were read with: of two processes that do this at
-once, one commits. An append in between hinders neither. Files keep the time at which their rows were appended, so that
-their age is that of the rows; so rows of one period come together, and never those of several.
+Each step is a commit of its own that changes no row that is kept, and may be repeated after any crash. These commits
+are counted in a transaction identifier and made through the handle that the files were read with: of two processes that
+do this at once, one commits. A concurrent append disturbs neither. Files keep the time at which their rows were
+appended, so that a file's age is that of its rows. That is why only files of the same period are compacted together.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from spark_jobs.errors import LakeError, OvertakenError
 _APP_ID = "pgcdc:maintenance"
 _MILLISECONDS = 1000
 _DAY = 24 * 3600 * _MILLISECONDS
-# readers may be at a file that is no longer part of the table, and writers at one that is none yet
+# readers may still use a file that is no longer part of the table, writers may write one that is not yet part of it
 KEPT_FOR_READERS = timedelta(days=1)
 _SMALL_BYTES = FILE_BYTES // 2
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """``files_before`` and ``files_after`` are part of the table; ``deleted`` were removed from storage. ``overdue``:
-    rows have expired, and are kept because they are needed."""
+    """``files_before`` and ``files_after``: how many files the table had and has. ``bytes_after``: the size of the
+    latter. ``deleted``: how many files were removed from storage. ``overdue``: some rows have expired, but are kept
+    because they are needed."""
 
     files_before: int
     files_after: int
@@ -48,8 +49,8 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class CountedTable:
-    """``files`` with what is needed to write them. ``apart``: rows that are often read alone, and get row groups of
-    their own. ``by_day``: rows of several days stay in several files."""
+    """``files``, and how to write them. ``apart``: rows that are often read alone, and so get row groups of their own.
+    ``by_day``: rows of different days stay in different files."""
 
     files: CountedFiles
     layout: Layout
@@ -59,8 +60,8 @@ class CountedTable:
 
 @dataclass(frozen=True)
 class Expiry:
-    """Rows appended longer ago than ``age`` go, up to the number ``needed``, which stays, and but for those that
-    ``keep`` names."""
+    """Rows appended longer ago than ``age`` expire. Rows from the number ``needed`` on stay, and so do rows that meet
+    ``keep``."""
 
     age: timedelta
     needed: int
@@ -68,10 +69,10 @@ class Expiry:
 
 
 def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expiry | None, readers: timedelta) -> Upkeep:
-    """Drop what has expired, put small files together, clean up Delta's own log, and remove from storage what no
-    version of the last ``readers`` has. ``properties`` are the table's from now on.
+    """Set the table's ``properties``, drop expired rows, compact small files, clean up Delta's log, and remove files
+    that no version of the last ``readers`` has from storage.
 
-    Raises LakeError; OvertakenError when another process does the same.
+    Raises LakeError; OvertakenError when another process maintains the table too.
     """
     path = table.files.path
     with table_errors(f"{path} cannot be maintained", hint=WRITABLE):
@@ -88,9 +89,8 @@ def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expir
 
 
 def _first_younger(files: Sequence[DataFile], column: str, age: timedelta) -> int | None:
-    """The number behind the oldest files whose rows were all appended longer ago than ``age``; None: there are none.
-
-    ``files`` in the order of their numbers.
+    """The first number after the oldest files, those whose rows were all appended longer ago than ``age``; None if
+    there are none. ``files`` are in the order of their numbers.
     """
     until = time.time() * _MILLISECONDS - age.total_seconds() * _MILLISECONDS
     old = takewhile(lambda file: file.modified < until and file.greatest.get(column) is not None, files)
@@ -98,7 +98,7 @@ def _first_younger(files: Sequence[DataFile], column: str, age: timedelta) -> in
 
 
 def _drop_before(table: CountedTable, number: int, keep: pc.Expression | None) -> None:
-    """Files all of whose rows have lower numbers are no longer part of the table; the rows ``keep`` in them stay."""
+    """Drop files all of whose rows have numbers below ``number``, except for the rows in them that meet ``keep``."""
     handle = _opened(table.files.path)
     dropped = [file for file in table.files.all(handle) if _is_before(file, table.files.column, number)]
     if dropped:
@@ -107,7 +107,7 @@ def _drop_before(table: CountedTable, number: int, keep: pc.Expression | None) -
 
 
 def _put_together(table: CountedTable) -> None:
-    """Small files of one period become one."""
+    """Replace the small files of each period by larger ones."""
     periods = {_period(table, file) for file in table.files.all()}
     for period in sorted(periods):
         handle = _opened(table.files.path)
@@ -118,9 +118,10 @@ def _put_together(table: CountedTable) -> None:
 
 
 def _tidy(path: str, keep: timedelta) -> int:
-    """Delta's own log in short, and no file in storage that no version of the last ``keep`` has; how many went."""
+    """Write a checkpoint, clean up Delta's log, and remove files that no version of the last ``keep`` has. Returns the
+    number of files removed."""
     table = _opened(path)
-    if table.version():  # a checkpoint of the version that made the table would say nothing
+    if table.version():  # version 0 only created the table: a checkpoint of it is useless
         table.create_checkpoint()
     table.cleanup_metadata()
     hours = int(keep.total_seconds() // 3600)
@@ -128,7 +129,7 @@ def _tidy(path: str, keep: timedelta) -> int:
 
 
 def _set_properties(path: str, wanted: Mapping[str, str]) -> None:
-    """Those of the table that are others, in one commit."""
+    """Set the properties that differ, in one commit."""
     table = _opened(path)
     known = table.metadata().configuration
     others = {name: value for name, value in wanted.items() if known.get(name) != value}
@@ -139,7 +140,7 @@ def _set_properties(path: str, wanted: Mapping[str, str]) -> None:
 def _replace(
     table: CountedTable, handle: DeltaTable, old: Sequence[DataFile], rows: Iterator[pa.RecordBatch], *, is_loss: bool
 ) -> None:
-    """``old`` files by one or more with ``rows``, in one commit on the version of ``handle``."""
+    """Replace ``old`` files by new ones that hold ``rows``, in one commit on the version of ``handle``."""
     path, modified = table.files.path, max(file.modified for file in old)
     new = DataFiles(table_filesystem(path), path, table.layout, modified)
     number = (handle.transaction_version(_APP_ID) or 0) + 1
@@ -172,7 +173,7 @@ def _opened(path: str) -> DeltaTable:
 
 
 def _ordered(table: CountedTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-    """What is read alone last: then only the last row groups are read for it."""
+    """The files' rows, those that are often read alone last: a query for these then reads only the last row groups."""
     if table.apart is None:
         return _rows(table, files, None)
     return chain(_rows(table, files, ~table.apart), _rows(table, files, table.apart))

@@ -1,7 +1,7 @@
-"""DDL on a Delta table that follows the source's: columns dropped, renamed and added in place.
+"""DDL that makes a Delta table follow its source table: columns are dropped, renamed and added in place.
 
-https://docs.delta.io/latest/delta-column-mapping.html: with column mapping by name no data file is written again, but
-where rows that are there get a value.
+With column mapping by name (https://docs.delta.io/latest/delta-column-mapping.html) data files are rewritten only where
+existing rows get a value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def alter_columns(spark: SparkSession, path: str, changes: ColumnChanges) -> None:
-    """Metadata alone, in a commit per statement. Killed in between, the rest is found by attribute number again."""
+    """Change metadata only, in one commit per statement. After a kill, attribute numbers show what is left to do."""
     table = delta_identifier(path)
     if changes.dropped:
         names = ", ".join(quoted(column.name) for column in changes.dropped)
@@ -42,8 +42,8 @@ def alter_columns(spark: SparkSession, path: str, changes: ColumnChanges) -> Non
 
 
 def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str]]:
-    """Old names and new ones, in an order in which none is taken yet: names may be swapped, handed on from column to
-    column, or differ in case alone. Such columns get a name in between first."""
+    """Old and new names, in an order in which each new name is free. Names may be swapped, passed on from column to
+    column, or differ only in case: such columns get a temporary name first."""
     taken, wanted = {name.lower() for name in held}, {new.name.lower() for _, new in changes.renamed}
     crossing = {new.attnum for old, new in changes.renamed if new.name.lower() in taken or old.name.lower() in wanted}
     return [
@@ -55,9 +55,11 @@ def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str
 def rewrite_columns(
     spark: SparkSession, path: str, shape: TableShape, provenance: Provenance, policy: OnUnrepresentable
 ) -> int:
-    """All rows with the columns of ``shape`` in their types, those that are new with their missing value, in one
-    numbered commit. Rows that the source has no more, which some modes keep, get none. Returns its Delta version;
-    raises OvertakenError."""
+    """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit.
+
+    New columns get their missing value, but not in rows that the source no longer has, which some modes keep. Returns
+    the Delta version. Raises OvertakenError.
+    """
     mode = mode_of(provenance.generation)
     kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode) or "false"
     with overtaking(path), committing_session(spark, provenance) as own:
@@ -68,7 +70,7 @@ def rewrite_columns(
             *(f"{_in_type(quoted(held[c.attnum]), c)} AS {_between_sql(c)}" for c in shape.columns if c.attnum in held),
             *kept,
         )
-        # a row of no column is no row, and would leave none
+        # a cross join with a row that has no columns could leave no rows
         filled = renamed.crossJoin(_missing_values(own, new, shape, policy)) if new else renamed
         named = filled.selectExpr(
             *(
@@ -89,7 +91,7 @@ def _in_type(value: str, column: LakeColumn) -> str:
 def _missing_values(
     spark: SparkSession, columns: Sequence[LakeColumn], shape: TableShape, policy: OnUnrepresentable
 ) -> DataFrame:
-    """One row, cast as the changes are."""
+    """One row with the columns' missing values, cast as changes are."""
     values = [
         cast_text(
             pa.array([None if column.missing is None else column.missing.encode()], pa.binary()),
@@ -106,7 +108,7 @@ def _missing_values(
 
 
 def _between(column: LakeColumn) -> str:
-    """A name that no column of the source has for long: it stands for the column's number."""
+    """A temporary name, unique by the column's attribute number."""
     return f"pg_attribute.{column.attnum}"
 
 

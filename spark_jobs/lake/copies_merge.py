@@ -1,7 +1,7 @@
-"""Copies of rows in and out of a Delta table without a key, in one MERGE.
+"""Insert and delete copies of rows in a Delta table without a key, in one MERGE.
 
-MERGE cannot take one of several equal rows. So every copy of a row that goes is deleted, and those that stay are
-inserted again: how many they are is counted first. Rows are equal where PostgreSQL prints them alike, nulls included.
+MERGE cannot delete one of several equal rows. So it deletes all copies of such a row and inserts those that stay again;
+their number is counted first. Rows are equal if PostgreSQL prints them alike; nulls are equal.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spark_jobs.spark.causes import MISSING_ROW
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SOURCE = "copies_of_rows"  # the temporary view
+_SOURCE = "copies_of_rows"  # a temporary view
 
 
 def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
-    """Equal rows as one, with the sum of their copies, where that is not 0."""
+    """One row for each set of equal rows, with the sum of their copies; sums of 0 are left out."""
     from pyspark.sql import functions as fn
 
     summed = fn.sum(COPIES.name).cast("bigint").alias(COPIES.name)
@@ -37,8 +37,8 @@ def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
 
 
 def copied_rows(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
-    """The values of each row as often as it comes. Where one goes it fails, unless it is ``lenient``: there is nothing
-    that it could be taken from."""
+    """The values of each row, repeated as often as it comes. A row that goes makes the query fail, as there are no rows
+    to delete it from; if ``lenient``, it is ignored."""
     from pyspark.sql import functions as fn
 
     copies = _never_below_zero(fn.col(COPIES.name), lenient=lenient)
@@ -46,8 +46,8 @@ def copied_rows(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFra
 
 
 def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> None:
-    """Bring ``rows`` of ``COPIES`` and values into the table at ``path``. Where more copies of a row go than there are
-    it fails, unless it is ``lenient``."""
+    """Merge ``rows`` of ``COPIES`` and values into the table at ``path``. Fails if more copies of a row go than the
+    table has, unless ``lenient``."""
     from pyspark.sql import functions as fn
 
     going = _going(rows.where(f"{COPIES.name} < 0"), path, shape, key_range, lenient=lenient)
@@ -63,7 +63,7 @@ def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRa
 
 
 def _going(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> DataFrame:
-    """Each row that goes, once, and how many copies of it ``stay``."""
+    """Each row that goes, once, with the number of copies of it that ``stay``."""
     from pyspark.sql import functions as fn
 
     table = rows.sparkSession.read.format("delta").load(path).alias("t")

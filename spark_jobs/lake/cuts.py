@@ -1,8 +1,8 @@
 """Consistent cuts: one LSN, and for each table the Delta version that shows it as of that LSN.
 
 Every apply that brings tables to one window's end appends a cut to ``{lake.path}/cuts``, one row per table. Reading
-each table at the version of one cut shows the source database at one LSN, foreign keys and all. The latest cut is also
-the index that spares idle tables: what it lists needs no look at the Delta table itself.
+each table at the version in one cut shows the source database at one LSN, foreign keys included. The latest cut also
+serves as an index: tables that it lists need not be opened while they are idle.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ CUTS_SCHEMA = pa.schema(
     ]
 )
 
-# the version of a table whose snapshot is being replaced: no cut shows it until the next apply
+# the version of a table that is about to get a new snapshot: it is in no cut until the next apply
 _FORGOTTEN = -1
-# the cuts' application transactions count them, so that of two writers that saw one latest cut one commits
+# the version of the cuts' application transaction is the cut's number: of two writers that read the same latest cut,
+# only one commits
 _APP_ID = "pgcdc:cuts"
 _MOVE_AWAY = "they may be moved away: the next sync writes new ones"
-# of Delta's own log: no older version of this table is ever read
+# short retention: no older version of this table is ever read
 _TABLE_CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
@@ -61,8 +62,8 @@ _LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=())
 
 @dataclass(frozen=True)
 class TableCut:
-    """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` say from which snapshot it grew,
-    ``commits`` how many commits of ours it had."""
+    """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` identify the snapshot that it grew
+    from, ``commits`` is the number of our commits that it had."""
 
     name: QualifiedName
     relid: int
@@ -85,7 +86,7 @@ class Cut:
 
 
 def latest_cut(lake: Lake) -> Cut | None:
-    """The cut written last, or None before the first; its cost does not grow with their number. Raises LakeError."""
+    """The cut written last, None before the first. The cost does not grow with the number of cuts. Raises LakeError."""
     files = cut_files(lake)
     with table_errors(f"the cuts at {lake.cuts} cannot be read", hint=_MOVE_AWAY):
         return _cut_in(files, files.of_last_append())
@@ -97,7 +98,7 @@ def cut_files(lake: Lake) -> CountedFiles:
 
 
 def _latest(lake: Lake) -> tuple[DeltaTable | None, Cut | None]:
-    """The latest cut, behind the handle of the version that it was read of."""
+    """The handle of the cuts' table, and the latest cut of the version that it has open."""
     what = f"the cuts at {lake.cuts}"
     cuts, files = open_table(lake.cuts, what, hint=_MOVE_AWAY), cut_files(lake)
     if cuts is None:
@@ -107,7 +108,7 @@ def _latest(lake: Lake) -> tuple[DeltaTable | None, Cut | None]:
 
 
 def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
-    """The last one in these files."""
+    """The latest cut in these files."""
     rows = cuts.dataset(files).to_table()
     if not rows.num_rows:
         return None
@@ -117,10 +118,10 @@ def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
 
 
 def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None = None) -> Cut:
-    """The newest cut at or before ``lsn``, and of a window before ``before_window``; without either the newest of all.
+    """The newest cut at or before ``lsn`` and of a window before ``before_window``; without either, the newest of all.
 
-    A table that was read again since, and is left out by a later cut of the same window, is in it as it was.
-    Raises LakeError: there is no such cut.
+    Tables that an earlier cut of the same window lists, and this one does not because they are being read again, are
+    included as they were. Raises LakeError if there is no such cut.
     """
     what, files = f"the cuts at {lake.cuts}", cut_files(lake)
     cuts = open_table(lake.cuts, what, hint=_MOVE_AWAY)
@@ -156,11 +157,11 @@ def _table_cut(row: Mapping[str, Any]) -> TableCut:
 def write_cut(
     lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], *, based_on: Cut | None = None
 ) -> Cut | None:
-    """Append a cut and return the latest one: the old one where nothing has changed, or where it is of a later window
-    already; None where nothing is cut.
+    """Append a cut and return the latest one. Nothing is appended if the latest cut is equal or of a later window, or
+    if ``tables`` is empty; None if there is no cut at all.
 
-    ``based_on``: the latest one when the work behind ``tables`` began. A table that was forgotten since is left out.
-    Raises LakeError; OvertakenError when other writers are quicker again and again.
+    ``based_on``: the latest cut when the work on ``tables`` began. Tables that ``forget`` has taken out since are left
+    out. Raises LakeError; OvertakenError when other writers keep committing first.
     """
     handle, latest = _latest(lake)
     if latest is not None and latest.ordinal > ordinal:
@@ -191,14 +192,14 @@ def write_cut(
 
 
 def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) -> None:
-    """Through the handle that the latest cut was read with: a cut that was written in between makes it fail."""
+    """Append through the handle that the latest cut was read with: a cut written in between makes this fail."""
     commit = CommitProperties(app_transactions=[Transaction(_APP_ID, number)])
     try:
         write_deltalake(
             handle or lake.cuts,
             rows,
             mode="append" if handle else "error",
-            schema_mode="merge" if handle else None,  # a lake that an older version began lacks a column
+            schema_mode="merge" if handle else None,  # in lakes created by an older version a column is missing
             configuration=None if handle else dict(_TABLE_CONFIGURATION),
             commit_properties=commit,
             post_commithook_properties=after_commit(commit),
@@ -207,12 +208,12 @@ def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) 
         raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
     except DeltaError:
         if handle is None and latest_cut(lake) is not None:
-            raise OvertakenError(f"another process has made the cuts at {lake.cuts}", hint="run it again") from None
+            raise OvertakenError(f"another process has created the cuts at {lake.cuts}", hint="run it again") from None
         raise
 
 
 def forget(lake: Lake, names: Collection[QualifiedName]) -> None:
-    """Take tables out of the latest cut, before they get a new snapshot: it no longer says where they are."""
+    """Take tables out of the latest cut before they get a new snapshot: the cut will no longer be right for them."""
     latest = latest_cut(lake)
     if latest is None:
         return
@@ -222,7 +223,7 @@ def forget(lake: Lake, names: Collection[QualifiedName]) -> None:
 
 
 def keep_cuts_small(lake: Lake, age: timedelta) -> Upkeep | None:
-    """Cuts that were written longer ago than ``age`` go, but for the latest one; None where there are no cuts.
+    """Delete cuts written longer ago than ``age``, except the latest one. Returns None if there are no cuts.
 
     Raises LakeError; OvertakenError when another process does the same.
     """

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# in the metadata of each column of the Delta schema: a name may come to mean another column, a number never does
+# in the metadata of each column of the Delta schema: a name may be reused for another column, a number never is
 ATTNUM = "pg_attribute.attnum"
-MODE = "postgres_cdc.mode"  # of a column that the source does not have
+MODE = "postgres_cdc.mode"  # in the metadata of columns that the source does not have
 
 
 def table_columns(spark: SparkSession, path: str, version: int | None = None) -> tuple[DeltaColumn, ...]:
-    """The columns of the table at ``path`` that the source has too, in its order; as of its newest version, or of
-    ``version``."""
+    """The columns that the table at ``path`` has from the source, in the table's order, as of ``version`` or its newest
+    one."""
     return tuple(
         DeltaColumn(field.name, field.dataType.simpleString(), field.metadata.get(ATTNUM))
         for field in table_at(spark, path, version).schema
@@ -32,15 +32,15 @@ def table_columns(spark: SparkSession, path: str, version: int | None = None) ->
 
 
 def table_at(spark: SparkSession, path: str, version: int | None = None) -> DataFrame:
-    """The table's rows, as of its newest version or of ``version``."""
+    """The table's rows, as of ``version`` or its newest one."""
     reader = spark.read.format("delta")
     return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
 
 def is_readable(spark: SparkSession, path: str, version: int) -> bool:
-    """Whether the files of this version are still there: a VACUUM removes them, log clean-up what names them. Each is
-    opened, none is read; other failures are raised."""
-    # a condition that nothing can decide beforehand, so that the files are asked and not Delta's statistics
+    """Whether this version can still be read: VACUUM removes its data files, log clean-up the commits that list them.
+    Every file is opened, without reading its rows. Other failures are raised."""
+    # no statistics can decide this condition, so that Spark opens the files
     try:
         table_at(spark, path, version).where("rand() > 0.5").selectExpr("1").count()
     except Exception as error:
@@ -53,7 +53,7 @@ def is_readable(spark: SparkSession, path: str, version: int) -> bool:
 def with_attribute_numbers(
     frame: DataFrame, columns: Sequence[LakeColumn | DeltaColumn], mode: Mode = "mirror"
 ) -> DataFrame:
-    """``frame``, which has these columns and those of the mode, as a table that remembers their attribute numbers."""
+    """``frame``, which has these columns and those of the mode, with attribute numbers in its columns' metadata."""
     from pyspark.sql import functions
 
     described: list[tuple[str, dict[str, int | str]]] = [
@@ -64,9 +64,9 @@ def with_attribute_numbers(
 
 
 def replace_table(frame: DataFrame, path: str) -> None:
-    """Make the table at ``path`` hold exactly ``frame``, columns and rows, in one commit; create it if it is not there.
+    """Make the table at ``path`` hold exactly the columns and rows of ``frame``, in one commit. Creates it if missing.
 
-    The session of ``frame`` says who commits. Properties of a table that is there stay as they are.
+    The commit's provenance is that of the session of ``frame``. An existing table keeps its properties.
     """
     writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     for key, value in TABLE_PROPERTIES:
@@ -75,6 +75,6 @@ def replace_table(frame: DataFrame, path: str) -> None:
 
 
 def rows_written(spark: SparkSession, path: str) -> int:
-    """How many rows the newest commit wrote, by its own metrics."""
+    """The number of rows that the newest commit wrote, by its own metrics."""
     newest = spark.sql(f"DESCRIBE HISTORY {delta_identifier(path)} LIMIT 1").collect()[0]
     return int(newest["operationMetrics"].get("numOutputRows", 0))

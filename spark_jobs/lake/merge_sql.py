@@ -1,8 +1,7 @@
-"""Statements to Spark as text: quoting, the properties of a new table, the one MERGE of a table and range.
+"""Spark SQL as text: quoting, the properties of a new table, the one MERGE of a table and range.
 
-A user's column only ever stands behind ``t.``, one of ours only behind ``s.``, and Spark takes a name behind an alias
-for that relation's column before it looks for a column or field of that name: so users may have columns named ``s``,
-``op`` or ``s.v0``.
+Users' columns are always qualified with ``t.`` and ours with ``s.``. Spark resolves a qualified name as a column of
+that alias before it looks for a struct field, so users may have columns named ``s``, ``op`` or ``s.v0``.
 
 https://docs.delta.io/latest/delta-update.html#upsert-into-a-table-using-merge
 """
@@ -21,8 +20,8 @@ from spark_jobs.spark.causes import MISSING_ROW
 # the name of the temporary view that holds the net change: one row per key
 NET_CHANGE = "net_change"
 
-# without an end by default, but a session may have another default for new tables; what a table forgets here, it would
-# take a second time
+# Delta's default has no limit, but a session may set another default for new tables. If a table forgot our transaction
+# identifier, it would accept the same commit twice
 TRANSACTIONS_STAY = ("delta.setTransactionRetentionDuration", "interval 36500 days")
 
 TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
@@ -37,15 +36,15 @@ _RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The least and the greatest value of the leading key column in a net change; without a key, see ``ranged_key``,
-    in those of its rows that go."""
+    """The least and the greatest value of the ``ranged_key`` column in a net change; for a table without a key, only
+    among the rows that go."""
 
     low: int | date
     high: int | date
 
 
 def quoted(identifier: str) -> str:
-    """One identifier, or the path of a table, between backticks."""
+    """One identifier, or the path of a table, in backticks."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
@@ -55,8 +54,8 @@ def delta_identifier(path: str) -> str:
 
 
 def ranged_key(shape: TableShape) -> int | None:
-    """The place of the leading key column when a literal range on it can spare files; None for other types. Without a
-    key, that of the first column of such a type."""
+    """The index of the leading key column if Delta can skip files by a literal range on its type, else None. For a
+    table without a key, the index of the first column of such a type."""
     places = shape.key_indices[:1] or range(len(shape.columns))
     return next((place for place in places if shape.columns[place].lake_type.kind in _RANGED), None)
 
@@ -66,9 +65,9 @@ def merge_statement(
 ) -> str:
     """The MERGE of the view ``net_change`` into the table at ``path``.
 
-    ``kept`` are the places of columns that may be unchanged: where one is, the table's value stays. Such a row
-    must be in the table; where it is not, the statement fails instead of storing a null. ``among``: what all rows of
-    the table meet that are in the net change.
+    ``kept`` are the indices of columns that may be unchanged: where one is, the table's value stays. Such a row must be
+    in the table; if it is not, the statement fails instead of storing a null. ``among``: a condition that holds for
+    every row of the table that the net change can match.
     """
     matches = [*key_matches(shape, key_range), *filter(None, [among])]
     clauses = [
@@ -86,13 +85,13 @@ def merge_statement(
 
 
 def key_matches(shape: TableShape, key_range: KeyRange | None) -> list[str]:
-    """The conditions under which a row of the table is one of the net change."""
+    """The conditions under which a row of the table matches one of the net change."""
     matches = [f"t.{quoted(shape.columns[i].name)} = s.{value(i)}" for i in shape.key_indices]
     return matches if key_range is None else [*matches, in_range(shape, key_range)]
 
 
 def updated_values(shape: TableShape, kept: Sequence[int]) -> list[str]:
-    """What an update sets: all but the key."""
+    """The assignments of an update: every column except the key's."""
     names = [quoted(column.name) for column in shape.columns]
     return [
         f"t.{name} = CASE WHEN s.{unchanged(i)} THEN t.{name} ELSE s.{value(i)} END"
@@ -104,7 +103,7 @@ def updated_values(shape: TableShape, kept: Sequence[int]) -> list[str]:
 
 
 def inserted_values(shape: TableShape, kept: Sequence[int]) -> tuple[list[str], list[str]]:
-    """The names of the columns, and what is inserted into them."""
+    """The names of the columns, and the values inserted into them."""
     values = [
         f"CASE WHEN s.{unchanged(i)} THEN {missing_row(shape)} ELSE s.{value(i)} END" if i in kept else f"s.{value(i)}"
         for i in range(len(shape.columns))
@@ -113,7 +112,8 @@ def inserted_values(shape: TableShape, kept: Sequence[int]) -> tuple[list[str], 
 
 
 def in_range(shape: TableShape, key_range: KeyRange) -> str:
-    """The table's rows in the range. Delta skips files by literals only, never by the values of the source."""
+    """The condition for the table's rows in the range. Delta skips files only by literals, not by the source's
+    values."""
     place = ranged_key(shape)
     assert place is not None
     low, high = _literal(key_range.low), _literal(key_range.high)
@@ -123,10 +123,11 @@ def in_range(shape: TableShape, key_range: KeyRange) -> str:
 def kept_values_query(
     path: str, shape: TableShape, kept: Sequence[int], moved: Sequence[int], view: str, others: Sequence[str] = ()
 ) -> str:
-    """The net change of ``view`` with the kept values of rows that moved their key filled in from the row they left.
+    """The net change of ``view``; where a row's key changed, its kept values are filled in from the row with the old
+    key.
 
-    ``moved`` are the places of key columns that have an old key, null where it is the row's own; ``others``: further
-    columns of the view.
+    ``moved`` are the indices of key columns that may have an old key, which is null where the key did not change.
+    ``others``: further columns of the view.
     """
     has_moved = " OR ".join(f"s.{old_key(i)} IS NOT NULL" for i in moved)
     match = " AND ".join(left_key_matches(shape, moved))
@@ -157,10 +158,10 @@ def left_key_matches(shape: TableShape, moved: Sequence[int]) -> list[str]:
 
 
 def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
-    """The values under the names and with the types of the table, one expression each.
+    """One expression per column: its value, with the name and the type of the table.
 
-    The cast costs nothing where the type is that already. Over Spark Connect a string comes as ``string collate
-    UTF8_BINARY``: the same values, but other readers refuse a Delta table whose schema says so.
+    Casting to the same type costs nothing. Over Spark Connect a string has the type ``string collate UTF8_BINARY``: the
+    values are the same, but other readers refuse a Delta table with that type in its schema.
     """
     return tuple(
         f"CAST({value(i)} AS {column.lake_type.sql}) AS {quoted(column.name)}" for i, column in enumerate(columns)
@@ -168,12 +169,12 @@ def named_columns(columns: Sequence[LakeColumn]) -> tuple[str, ...]:
 
 
 def missing_row(shape: TableShape) -> str:
-    """The expression that fails where a change needs a row that the table lacks."""
+    """An expression that fails: a change needs a row that the table does not have."""
     return f"raise_error({sql_text(f'{shape.name}: {MISSING_ROW}')})"
 
 
 def sql_text(text: str) -> str:
-    """A literal."""
+    """A string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -1,7 +1,7 @@
-"""Where the messages table lies, and how far it is: read from its transaction log without Spark.
+"""Where the messages table is, and how far it has got, read from its transaction log without Spark.
 
-The name cannot be that of a source table, which has a schema's folder around it. A *schema* called ``_messages`` would
-have its tables in this table's folder, where a VACUUM takes them for litter; the two exclude each other.
+Its path cannot clash with a source table's, which is in the folder of its schema. But a *schema* called ``_messages``
+would put its tables into this table's folder, where VACUUM would delete their files. So the two exclude each other.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from spark_jobs.lake.table_state import TableState, stream_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
-# as cuts list it: no source table has an empty schema
+# how cuts list it: no source table has an empty schema
 MESSAGES_NAME = QualifiedName("", "_messages")
 _FOLDER = "_messages"
 _TABLE_CONFIGURATION = {"delta.dataSkippingStatsColumns": "window,commit_lsn_number,ordinal,commit_time,prefix"}
 
 
 def has_messages_table(pipeline: Pipeline) -> bool:
-    """Whether the pipeline keeps one."""
+    """Whether the pipeline keeps a messages table."""
     return bool(pipeline.source.messages)
 
 
 def messages_state(lake: Lake, identity: SlotIdentity) -> TableState | None:
-    """How far the table is, None before it is created. Raises LakeError: unreadable, or not of this slot.
+    """How far the table is, None before it is created. Raises LakeError if it cannot be read or is of another slot.
 
-    It grew from no snapshot: its generation is the Delta table's own ``id``, another one when it is re-created.
+    There is no snapshot of messages: the generation is the Delta table's own ``id``, which changes when it is
+    re-created.
     """
     path = lake.messages
     table = open_table(path, path)
@@ -43,19 +44,19 @@ def messages_state(lake: Lake, identity: SlotIdentity) -> TableState | None:
     ordinal = table.transaction_version(app_id(identity))
     if ordinal is None:
         raise LakeError(
-            f"{path} holds a Delta table that this slot's messages did not go to",
+            f"{path} holds a Delta table that was not written from this slot's messages",
             hint="move it away, or choose another lake.path",
         )
     return _state(table, ordinal, table.version())
 
 
 def app_id(identity: SlotIdentity) -> str:
-    """Of the table's application transactions; their version is a window's ordinal."""
+    """The identifier of the table's application transactions, whose version is a window's ordinal."""
     return f"{stream_id(*identity.stream)}messages"
 
 
 def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
-    """Raises LakeError when a followed table's folder would lie in this table's."""
+    """Raises LakeError if a followed table's folder would be inside this table's."""
     inside = next((name for name in followed if name.nspname == _FOLDER), None)
     if inside is not None:
         raise LakeError(
@@ -65,9 +66,9 @@ def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
 
 
 def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableState:
-    """The empty table, from the first window that the change log has."""
+    """Create the empty table. Its messages begin with window ``first``. Raises LakeError."""
     path, ordinal = lake.messages, max(first.ordinal - 1, 0)
-    with table_errors(f"{path} cannot be made", hint=WRITABLE):
+    with table_errors(f"{path} cannot be created", hint=WRITABLE):
         table = DeltaTable.create(
             path,
             MESSAGES_SCHEMA,
@@ -80,5 +81,5 @@ def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableSta
 
 
 def _state(table: DeltaTable, ordinal: int, version: int) -> TableState:
-    """The version of its transaction identifier is the ordinal of the last window."""
+    """The table's state. Its transaction's version, the ordinal of its last window, also counts as its commits."""
     return TableState(MESSAGES_NAME, str(table.metadata().id), Lsn(0), ordinal, version, relid=0, commits=ordinal)

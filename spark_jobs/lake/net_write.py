@@ -1,4 +1,4 @@
-"""The net change of one table into its Delta table: one append, one overwrite or one MERGE."""
+"""Write the net change of one table to its Delta table: one append, one overwrite or one MERGE."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
 
 _MOVED = "moved_rows"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
-# Files of so few bytes are written again as a whole, which takes one join less than deletion vectors, by expressions
-# that are interpreted: code compiled for so few rows costs more than it saves. Ten of 1,000 rows took 3.3 CPU seconds
-# with deletion vectors and compiled, and 1.5 like this; of 30,000 rows 3.4 and 1.9
+# Up to this many bytes, whole files are rewritten, which takes one join less than deletion vectors. Expressions are
+# interpreted then: to compile them costs more than it saves. Ten of 1,000 rows took 3.3 CPU seconds with deletion
+# vectors and compiled code, and 1.5 like this; ten of 30,000 rows 3.4 and 1.9
 _REWRITTEN_BYTES = 4 << 20
 _REWRITTEN = {
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
@@ -54,12 +54,13 @@ _REWRITTEN = {
 
 @dataclass(frozen=True)
 class NetSource:
-    """A net change ready to be written: ``read`` gives its ``rows`` of ``columns`` to a session.
+    """A net change ready to be written: ``read`` returns it in a given session, as ``rows`` rows of ``columns``.
 
-    ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks; of
-    a table without a key, no row goes. ``lenient``: what goes may not be there. ``changes`` were seen. ``ended``: what
-    the table holds, and is not among the rows, ended by then; of tables that keep what was. ``broadcast``: so little
-    that a join takes it to the rows of the table, and never shuffles those. ``in_memory``: the rows, where few.
+    ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks;
+    for a table without a key, no row goes. ``lenient``: rows that go may be missing in the table. ``changes``: those
+    that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of the
+    table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
+    rows are not shuffled. ``in_memory``: the rows, if there are few.
     """
 
     columns: NetColumns
@@ -76,12 +77,12 @@ class NetSource:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to write, and nothing to empty."""
+        """Whether there is nothing to write, empty or end."""
         return not self.rows and not self.truncated and self.ended is None
 
 
 def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
-    """The range of the leading key column, where a literal range can spare Delta files."""
+    """The range of the ``ranged_key`` column; None if there is no such column, it has nulls, or no row is matched."""
     place = ranged_key(shape)
     if not shape.has_key:
         rows = rows.filter(pc.less(rows.column(COPIES.name), 0))
@@ -105,7 +106,7 @@ def write_net(
     ``touched``: bytes of the files that may hold a row of it, where that is known.
 
     Raises OvertakenError when a writer of ours has committed since the table's state was read, and Spark's own
-    exceptions; a foreign commit in between, an OPTIMIZE say, is retried.
+    exceptions. After a conflict with a foreign commit, such as an OPTIMIZE, the write is retried.
     """
     shape = net.columns.shape
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
@@ -125,7 +126,8 @@ def write_net(
 
 
 def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
-    """After a TRUNCATE only upserts are left to write; an overwrite with no row is a commit as well."""
+    """Append or overwrite. Only upserts count here. After a TRUNCATE the overwrite may have no rows, but still
+    commits."""
     shape, mode = net.columns.shape, net.columns.mode
     if mode == "append":
         come = rows
@@ -146,8 +148,8 @@ def _merge_by_key(rows: DataFrame, path: str, net: NetSource) -> None:
         own.sql(kept_values_query(path, shape, kept, moved, _MOVED, others)).createOrReplaceTempView(NET_CHANGE)
     else:
         rows.createOrReplaceTempView(NET_CHANGE)
-        # MERGE reads its source twice, and by default keeps a copy of all that is no Delta table, lest the two
-        # differ; ours is a file of its own or rows in the plan. 0.9 s of 6.6 s for 650,000 rows
+        # MERGE reads its source twice, and by default materializes every source that is not a Delta table, as the two
+        # reads might differ. Ours is staged files or rows in the plan. This saves 0.9 s of 6.6 s for 650,000 rows
         own.conf.set(_MATERIALIZE, "none")
         _one_partition(own, net)
     if net.columns.mode == "soft_delete":
@@ -169,7 +171,8 @@ def _merge_history(rows: DataFrame, path: str, net: NetSource) -> None:
 
 
 def _one_partition(own: SparkSession, net: NetSource) -> None:
-    """What the MERGE shuffles are the rows that match: a task for each handful of them costs more than they do. Ten
-    rows took 1.6 s in four partitions and 1.2 in one. (Rows that end by a TRUNCATE are rows of the table, and many.)"""
+    """Use one shuffle partition for few rows: the MERGE shuffles only rows that match, and more tasks cost more than
+    they save. Ten rows took 1.6 s in four partitions and 1.2 s in one. (After a TRUNCATE all rows of the table end,
+    which may be many.)"""
     if net.broadcast and net.ended is None:
         own.conf.set("spark.sql.shuffle.partitions", "1")

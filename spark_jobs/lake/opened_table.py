@@ -20,7 +20,7 @@ from spark_jobs.schema.table_shape import TableShape
 
 _log = logging.getLogger(__name__)
 
-# files of that size are written again as a whole in half a second
+# bytes of data files: rewriting that much takes half a second
 SMALL_BYTES = 32 << 20
 _PHYSICAL = "delta.columnMapping.physicalName"
 _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
@@ -28,8 +28,8 @@ _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte":
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A table that ``deltalake`` has opened, at one version. ``columns``: those that the source has too;
-    ``physical``: the name of each column in the table's files; ``features``: the Delta features that it uses."""
+    """A table that ``deltalake`` has opened at one version. ``columns``: those that the source has too; ``physical``:
+    the name of each column in the data files; ``features``: the Delta features that the table uses."""
 
     table: DeltaTable
     columns: tuple[DeltaColumn, ...]
@@ -39,7 +39,7 @@ class OpenedTable:
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Number of ``files``, bytes of the ``whole`` table, and of the files that may hold a ``touched`` row."""
+    """Number of ``files``; bytes of the ``whole`` table, and of the files that may hold a ``touched`` row."""
 
     files: int
     whole: int
@@ -47,9 +47,11 @@ class FileSizes:
 
 
 def opened_table(path: str) -> OpenedTable | None:
-    """The table at ``path``. None where ``deltalake`` cannot open it, or may take a column for another type than Spark
-    does; if the table is damaged, Spark reports it."""
-    if "%" in path:  # a URI to one of them, a name to the other
+    """The table at ``path``. None if ``deltalake`` cannot open it, or may give a column another type than Spark does.
+
+    Also None if it is missing or cannot be read: then Spark reports what is wrong.
+    """
+    if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded
         return None
     try:
         table = open_table(path, path)
@@ -74,13 +76,13 @@ def opened_table(path: str) -> OpenedTable | None:
 
 
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:
-    """``key_range``: of the rows that are touched; None: any row may be."""
+    """``key_range``: that of the touched rows; None if any row may be touched."""
     files = pa.table(opened.table.get_add_actions(flatten=True))
     return FileSizes(files.num_rows, _bytes(files), _bytes(_in_range(files, opened, shape, key_range)))
 
 
 def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> pa.Table:
-    """Files whose statistics say nothing may hold any row."""
+    """Those of the files that may hold a row in the range. A file without statistics may hold any row."""
     place = ranged_key(shape)
     if place is None or key_range is None:
         return files

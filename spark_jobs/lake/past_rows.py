@@ -1,7 +1,7 @@
-"""What a snapshot writes into a table that keeps what was: the source's rows, and what the table had of before.
+"""What a snapshot writes to a table in a mode other than ``mirror``: the source's rows, and the table's past rows.
 
-The snapshot shows no change that came before it. So what differs from the table's rows is taken to have changed at the
-snapshot's LSN.
+A snapshot does not show when rows changed before it. So rows that differ from the table's are taken to have changed at
+the snapshot's LSN.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
 
 @dataclass(frozen=True)
 class Moment:
-    """An LSN, and the source's clock then: microseconds since 1970, UTC."""
+    """An LSN, and the time at the source then, in microseconds since 1970, UTC."""
 
     lsn: Lsn
     at: int
@@ -48,7 +48,7 @@ class Moment:
 
 
 def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:
-    """``rows`` of the source with what the mode keeps of them: they are there since the snapshot."""
+    """The source's ``rows`` with the mode's columns, which say that the rows exist since the snapshot."""
     values = {
         VALID_FROM_LSN: str(int(moment.lsn)),
         VALID_FROM: moment.sql,
@@ -64,8 +64,10 @@ def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:
 
 
 def rows_with_past(rows: DataFrame, path: str, shape: TableShape, mode: Mode, moment: Moment) -> DataFrame:
-    """The whole table at ``path`` as it is after the snapshot. Columns are found by attribute number; a value that does
-    not fit its column's new type raises Spark's error."""
+    """All rows of the table at ``path`` after the snapshot, past rows included.
+
+    Columns are matched by attribute number. A value that does not fit its column's new type raises Spark's error.
+    """
     held = _held(rows.sparkSession, path, shape, mode)
     if mode == "append":
         return held.unionByName(snapshot_rows(rows, mode, moment))
@@ -75,7 +77,7 @@ def rows_with_past(rows: DataFrame, path: str, shape: TableShape, mode: Mode, mo
 
 
 def _held(spark: SparkSession, path: str, shape: TableShape, mode: Mode) -> DataFrame:
-    """The table's rows in the columns that the source has by now."""
+    """The table's rows, in the source's current columns."""
     names = {column.attnum: column.name for column in table_columns(spark, path)}
     values = (
         f"CAST({quoted(names[column.attnum]) if column.attnum in names else 'NULL'} AS {column.lake_type.sql})"
@@ -87,7 +89,7 @@ def _held(spark: SparkSession, path: str, shape: TableShape, mode: Mode) -> Data
 
 
 def _soft_deleted(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment) -> DataFrame:
-    """What the source has no more was deleted, at the latest by now."""
+    """Rows that the source no longer has are marked as deleted at ``moment``, unless they already were."""
     from pyspark.sql import functions as fn
 
     (deleted,) = mode_columns("soft_delete")
@@ -102,7 +104,8 @@ def _soft_deleted(rows: DataFrame, held: DataFrame, shape: TableShape, moment: M
 
 
 def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment) -> DataFrame:
-    """An open version stays open where the source has an equal row; else it ends, and what the source has begins."""
+    """An open version stays open if the source has an equal row. If not, it ends, and the source's row begins as a new
+    version."""
     from pyspark.sql import functions as fn
 
     columns = mode_columns("history")
@@ -142,7 +145,7 @@ def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment
 
 
 def _joined(rows: DataFrame, held: DataFrame, shape: TableShape, mode: Mode) -> DataFrame:
-    """Each key once: the source's values, where it ``is_there``, and those of the table, where it ``was_there``."""
+    """One row per key: the source's values if it ``is_there``, and the table's values if it ``was_there``."""
     from pyspark.sql import functions as fn
 
     new = rows.select(

@@ -1,6 +1,6 @@
-"""The MERGE of tables that keep what was, as text: nothing is deleted, rows get the time at which they ended.
+"""The MERGE of modes ``soft_delete`` and ``history``, as text: no row is deleted, rows get the time when they ended.
 
-See ``merge_sql`` for what may stand behind ``t.`` and ``s.``.
+See ``merge_sql`` for the aliases ``t`` and ``s``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_jobs.table_mode import Mode
 
 @dataclass(frozen=True)
 class RowsEnded:
-    """The commit of a TRUNCATE: its LSN, and its time in microseconds since 1970, UTC, where that is known."""
+    """The commit of a TRUNCATE: its LSN, and its time in microseconds since 1970, UTC, None if unknown."""
 
     lsn: Lsn
     at: int | None
@@ -42,12 +42,12 @@ class RowsEnded:
 
 
 def named_mode_columns(mode: Mode) -> tuple[str, ...]:
-    """What the table keeps beside the source's columns, under its names and with its types."""
+    """One expression for each column that the mode adds to the source's, with its name and type in the table."""
     return tuple(f"CAST({column.net} AS {column.sql}) AS {quoted(column.name)}" for column in mode_columns(mode))
 
 
 def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: RowsEnded | None) -> str:
-    """The MERGE of the view ``net_change``. ``ended``: then all rows that are not in it were deleted."""
+    """The MERGE of the view ``net_change``. ``ended``: a TRUNCATE, which deleted all rows that are not in the view."""
     shape, kept, deleted = columns.shape, columns.unchanged, quoted(DELETED_AT.name)
     updates = [*updated_values(shape, kept), f"t.{deleted} = s.{DELETED_AT.net}"]
     names, values = (", ".join(words) for words in inserted_values(shape, kept))
@@ -67,8 +67,8 @@ def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | 
 
 
 def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: RowsEnded | None) -> str:
-    """The MERGE of the view ``net_change``: versions that end, and such that begin. ``ended``: then every version ended
-    that was open and is not in it."""
+    """The MERGE of the view ``net_change``: versions that end and versions that begin. ``ended``: a TRUNCATE, which
+    ended all open versions that are not in the view."""
     shape = columns.shape
     is_open = f"t.{quoted(VALID_TO_LSN.name)} IS NULL"
     matches = [f"s.{OPERATION} = {DELETE}", is_open, *key_matches(shape, None if ended else key_range)]
@@ -91,7 +91,7 @@ def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None
 
 
 def open_values_query(path: str, columns: NetColumns, view: str) -> str:
-    """The net change of ``view``, with the values that its versions keep from the one that was open before."""
+    """The net change of ``view``; kept values are filled in from the version that was open before."""
     shape, kept = columns.shape, columns.unchanged
     keeps = " OR ".join(f"s.{unchanged(i)}" for i in kept)
     match = " AND ".join([*left_key_matches(shape, columns.old_keys), f"t.{quoted(VALID_TO_LSN.name)} IS NULL"])

@@ -1,4 +1,4 @@
-"""What a Delta table was: the states that our commits made, as far back as Delta keeps its log."""
+"""A Delta table's past states: those that our commits made, as far back as Delta keeps its log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NEVER = sys.maxsize
 
 @dataclass(frozen=True)
 class PastState:
-    """``state``, as the commit that was made ``at`` that time left it: microseconds since 1970, by its writer's clock.
-    ``is_snapshot``: it shows the source at ``state.snapshot_lsn``, and nothing that came behind it."""
+    """The ``state`` that one commit left. ``at``: the commit's time, in microseconds since 1970, by its writer's clock.
+    ``is_snapshot``: the state shows the source at exactly ``state.snapshot_lsn``, and no later change."""
 
     state: TableState
     at: int
@@ -29,8 +29,11 @@ class PastState:
 
 
 def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iterator[PastState]:
-    """Newest first. The ``version`` of each is the last before the next commit of ours: an OPTIMIZE shows the same
-    rows. What a rebuilt table has replaced of its own generation is left out. Raises LakeError."""
+    """The table's past states, newest first. Raises LakeError.
+
+    Each one's ``version`` is the last before our next commit: foreign commits in between, such as an OPTIMIZE, show the
+    same rows. States that a rebuild of the same generation has replaced are left out.
+    """
     path, wanted = lake.table(name), txn_app_id(*identity.stream)
     try:
         log = TransactionLog.open(path)
@@ -55,6 +58,7 @@ def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iter
 
 
 def _begin(written: dict[str, Any]) -> int:
-    """The first window whose changes the commit brought; one that changed the columns alone brought none."""
+    """The first window whose changes the commit applied. A commit that only changed columns applied none: then it is
+    the window after the table's."""
     first: int = written["first_window"]
     return first + 1 if written["lo"] == written["hi"] else first

@@ -1,8 +1,8 @@
-"""A net change and the rows of some regions, read again, in one MERGE: those rows take the place of all that the table
-holds of the regions.
+"""One MERGE of a net change and of the rows of some regions that were read again. The rows read replace everything that
+the table holds of these regions.
 
-A region is a condition on the key. So each row of table and net change is either in it, and then what was read says
-what becomes of it, or outside, and then the net change does.
+A region is a condition on the key. So each row of the table and of the net change is either inside, and the rows read
+decide what becomes of it, or outside, and the net change decides.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MOVED = "moved_rows"
 
 @dataclass(frozen=True)
 class RegionRows:
-    """All ``count`` rows that the source has of ``regions``, in the columns of ``shape``; ``read`` gives their values
-    to a session. ``version``: that of the Delta table which is brought on."""
+    """All ``count`` rows of ``regions`` in the source, in the columns of ``shape``; ``read`` returns their values in a
+    given session. ``version``: the Delta version at which the table's state was read."""
 
     regions: tuple[Region, ...]
     shape: TableShape
@@ -48,9 +48,9 @@ def write_regions(
     rows: RegionRows,
     provenance: Provenance,
 ) -> int:
-    """Commit what was read, and a net change outside of it, if there is one. Returns the Delta version.
+    """Commit the rows read, and the net change outside the regions, if there is one. Returns the Delta version.
 
-    It is a commit even where no row changes: it says how far the table is. Raises as ``write_net`` does.
+    Commits even if no row changes, to record how far the table is. Raises as ``write_net`` does.
     """
     with overtaking(path), committing_session(spark, provenance) as own:
         kept = net.columns.unchanged if net is not None else ()
@@ -68,8 +68,8 @@ def write_regions(
 
 
 def _outside(own: SparkSession, path: str, net: NetSource, rows: RegionRows) -> DataFrame:
-    """The net change of all other rows. One that has moved out of a region was in the table before, or comes whole: the
-    two are of one partition, which then has neither come nor gone."""
+    """The net change outside the regions. An update that moves a row out of a region either sends the row whole, or
+    stays in one partition, which then neither came nor went: so the table has the old row."""
     shape, kept, moved = rows.shape, net.columns.unchanged, net.columns.old_keys
     among = _condition(rows, value)
     outside = with_variants(net.read(own), shape.columns).where(f"NOT ({among})")
@@ -80,8 +80,8 @@ def _outside(own: SparkSession, path: str, net: NetSource, rows: RegionRows) -> 
 
 
 def _gone(own: SparkSession, path: str, rows: RegionRows) -> DataFrame:
-    """The keys that the table has in the regions and the source has not. Of the version that is brought on: an OPTIMIZE
-    since shows the same rows."""
+    """The keys in the regions that the table has and the source does not. Read at ``rows.version``: an OPTIMIZE since
+    then shows the same rows."""
     shape = rows.shape
     held = own.read.format("delta").option("versionAsOf", rows.version).load(path)
     keys = [f"{quoted(shape.columns[place].name)} AS {value(place)}" for place in shape.key_indices]
@@ -93,7 +93,7 @@ def _gone(own: SparkSession, path: str, rows: RegionRows) -> DataFrame:
 
 
 def _as_change(frame: DataFrame, operation: int, shape: TableShape, kept: Sequence[int]) -> DataFrame:
-    """``frame`` has values; those that it lacks are null."""
+    """The rows of ``frame`` as changes of this operation; columns that it lacks are null."""
     there = set(frame.columns)
     values = [
         value(i) if value(i) in there else f"CAST(NULL AS {column.lake_type.sql}) AS {value(i)}"
@@ -108,7 +108,8 @@ def _columns(shape: TableShape, kept: Sequence[int]) -> list[str]:
 
 
 def _among(net: NetSource | None, rows: RegionRows) -> str:
-    """What all rows of the table meet that are matched: Delta skips files by it. Empty: nothing is known."""
+    """A condition that holds for every row of the table that can match, by which Delta skips files; empty if there is
+    none."""
     regions = _condition(rows, lambda place: f"t.{quoted(rows.shape.columns[place].name)}")
     if net is None or not net.rows:
         return f"({regions})"
@@ -116,7 +117,7 @@ def _among(net: NetSource | None, rows: RegionRows) -> str:
 
 
 def _condition(rows: RegionRows, term: Callable[[int], str]) -> str:
-    """``term`` gives the expression of the column at a place of the shape."""
+    """The condition that a row is in a region. ``term``: the expression for the shape's column at an index."""
     places = {column.attnum: place for place, column in enumerate(rows.shape.columns)}
 
     def of(column: BoundColumn) -> str:

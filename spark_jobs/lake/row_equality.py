@@ -1,7 +1,7 @@
-"""When two values are equal: where PostgreSQL prints them alike. To Spark 0 is -0, in print it is not; and a hash of
-Spark's takes no notice of a null in an array.
+"""Two values are equal if PostgreSQL prints them alike.
 
-Compare what comes from here with ``eqNullSafe``, in SQL ``<=>``. NaN is NaN to both.
+Spark's own comparison differs: to Spark 0 equals -0, and its hashes ignore nulls in arrays. NaN equals NaN to both.
+Compare what these functions return with ``eqNullSafe``, in SQL ``<=>``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
 
 
 def printed(value: Column, column: LakeColumn) -> Column:
-    """Something that differs where PostgreSQL prints ``value`` in another way."""
+    """An expression that is equal for two values if, and only if, PostgreSQL prints them alike."""
     return _printed(value, column.lake_type)
 
 
@@ -28,11 +28,11 @@ def _printed(value: Column, lake_type: LakeType) -> Column:
     element = lake_type.element
     if element is not None:
         return fn.transform(value, lambda each: fn.struct(each.isNull(), _printed(each, element)))
-    if lake_type.kind is LakeKind.VARIANT:  # Spark neither compares nor hashes them; keys stand in one order in each
+    if lake_type.kind is LakeKind.VARIANT:  # Spark neither compares nor hashes variants; their keys are always sorted
         return fn.to_json(value)
     return value.cast("string") if lake_type.kind in _FLOATS else value
 
 
 def printed_sql(value: str, column: LakeColumn) -> str:
-    """The same in SQL."""
+    """``printed`` in SQL."""
     return f"CAST({value} AS STRING)" if column.lake_type.kind in _FLOATS else value

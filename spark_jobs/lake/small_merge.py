@@ -1,8 +1,8 @@
-"""Few changes merged into a small Delta table without Spark: by ``deltalake``, in the same kind of commit.
+"""Merge a few changes into a Delta table without Spark: with ``deltalake``, in the same kind of commit.
 
-What Spark does in a second of a warm session takes 0.03 s here, and no JVM is started for it; but ``deltalake`` writes
-each file that holds a changed row again as a whole, so the table must be small, or only appended to. Spark does all
-that is not certain to give the same rows, see ``merge_into``.
+This takes 0.03 s where a warm Spark session needs a second, and no JVM has to start. But ``deltalake`` rewrites whole
+files that hold a changed row, so this is only for small tables, and for appends. Where the rows are not certain to be
+those that Spark would write, the work is left to Spark: see ``merge_into``.
 
 https://delta-io.github.io/delta-rs/usage/merging-tables/
 """
@@ -28,10 +28,10 @@ from spark_jobs.schema.table_shape import TableShape
 
 _log = logging.getLogger(__name__)
 
-# each append leaves a file: a small table that has so many is written into one
+# each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
 _FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
-# Spark takes one NaN for another, and 0 for -0; DataFusion joins them by their bits
+# Spark treats NaN as equal to NaN, and 0 to -0; DataFusion joins floats by their bits
 _NO_KEYS = {LakeKind.FLOAT, LakeKind.DOUBLE}
 _STATISTICS = ColumnProperties(statistics_enabled="CHUNK")
 _NO_STATISTICS = ColumnProperties(statistics_enabled="NONE")
@@ -42,14 +42,14 @@ def merge_into(
 ) -> int | None:
     """Commit a net change that is not empty, on the version that was opened. Returns the Delta version.
 
-    None: nothing is written, and Spark is to do it. Raises OvertakenError: the table has another commit since its state
-    was read, whoever made it. ``sizes``: of its files; ``compact``: small files are put together.
+    Returns None if the work is left to Spark. Raises OvertakenError if anybody has committed to the table since its
+    state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark.
     """
     table, rows = opened.table, net.in_memory
     if rows is None or not _is_certain(opened, net, rows):
         return None
     held = table.transaction_version(provenance.txn_app_id)
-    if held is None:  # it may have been forgotten: see table_state
+    if held is None:  # the table may have forgotten it: see table_state
         return None
     if held != provenance.commits - 1:
         raise _overtaken(table)
@@ -70,14 +70,14 @@ def merge_into(
     except CommitFailedError:
         raise _overtaken(table) from None
     except DeltaError as error:
-        # an error that came after the commit is no harm: Spark's commit of the same number is skipped then
+        # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
     return int(table.version())
 
 
 def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
-    """Whether the merge is known to give the rows that Spark's gives."""
+    """Whether the merge is certain to result in the same rows as Spark's."""
     columns, shape = net.columns, net.columns.shape
     if not opened.features <= _FEATURES:
         return False
@@ -87,7 +87,7 @@ def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
         return False
     if {column.name for column in shape.columns} != {column.name for column in opened.columns}:
         return False
-    # a value that stays needs its row: where that is missing, Spark's MERGE fails, and DataFusion has no way to
+    # a kept value needs its row: if that is missing, Spark's MERGE fails, and DataFusion's has no way to fail
     return not any(pc.any(rows.column(unchanged(place))).as_py() for place in columns.unchanged)
 
 
@@ -106,7 +106,7 @@ def _append(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitP
 
 
 def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties, *, whole: bool) -> None:
-    """``whole``: rows that are not changed are written again too, and all of them into as few files as it takes."""
+    """``whole``: rewrite all rows, also unchanged ones, into as few files as possible."""
     shape = net.columns.shape
     values = {quoted(column.name): f"s.{value(place)}" for place, column in enumerate(shape.columns)}
     keys = {quoted(shape.columns[place].name) for place in shape.key_indices}
@@ -129,8 +129,8 @@ def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitPr
 
 
 def _written(opened: OpenedTable, shape: TableShape) -> WriterProperties:
-    """Statistics of the column that files are skipped by, and of no other: ``deltalake`` writes those of a decimal as a
-    double, and leaves NaN out of a float's, by which Spark would skip files that hold what is looked for."""
+    """Statistics only for the column by which files are skipped. ``deltalake`` writes those of decimals as doubles and
+    ignores NaN in those of floats: with them Spark would skip files that it has to read."""
     place = ranged_key(shape)
     ranged = {} if place is None else {opened.physical[shape.columns[place].name]: _STATISTICS}
     return WriterProperties(

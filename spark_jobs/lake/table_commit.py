@@ -1,7 +1,7 @@
 """One commit to one Delta table: who wrote it and what it covers.
 
-Exactly once rests on its transaction identifier, see ``table_state``: the commit says how many commits of ours the
-table had when its state was read, and Delta compares that with what it has, in the transaction that commits.
+Its transaction identifier makes writes happen exactly once, see ``table_state``. It carries the commit number, one more
+than the table had when its state was read; Delta compares it with the table's newest number within the transaction.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 
 @dataclass(frozen=True)
 class ModeOrigin:
-    """Of a table that was made again in another mode: the one ``before``, the Delta version ``base_version`` that it
-    grew from, and the LSN since which it knows what its mode keeps."""
+    """Where a table in another mode was rebuilt from: the mode ``before``, the Delta version ``base_version`` that it
+    was built on, and the LSN from which on it has what its mode keeps."""
 
     before: Mode
     base_version: int
@@ -38,14 +38,14 @@ class ModeOrigin:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a commit says of itself: windows ``first`` to ``last`` of the slot, WAL ``[lo, hi)``, rows changed.
+    """What a commit records about itself: windows ``first`` to ``last`` of the slot, WAL ``[lo, hi)``, changes seen.
 
-    ``system_identifier`` and ``slot`` are those that the log began with, in a later chapter of it too.
-    A snapshot's ``first`` is its ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``.
-    ``commits`` is the number of this commit: one more than the table had. ``cause`` is that of the table's snapshot,
-    ``columns``: what happened to the table's columns since the commit before. ``mode_changed``: of the commit that put
-    the table into another mode; its windows are those that were applied again. ``partitions``: those that were read
-    again alone, by this commit or last before it.
+    ``system_identifier`` and ``slot`` are those that the log began with, also in its later chapters. In a snapshot's
+    commit ``first`` = ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``. ``commits`` is
+    this commit's number: one more than the table had. ``cause`` is the cause of the table's snapshot. ``columns``: how
+    the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
+    into another mode; its windows are those that were applied again. ``partitions``: the latest partitions that were
+    read again alone, by this commit or an earlier one.
     """
 
     system_identifier: int
@@ -87,13 +87,13 @@ class Provenance:
                 "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
                 "partitions_read": None if self.partitions is None else asdict(self.partitions),
-                **_told(self.mode_changed),
+                **_mode_change(self.mode_changed),
             },
             separators=(",", ":"),
         )
 
 
-def _told(changed: ModeOrigin | None) -> dict[str, object]:
+def _mode_change(changed: ModeOrigin | None) -> dict[str, object]:
     if changed is None:
         return {}
     return {"mode_changed": {**asdict(changed), "known_since": str(changed.known_since)}}
@@ -101,13 +101,14 @@ def _told(changed: ModeOrigin | None) -> dict[str, object]:
 
 @contextmanager
 def committing_session(spark: SparkSession, provenance: Provenance, *, compact: bool = False) -> Iterator[SparkSession]:
-    """A session whose next Delta commit carries ``provenance``, and is skipped when the table has a commit of ours of
-    that number: then another writer has brought it on since its state was read.
+    """A session whose next Delta commit carries ``provenance``. Delta skips the write if the table already has our
+    commit of that number: then another writer has committed since the table's state was read.
 
-    ``compact``: small files are put together in a second commit. Not left to Delta's table property: in a fresh
+    ``compact``: small files are compacted in a second commit. Delta's table property is not used for this: in a fresh
     process its first commit always compacts, whatever the number of files.
 
-    MERGE has no option for the transaction identifier, so it stands in the session's conf: one session per commit.
+    MERGE has no option for the transaction identifier, so it is set in the session's configuration: one session per
+    commit.
     """
     conf = {
         "spark.databricks.delta.write.txnAppId": provenance.txn_app_id,
@@ -116,7 +117,7 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
         "spark.databricks.delta.autoCompact.enabled": str(compact).lower(),
     }
     with isolated_session(spark, conf) as own:
-        # in Connect a clone inherits what its origin has noted, and a write that was skipped would look like a commit
+        # in Connect a cloned session inherits this value, and a skipped write would look like a commit
         own.conf.unset(_LAST_COMMIT)
         yield own
 
@@ -130,14 +131,14 @@ def committed_version(session: SparkSession, path: str) -> int:
 
 
 def has_committed(session: SparkSession) -> bool:
-    """Whether a write of ``session`` has become a commit: it was not skipped, and there was something to write."""
+    """Whether a write of ``session`` was committed: it was not skipped, and there was something to write."""
     return bool(session.conf.get(_LAST_COMMIT, None))
 
 
 @contextmanager
 def overtaking(path: str, *, by_any: bool = False) -> Iterator[None]:
-    """Raises OvertakenError for Delta's conflict with a commit of ours that came while this one was written; with
-    ``by_any`` for one with anybody's."""
+    """Turn Delta's error about a conflict with a concurrent commit of ours into OvertakenError; with ``by_any``, about
+    a conflict with anybody's commit."""
     try:
         yield
     except Exception as error:

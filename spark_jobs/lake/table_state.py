@@ -1,13 +1,13 @@
-"""What a Delta table says of itself, read from its transaction log without Spark.
+"""A Delta table's state, read from its transaction log without Spark.
 
 Each of our commits carries a transaction identifier (https://github.com/delta-io/delta/blob/master/PROTOCOL.md,
 "Transaction Identifiers"): ``txnAppId`` is ``pgcdc:{system_identifier}:{slot}:table``, ``txnVersion`` counts our
 commits to this table. A writer that has read ``commits`` commits as number ``commits + 1``, and Delta skips a number
-that the table has already: of all writers that have read one state, one commits. What a commit brought the table to
-stands in its ``userMetadata``.
+that the table already has. So of all writers that have read the same state, exactly one commits. The state after a
+commit is recorded in the commit's ``userMetadata``.
 
-Not read through the ``deltalake`` library: it refuses tables with type widening, and 1.6 opens another path than the
-one it is given when that has a percent sign.
+The log is not read with the ``deltalake`` library: it refuses tables with type widening, and version 1.6 opens the
+wrong path if the given one has a percent sign.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ TXN_PREFIX = "pgcdc:"
 
 @dataclass(frozen=True)
 class SnapshotCause:
-    """Why a snapshot was taken by itself; ``number`` of such ones in a row, the last ``at`` this time (UTC)."""
+    """Why an automatic snapshot was taken; ``number`` of automatic snapshots in a row, ``at``: the last one's time,
+    UTC."""
 
     reason: str
     number: int
@@ -44,7 +45,8 @@ class SnapshotCause:
 
 @dataclass(frozen=True)
 class PartitionsRead:
-    """Partitions of a table were read again alone: why, how many ``rows`` they held, and at which LSN."""
+    """Some partitions of a table were read again, and nothing else of it: why, how many ``rows`` they held, at which
+    LSN."""
 
     reason: str
     rows: int
@@ -53,14 +55,14 @@ class PartitionsRead:
 
 @dataclass(frozen=True)
 class TableState:
-    """``ordinal``: the table shows the source at the end of that window; ``version``: Delta's, of the newest commit.
+    """``ordinal``: the table shows the source at the end of that window. ``version``: the newest Delta version.
 
-    ``generation`` names the snapshot that the table grew from: the 16-digit key of ``snapshot_lsn``, and behind
-    hyphens the word of the table's ``Fingerprint`` in it, the operations that its publications left out, the mode,
-    where that is not ``mirror``, the types that were chosen for its columns, and the word of its masks, where it has
-    some. ``relid`` is the source table's OID.
-    ``commits`` counts ours: the version of the table's transaction identifier. ``cause``: why that snapshot was taken,
-    None where it was asked for. ``partitions``: those that were read again last since that snapshot.
+    ``generation`` names the snapshot that the table grew from. Its parts are joined by hyphens: the 16-digit key of
+    ``snapshot_lsn``, the word of the table's ``Fingerprint`` at that LSN, the operations that its publications leave
+    out, the mode unless it is ``mirror``, the chosen types of its columns, and the word of its masks. Parts may be
+    empty. ``relid`` is the source table's OID. ``commits`` is the number of our commits, the version of the table's
+    transaction identifier. ``cause``: why that snapshot was taken, None if a user asked for it. ``partitions``: the
+    partitions last read again since that snapshot.
     """
 
     name: QualifiedName
@@ -75,42 +77,43 @@ class TableState:
 
     @property
     def is_lost(self) -> bool:
-        """Delta's log clean-up has removed the commit that says how far the table is. It needs a new snapshot."""
+        """Whether Delta's log clean-up has removed the commit that says how far the table is. Then it needs a new
+        snapshot."""
         return not self.generation
 
     @property
     def word(self) -> str:
-        """The word of the table's fingerprint in its snapshot; empty where it is not known."""
+        """The word of the table's fingerprint at its snapshot; empty if unknown."""
         return _parts_of(self.generation)[1]
 
     @property
     def mode(self) -> Mode:
-        """What the table keeps: it may be another than the configuration has by now."""
+        """The mode that the table was written in; the configuration may have another by now."""
         return mode_of(self.generation)
 
     def generation_in(self, mode: Mode) -> str:
-        """The generation that grows from the same snapshot in another mode, or in this one."""
+        """The name of the generation that grows from the same snapshot in ``mode``."""
         return generation_of(self.snapshot_lsn, self.word, self.missing_operations, mode, self.types, self.mask)
 
     @property
     def types(self) -> ChosenTypes:
-        """The types that its columns have by choice: the configuration may have others by now."""
+        """The chosen types of its columns; the configuration may have others by now."""
         return ChosenTypes.from_word(_parts_of(self.generation)[4])
 
     @property
     def mask(self) -> str:
-        """The word of the masks that its hashes were made with (``TableMask.word``); empty: it holds values alone."""
+        """The word of the masks that its hashes were made with (``TableMask.word``); empty if no column is masked."""
         return _parts_of(self.generation)[5]
 
     @property
     def missing_operations(self) -> tuple[str, ...]:
-        """The operations that the table does not see: it may hold a key that an insert brings again."""
+        """The operations that its publications leave out. So it may hold a row whose key is inserted again."""
         missing = _parts_of(self.generation)[2]
         return tuple(missing.split("+")) if missing else ()
 
 
 def stream_id(system_identifier: int, slot: str) -> str:
-    """The beginning of the transaction identifiers of one slot's tables."""
+    """The prefix of the transaction identifiers of one slot's tables."""
     return f"{TXN_PREFIX}{system_identifier}:{slot}:"
 
 
@@ -127,7 +130,7 @@ def generation_of(
 
 
 def mode_of(generation: str) -> Mode:
-    """The mode in which the generation's table is kept."""
+    """The mode in a generation's name."""
     kept = _parts_of(generation)[3]
     return next((mode for mode in get_args(Mode) if mode == kept), "mirror")
 
@@ -138,14 +141,14 @@ def _parts_of(generation: str) -> tuple[str, str, str, str, str, str]:
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:
-    """The transaction identifier of our commits to any table of this slot."""
+    """The ``txnAppId`` of our commits to any table of this slot."""
     return f"{stream_id(system_identifier, slot)}table"
 
 
 def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: str) -> TableState | None:
-    """The state of one table, or None where there is no table of this slot yet: it needs its snapshot.
+    """The state of one table, None if there is no table of this slot yet: then it needs its first snapshot.
 
-    Raises LakeError for a Delta table that nothing of ours has written, and for a log that cannot be read.
+    Raises LakeError for a Delta table that no pipeline of ours has written, and for a log that cannot be read.
     """
     path = lake.table(name)
     wanted = txn_app_id(system_identifier, slot)
@@ -173,22 +176,22 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
 def table_states(
     lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity
 ) -> dict[QualifiedName, TableState | LakeError]:
-    """The states of those tables that have something in the lake. What cannot be read must not be replaced unasked: its
-    error stops that table alone."""
+    """The states of those tables that are in the lake. A table that cannot be read must not be replaced without being
+    asked for: its LakeError stops that table alone."""
     states = ask_tables(lambda name: table_state(lake, name, *identity.stream), names)
     return {name: state for name, state in states.items() if state is not None}
 
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
-    """Whether there is a Delta table at the table's path, ours or not. Quicker than its state."""
+    """Whether there is a Delta table at the table's path, ours or not. Cheaper than ``table_state``."""
     filesystem, path = lake_filesystem(f"{lake.table(name)}/_delta_log")
     return bool(filesystem.get_file_info(path).type == fs.FileType.Directory)
 
 
 def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, dict[str, Any] | None]]:
-    """Newest first, each with what its commit says of itself, None where that is cleaned away. Commits that carry none
-    (OPTIMIZE) are passed over."""
-    for commit in log.commits():  # those behind the checkpoint too: it lacks what a commit says of itself
+    """Transaction identifiers, newest first, each with its commit's user metadata, None if log clean-up has removed
+    that commit. Commits without an identifier (OPTIMIZE) are skipped."""
+    for commit in log.commits():  # also commits before the checkpoint, which holds no user metadata
         for txn in commit.transactions:
             yield txn, commit.user_metadata
     for txn in log.checkpoint_transactions():
@@ -198,7 +201,7 @@ def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, dict[str, 
 def _state(lake: Lake, name: QualifiedName, version: int, commits: int, written: dict[str, Any] | None) -> TableState:
     if written is not None:
         return state_written(name, version, commits, written)
-    # nothing was written for as long as Delta keeps its history, while others committed: the latest cut knows
+    # our last commit is older than Delta's log retention, but others have committed since: ask the latest cut
     cut = latest_cut(lake)
     known = cut.table(name) if cut else None
     if cut is None or known is None or known.commits != commits:
@@ -207,7 +210,7 @@ def _state(lake: Lake, name: QualifiedName, version: int, commits: int, written:
 
 
 def state_written(name: QualifiedName, version: int, commits: int, written: dict[str, Any]) -> TableState:
-    """What a commit of ours, number ``commits``, says that it brought the table to. Raises KeyError, ValueError."""
+    """The state that our commit number ``commits`` recorded in ``written``. Raises KeyError, ValueError."""
     generation = written["generation"]
     return TableState(
         name,
@@ -223,8 +226,9 @@ def state_written(name: QualifiedName, version: int, commits: int, written: dict
 
 
 def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> TableState | None:
-    """Of a table whose checkpoint lacks our identifiers, because somebody has set a time for them
-    (``delta.setTransactionRetentionDuration``): what the latest cut says, where no commit since can have been ours."""
+    """The state of a table whose checkpoint lacks our identifiers, because somebody has limited their retention
+    (``delta.setTransactionRetentionDuration``): the one in the latest cut, or a lost one if commits since may be
+    ours."""
     cut = latest_cut(lake)
     known = cut.table(name) if cut else None
     if cut is None or known is None:

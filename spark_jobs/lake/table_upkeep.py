@@ -1,7 +1,7 @@
-"""A Delta table of ours kept small, by Spark: small files put together, old ones removed.
+"""Keep a Delta table of ours small, with Spark: compact small files, remove old ones.
 
-What a cut names can be read for as long as cuts are kept: neither files nor Delta's own log go before. Each statement
-is a commit of its own without a transaction identifier of ours; it shows the same rows.
+Every version named by a cut stays readable for as long as cuts are kept: neither its files nor its part of Delta's log
+are removed earlier. Each statement is a commit of its own, without our transaction identifier, and changes no rows.
 https://docs.delta.io/latest/optimizations-oss.html, https://docs.delta.io/latest/delta-utility.html#remove-files
 """
 
@@ -23,14 +23,14 @@ _BEYOND_CUTS = timedelta(days=1)
 
 @dataclass(frozen=True)
 class TableFiles:
-    """How many files the table had, and has."""
+    """The number of the table's files before and after."""
 
     before: int
     after: int
 
 
 def history_properties(cuts: timedelta) -> dict[str, str]:
-    """Of a table whose versions are read at cuts that are up to ``cuts`` old."""
+    """The Delta properties that keep versions readable for cuts that are up to ``cuts`` old."""
     return {
         "delta.deletedFileRetentionDuration": _interval(cuts),
         "delta.logRetentionDuration": _interval(max(cuts + _BEYOND_CUTS, _LEAST_HISTORY)),
@@ -38,7 +38,7 @@ def history_properties(cuts: timedelta) -> dict[str, str]:
 
 
 def keep_table_small(spark: SparkSession, path: str, cuts: timedelta) -> TableFiles:
-    """OPTIMIZE and VACUUM. Raises Spark's own exceptions."""
+    """Set the retention properties, then OPTIMIZE and VACUUM. Raises Spark's own exceptions."""
     table = delta_identifier(path)
     with isolated_session(spark, {"spark.databricks.delta.autoCompact.enabled": "false"}) as own:
         detail = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]

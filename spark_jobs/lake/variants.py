@@ -1,7 +1,7 @@
-"""JSON text into Delta's VARIANT, on its way into the table.
+"""Convert JSON text to Delta's VARIANT when it is written to the table.
 
-Spark's parser refuses a key that comes twice, half of a surrogate pair and what is nested too deep. Its own error holds
-the text, so it is not asked for one. https://docs.delta.io/latest/delta-variant.html
+Spark's parser refuses duplicate keys, unpaired surrogates and values that are nested too deep. Its error message would
+contain the text, a cell value, so ``try_parse_json`` is used. https://docs.delta.io/latest/delta-variant.html
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def with_variants(rows: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
-    """``rows`` of values as the decoder yields them, with variants in place of their JSON texts. A text that is none
-    follows the column's policy when the rows are read."""
+    """``rows`` as the decoder yields them, with variants in place of their JSON texts. A text that the parser refuses
+    is treated by the column's policy when the rows are read."""
     from pyspark.sql import functions as fn
 
     found = {value(i): fn.expr(stored_sql(value(i), column)) for i, column in enumerate(columns) if is_variant(column)}
@@ -33,7 +33,8 @@ def is_variant(column: LakeColumn) -> bool:
 
 
 def stored_sql(text: str, column: LakeColumn) -> str:
-    """The expression of a value as the table holds it; ``text``: that of one as the decoder yields it."""
+    """The expression of a value as the table stores it. ``text``: the expression of the value that the decoder
+    yields."""
     if not is_variant(column):
         return text
     if column.on_unrepresentable in ("null", "clamp"):

@@ -1,1 +1,1 @@
-"""Partitions that came or went are read again, and nothing else of their tables."""
+"""Read partitions again that were attached, detached or dropped, and nothing else of their tables."""

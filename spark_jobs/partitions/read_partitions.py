@@ -1,7 +1,7 @@
-"""Tables of which partitions came or went without a row event: the rows of these partitions are read again, alone.
+"""Read partitions again that were attached, detached or dropped without row events, and nothing else of their tables.
 
-At the LSN of an exported snapshot: the log is brought to exactly that LSN, like for a comparison, and then one commit
-brings each table there. Where anything is in doubt the table is left as it is, for a new snapshot of all of it.
+They are read at the LSN of an exported snapshot: capture lands windows up to exactly that LSN, then one commit brings
+each table there. If anything is in doubt, the table is left as it is, for a new snapshot of the whole table.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_guard import write_guard
 
-# another process may land a window across the snapshot's LSN: another one is tried
+# another process may land a window across the snapshot's LSN: then another snapshot is tried
 _ATTEMPTS = 3
-# of a table that a snapshot of all of it brings on, whatever the log holds
+# errors after which a snapshot of the whole table helps
 _READ_WHOLE = (NeedsSnapshotError, DecodeError, UnrepresentableError)
 
 
 @dataclass(frozen=True)
 class PartitionsReport:
-    """``tables``: those that were tried, without those that only a whole snapshot brings on; ``windows``: landed on the
-    way."""
+    """``tables``: those that were tried, except those that need a snapshot of the whole table. ``windows``: those that
+    were landed for it."""
 
     tables: tuple[TableApplied, ...] = ()
     windows: tuple[WindowMarker, ...] = ()
 
     def outcome(self, before: TableApplied) -> TableApplied:
-        """What became of that table since."""
+        """The table's outcome here if it was tried, else ``before``."""
         return next((table for table in self.tables if table.name == before.name), before)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """``capturing`` is held while a window is landed, where another thread of this process lands some too."""
+    """``capturing`` is held while a window is landed, as another thread of this process may land windows too."""
 
     pipeline: Pipeline
     spark: SparkProvider
@@ -75,12 +75,13 @@ def read_partitions(
     progress: Progress = silent,
     capturing: AbstractContextManager[object] | None = None,
 ) -> PartitionsReport:
-    """Of ``outcomes``, tables that stopped because partitions came or went, and for no other reason: bring them to the
-    LSN of a snapshot of now, of which only those partitions' rows are read. ``on_rewrite: error`` leaves them stopped.
+    """Bring tables that stopped only because partitions came or went to the LSN of a new exported snapshot, from which
+    just these partitions are read. With ``on_rewrite: error`` all tables stay stopped.
 
-    A table that cannot be read so is not in the report; one that may be the next time is in it with its error.
+    ``outcomes``: results of applying, of which other tables are ignored. A table that needs a snapshot of the whole
+    table is not in the report; one that may succeed the next time is in it with its error.
     """
-    stopped = {outcome.name: outcome for outcome in outcomes if _may_be_read_so(pipeline, outcome)}
+    stopped = {outcome.name: outcome for outcome in outcomes if _may_be_read_alone(pipeline, outcome)}
     if pipeline.on_rewrite == "error" or not stopped:
         return PartitionsReport()
     reading = _Reading(pipeline, spark, run_id, progress, capturing or nullcontext())
@@ -92,8 +93,8 @@ def read_partitions(
     return PartitionsReport(tuple(tried), tuple(reading.landed))
 
 
-def _may_be_read_so(pipeline: Pipeline, outcome: TableApplied) -> bool:
-    """As far as that is known without the source."""
+def _may_be_read_alone(pipeline: Pipeline, outcome: TableApplied) -> bool:
+    """Whether partitions of the table may be read alone, as far as that is known without asking the source."""
     state = outcome.state
     if state is None or state.relid is None or not isinstance(outcome.error, NeedsSnapshotError):
         return False
@@ -136,7 +137,8 @@ def _lowest(stopped: dict[QualifiedName, TableApplied]) -> int:
 
 
 def _brought_to(reading: _Reading, lsn: Lsn) -> WindowMarker | None:
-    """The log's last window, which ends at ``lsn``; None where another process has landed one across it."""
+    """Land windows up to ``lsn``. Returns the log's last window, which ends there; None if another process has landed
+    one across it."""
     while True:
         with reading.capturing:
             captured = capture(reading.pipeline, upto=lsn, progress=reading.progress)
@@ -179,7 +181,7 @@ def _at_one_lsn(
 
 
 def _stopped(outcome: TableApplied, error: CdcError) -> TableApplied:
-    """Why it had to be read again, and why it could not be."""
+    """``outcome`` with an error that says why its partitions had to be read again, and why that failed."""
     assert outcome.error is not None
     if isinstance(error, NeedsSnapshotError):
         return replace(outcome, error=error)

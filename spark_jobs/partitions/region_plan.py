@@ -1,4 +1,4 @@
-"""How the rows of regions are read in an exported snapshot: of which leaves, and where that is not exact."""
+"""Plan how the rows of regions are read in an exported snapshot: from which leaves, and whether that is exact."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TablesSeen:
-    """Tables as the exported snapshot has them; ``landed``: as the look has them that was landed with the window which
-    ends there."""
+    """Tables as the exported snapshot shows them. ``landed``: their fingerprints by the look of the window that ends at
+    the snapshot's LSN."""
 
     now: Mapping[QualifiedName, Fingerprint]
     landed: Mapping[QualifiedName, Fingerprint]
@@ -44,7 +44,7 @@ class TablesSeen:
 
     @classmethod
     def of(cls, connection: Connection, watched: Watched, log: ChangeLog, last: WindowMarker) -> TablesSeen:
-        """``connection`` stands in the snapshot; ``last`` ends there."""
+        """``connection`` is in the snapshot's transaction; window ``last`` ends at the snapshot's LSN."""
         looked = last.catalogue
         landed = log.fingerprints(looked.window) if looked is not None else ()
         found = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
@@ -58,7 +58,8 @@ class TablesSeen:
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """``regions`` of table ``name`` are to be read in ``exported``, for this ``reason``."""
+    """Read ``regions`` of table ``name`` in the snapshot ``exported``. ``reason`` says what happened to the
+    partitions."""
 
     pipeline: Pipeline
     exported: ExportedSnapshot
@@ -68,15 +69,15 @@ class RegionPlan:
     reason: str
 
     def read(self, connection: Connection, seen: TablesSeen) -> RegionsRead:
-        """``connection`` stands in the snapshot. Raises SchemaChangeError where rows of other regions may differ
-        too, or source and lake might not agree on which rows these are."""
+        """``connection`` is in the snapshot's transaction. Raises SchemaChangeError if rows outside the regions may
+        differ too, or source and lake might disagree on which rows are inside."""
         facts, sent = seen.facts.get(self.name), seen.published.get(self.name)
         now, landed = seen.now.get(self.name), seen.landed.get(self.name)
         if facts is None or sent is None or now is None or landed is None:
-            raise self._whole("it is not there, or not published")
-        # what the window's look has seen, and the snapshot does not show, no later look sees again
+            raise self._must_be_read_whole("it is not there, or not published")
+        # if the window's look has seen a change that the snapshot does not show, no later look will report it again
         if _differ(now, landed):
-            raise self._whole("it was altered again meanwhile")
+            raise self._must_be_read_whole("it was altered again meanwhile")
         described = with_options(facts, self.pipeline.column_options(self.name))
         columns = {column.attnum: column.attname for column in facts.columns}
         filters = [f"({sent.row_filter})"] if sent.row_filter else []
@@ -90,7 +91,7 @@ class RegionPlan:
         )
 
     def _leaves(self, now: Fingerprint) -> list[int]:
-        """The OIDs of those that may hold rows of the regions, a DEFAULT partition among them."""
+        """The OIDs of the leaves that may hold rows of the regions, which may include a DEFAULT partition."""
         found = []
         for part in now.leaves:
             bounds = now.bounds(part)
@@ -108,13 +109,13 @@ class RegionPlan:
         return values
 
     def _unaltered_since(self, then: Fingerprint) -> Callable[[], None]:
-        """Rows are read under the names that columns and leaves have by now."""
+        """A check that the table is still as ``then``: rows are read by the current names of columns and leaves."""
 
         def require() -> None:
             with connected(self.pipeline.source.dsn) as connection:
                 now = fingerprints(connection, self.watched).get(self.name)
             if now is None or _differ(then, now):
-                raise self._whole("it was altered while partitions of it were read")
+                raise self._must_be_read_whole("it was altered while partitions of it were read")
 
         return require
 
@@ -127,9 +128,9 @@ class RegionPlan:
             return found is not None and found.key and found.atttypid == column.typid and found.lake_type.sql == lake
 
         if not all(is_plain(column) for region in self.regions for column in region.columns):
-            raise self._whole("it is partitioned by a column that is none of its key")
+            raise self._must_be_read_whole("it is partitioned by a column that is not a plain column of its key")
 
-    def _whole(self, why: str) -> SchemaChangeError:
+    def _must_be_read_whole(self, why: str) -> SchemaChangeError:
         return SchemaChangeError(
             f"{self.name} must be read again: {why}",
             hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(self.name)}",
@@ -144,7 +145,7 @@ def _differ(before: Fingerprint, after: Fingerprint) -> bool:
 
 
 def reasons_of(markers: Sequence[WindowMarker], name: QualifiedName) -> str:
-    """What these windows' looks say of the table, in words."""
+    """The reasons that these windows' looks give for the table's changes."""
     looks = (marker.catalogue.changed for marker in markers if marker.catalogue is not None)
     of_table = (table for changed in looks for table in changed if QualifiedName(table.nspname, table.relname) == name)
     return "; ".join(dict.fromkeys(reason for table in of_table for reason in table.reasons))

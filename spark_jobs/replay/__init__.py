@@ -1,1 +1,1 @@
-"""What was: a range of windows again, a table as of an LSN, tables at one cut."""
+"""Use the past: apply a range of windows again, rebuild a table, also in another mode or as of an LSN, read a cut."""

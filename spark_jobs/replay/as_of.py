@@ -1,7 +1,7 @@
-"""A table as it was at an LSN, built beside it: from the newest of its versions before that, and the change log.
+"""A copy of a table as it was at an LSN: built from its newest version before that LSN, and from the change log.
 
-It is built in ``_building`` below the folder that it is for, and copied to its place in one commit: what a reader finds
-there is whole. The source is not asked, the pipeline's own table only read.
+The copy is built in the folder ``_building`` inside its target folder, then copied to the target in one commit: readers
+never see a part of it. The source is not read, and the pipeline's own table is not changed.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _BUILDING = "_building"
 
 @dataclass(frozen=True)
 class TableAsOf:
-    """``rows`` of table ``name`` at ``path``: those of the transactions that committed before ``lsn``.
+    """A copy of table ``name`` at ``path``, with ``rows`` rows: the table after all transactions that committed before
+    ``lsn``.
 
-    ``base_version`` is the Delta version of the pipeline's table that it grew from, as of ``base_lsn``; ``windows``
-    were applied on it.
+    It was built from Delta version ``base_version`` of the pipeline's table, which is as of ``base_lsn``. ``windows``
+    is the number of windows applied to that.
     """
 
     name: QualifiedName
@@ -57,11 +58,12 @@ class TableAsOf:
 
 
 def table_as_of(spark: SparkProvider, pipeline: Pipeline, name: QualifiedName, at: Point, into: str) -> TableAsOf:
-    """Write the table as it was at ``at`` to ``into``, an absolute path or URI that holds nothing yet.
+    """Write the table as it was at ``at`` to ``into``, an absolute path or URI that must be empty or not exist.
 
-    Of a window that holds the LSN only transactions that committed before it are applied. Raises ConfigurationError:
-    the path holds something, the table is not followed; GapError and LakeError: log, or Delta's history of the table,
-    do not reach; SchemaChangeError: rows changed in between in a way that the log does not hold.
+    From a window that contains the LSN, only transactions that committed before it are applied. Raises
+    ConfigurationError if the path is not empty or the table is not followed; GapError and LakeError if the log or the
+    table's history in Delta does not reach back or forward far enough; SchemaChangeError if rows changed in between in
+    a way that the log does not show.
     """
     followed_tables(pipeline, [name])
     _require_empty(into)
@@ -85,11 +87,11 @@ def _require_empty(into: str) -> None:
         found = filesystem.get_file_info(path)
         listed = found.type == fs.FileType.Directory and filesystem.get_file_info(fs.FileSelector(path))
     if listed or found.type in (fs.FileType.File, fs.FileType.Unknown):
-        raise ConfigurationError(f"{into} holds something already", hint="choose a path that holds nothing")
+        raise ConfigurationError(f"{into} is not empty", hint="choose a path that is empty or does not exist")
 
 
 def _lsn(landed: LandedWindows, at: Point) -> Lsn:
-    """Raises GapError where the log does not reach that point."""
+    """The LSN of ``at``. Raises GapError if the log does not reach that point."""
     if not isinstance(at, datetime):
         landed.require(at)
         return at
@@ -104,18 +106,18 @@ def _lsn(landed: LandedWindows, at: Point) -> Lsn:
         raise GapError(
             f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"
             f" ({landed.path}, window {landed.identity.chapter})",
-            hint="`postgres-cdc cut --at TIME` names the Delta versions of then",
+            hint="`postgres-cdc cut --at TIME` names the Delta versions of that time",
         )
     return after.lsn
 
 
 def _last_with_part_before(landed: LandedWindows, lsn: Lsn) -> int:
-    """The last window that begins before ``lsn``."""
+    """The ordinal of the last window that begins before ``lsn``, -1 if there is none."""
     return max((marker.ordinal for marker in landed.markers if marker.window.lo < lsn), default=-1)
 
 
 def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName, lsn: Lsn) -> TableState:
-    """What the table was last at or before ``lsn``. Raises LakeError."""
+    """The table's newest state at or before ``lsn``. Raises LakeError if there is none."""
     oldest: TableState | None = None
     for past in landed.past_states(pipeline.lake, name):
         oldest = past.state
@@ -128,7 +130,7 @@ def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Errors begin with what was to be built."""
+    """Errors begin with ``what``, the table to be built."""
     try:
         yield
     except CdcError as error:
@@ -137,7 +139,7 @@ def _named(what: str) -> Iterator[None]:
 
 @contextmanager
 def _building(into: str) -> Iterator[str]:
-    """A folder for what is not done, gone when the context ends, and ``into`` with it if it is empty then."""
+    """A folder for the unfinished copy. It is removed when the context ends, and so is ``into`` if it is empty."""
     filesystem, path = lake_filesystem(into)
     folder = f"{path}/{_BUILDING}"
     with lake_errors(f"{into} cannot be written"):
@@ -152,7 +154,7 @@ def _building(into: str) -> Iterator[str]:
 
 
 def _origin(landed: LandedWindows, name: QualifiedName, lsn: Lsn, base: TableState) -> str:
-    """For the ``userMetadata`` of the copy."""
+    """The ``userMetadata`` of the copy's commit."""
     facts = {
         "system_identifier": landed.identity.system_identifier,
         "slot": landed.identity.slot,
@@ -165,7 +167,7 @@ def _origin(landed: LandedWindows, name: QualifiedName, lsn: Lsn, base: TableSta
 
 
 def _publish(spark: SparkSession, built: str, into: str, origin: str) -> int:
-    """One commit; the number of its rows."""
+    """Copy the table to ``into`` in one commit. Returns the number of rows."""
     with spark_errors(f"{into} was not written"), isolated_session(spark, {}) as own:
         writer = own.read.format("delta").load(built).write.format("delta").mode("error")
         for key, value in (*TABLE_PROPERTIES, ("userMetadata", origin)):

@@ -1,7 +1,7 @@
-"""A table built aside, in a folder of its own: from one of its earlier versions and the windows that follow on it.
+"""Build a table aside, in a folder of its own, from one of its earlier versions and the windows that follow it.
 
-On a shallow clone, so only rows that change are written; in another mode on the rows that the version showed. By the
-same code that applies windows to the table itself.
+It is built on a shallow clone, so that only changed rows are written; in another mode, on the rows that the version
+shows. The code that applies the windows is the same as for the table itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Aside(Lake):
-    """Tables of a folder of their own, built from the change log at ``log``."""
+    """A folder for tables built aside, from the change log at ``log``."""
 
     log: str = ""
 
@@ -45,7 +45,7 @@ class _Aside(Lake):
 
 @dataclass(frozen=True)
 class BuiltAside:
-    """The Delta table at ``path``; ``changes`` were seen in the windows."""
+    """The Delta table at ``path``, and the ``changes`` in the windows that were applied."""
 
     path: str
     changes: ChangeCounts
@@ -53,9 +53,9 @@ class BuiltAside:
 
 @dataclass(frozen=True)
 class Build:
-    """Table state ``base`` brought through the windows ``ahead``, which follow on it; without the transactions that
-    committed at ``before`` or later; in the mode that the table had then, whatever the configuration says by now, or
-    in ``other_mode``, whose base it is."""
+    """Apply the windows ``ahead``, which follow the table state ``base``, without transactions that committed at or
+    after ``before``. The table is built in the mode of ``base``, even if the configuration has another by now, or in
+    ``other_mode``, if given."""
 
     pipeline: Pipeline
     landed: LandedWindows
@@ -69,24 +69,24 @@ class Build:
         return self.other_mode.mode if self.other_mode else self.base.mode
 
     def check(self) -> None:
-        """Raises SchemaChangeError: rows changed in these windows in a way that the log does not hold, or the table was
-        masked otherwise than it is now."""
+        """Raises SchemaChangeError if rows changed in these windows in a way that the log does not show, or the table's
+        masks were other than they are now."""
         if why := why_masked_otherwise(self.base.mask, self.pipeline.salt_word_of(self.base.name)):
             raise SchemaChangeError(
                 f"the version of {self.landed.shown_by(self.base)} cannot be built on: since then {why}",
-                hint="choose an LSN behind the snapshot that was taken then",
+                hint="choose an LSN after the snapshot that followed",
             )
         if changed := change_without_event(self.ahead, self.base):
             begin = self.landed.shown_by(self.base)
             raise SchemaChangeError(
                 f"the change log does not lead on from the version of {begin}: {changed.what}",
-                hint="choose an LSN before that, or behind what was read again then",
+                hint="choose an LSN before that, or after the table was read again",
             )
 
     def in_folder(self, spark: SparkSession, folder: str) -> BuiltAside:
-        """Build it there. Raises CdcError."""
+        """Build the table in ``folder``. Raises CdcError."""
         lake = _Aside(folder, self.pipeline.lake.change_log)
-        # in its mode and with the types that it had then, whatever the configuration says by now
+        # with the base's types, even if the configuration has others by now
         configured = self.pipeline.table(self.base.name)
         options = replace(configured.options, types=self.base.types)
         table = Table(self.base.name, self.mode, options=options, mask=configured.mask)
@@ -96,7 +96,7 @@ class Build:
             f"{self.base.name} was not built from its Delta version {self.base.version}",
             hint="a VACUUM may have removed files of that version: choose a later LSN",
         ):
-            state = self._begun(spark, aside)
+            state = self._created(spark, aside)
         if not self.ahead:
             return BuiltAside(path, NO_CHANGES)
         applied = apply_table(lambda: spark, TableRange(aside, state, self.ahead, before=self.before))
@@ -104,8 +104,8 @@ class Build:
             raise applied.error
         return BuiltAside(path, applied.changes)
 
-    def _begun(self, spark: SparkSession, aside: Pipeline) -> TableState:
-        """The base's rows, in a table that says how far it is, as ``apply`` needs to know."""
+    def _created(self, spark: SparkSession, aside: Pipeline) -> TableState:
+        """Create the table with the base's rows, and with a commit that records how far it is, as applying needs it."""
         base, identity, lsn = self.base, self.landed.identity, self.landed.shown_by(self.base)
         source, target = self.pipeline.lake.table(base.name), aside.lake.table(base.name)
         provenance = Provenance(
@@ -126,7 +126,7 @@ class Build:
             with isolated_session(spark, {}) as own:
                 clone = f"SHALLOW CLONE {delta_identifier(source)} VERSION AS OF {base.version}"
                 own.sql(f"CREATE TABLE {delta_identifier(target)} {clone}")
-            with committing_session(spark, provenance) as own:  # of no row
+            with committing_session(spark, provenance) as own:  # a commit without rows
                 own.read.format("delta").load(target).where("false").write.format("delta").mode("append").save(target)
         state = table_state(aside.lake, base.name, *identity.stream)
         assert state is not None

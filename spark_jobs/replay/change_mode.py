@@ -1,8 +1,8 @@
-"""A table that the configuration wants in another mode, made again from what the lake has: a version of it, and the
-change log.
+"""Rebuild a table in the mode that the configuration has by now, from what the lake has: one of the table's versions,
+and the change log.
 
-The source's rows are not read. The new table is built aside and takes the old one's place in one commit, numbered like
-all of ours: until then the table is what it was, in its old mode.
+The source's rows are not read. The new table is built aside and replaces the old one in one numbered commit: until then
+the table stays as it is, in its old mode.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModeChanged:
-    """Table ``name``, in mode ``before`` until now, was made again in ``mode``: from its Delta version
-    ``base_version`` and ``windows`` windows of the change log, with ``changes``. What the mode keeps is known since the
-    LSN ``known_since``. ``error``: it was not made again, and is what it was.
+    """Table ``name``, so far in mode ``before``, was rebuilt in ``mode`` from its Delta version ``base_version`` and
+    ``windows`` windows of the change log, with ``changes``. It has what the mode keeps from the LSN ``known_since`` on.
+    With an ``error``, it was not rebuilt and is unchanged.
     """
 
     name: QualifiedName
@@ -64,7 +64,7 @@ class ModeChanged:
 
     @property
     def what(self) -> str:
-        """In a few words, for those who read reports."""
+        """The change in a few words, for reports."""
         return f"{self.before} to {self.mode}, rebuilt from the change log, known since {self.known_since}"
 
 
@@ -76,11 +76,11 @@ def change_modes(
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[ModeChanged, ...]:
-    """Bring those of ``names`` into the mode of the configuration that are in another one; the others are left alone,
-    and are not in the answer. Each is as far then as it was before.
+    """Rebuild those of ``names`` that are not in the mode that the configuration has for them. The others are not
+    touched, and not in the result. Each table's watermark stays the same.
 
-    A table that fails is in the answer with its error: GapError and NeedsSnapshotError where versions or log do not
-    reach, DecodeError and UnrepresentableError for a change that the new mode would show and cannot.
+    A table that fails is in the result with its error: GapError and NeedsSnapshotError if versions or log do not reach
+    back far enough, DecodeError and UnrepresentableError for a change that the new mode would have to show and cannot.
     """
     todo = _in_other_modes(pipeline, names)
     if not todo:
@@ -98,8 +98,8 @@ def change_modes(
 
 
 def _in_other_modes(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[TableState]:
-    """Those that have rows of this chapter, in another mode; as they and the latest cut have them. A table that cannot
-    be read is none of them."""
+    """The states of those tables that grew from a snapshot of this chapter and are in another mode. Tables that cannot
+    be read are left out."""
     checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
     if checkpoint is None:
         return []
@@ -126,7 +126,8 @@ def _changed_or_error(
 def _locked_and_changed(
     spark: SparkProvider, pipeline: Pipeline, guard: WriteGuard, name: QualifiedName, run_id: str
 ) -> ModeChanged | None:
-    """None: another process has done it meanwhile. Raises CdcError, OvertakenError among them: nothing is changed."""
+    """The result, None if another process has changed the mode meanwhile. Raises CdcError, including OvertakenError;
+    then nothing is changed."""
     with guard.table(name):
         states = _in_other_modes(pipeline, [name])
         return _changed(spark(), pipeline, states[0], run_id) if states else None
@@ -148,9 +149,10 @@ def _changed(spark: SparkSession, pipeline: Pipeline, state: TableState, run_id:
 
 
 def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, state: TableState, mode: Mode) -> None:
-    """Raises NeedsSnapshotError: the mode keeps rows by their key, and it is not known that the base's rows had it.
+    """Raises NeedsSnapshotError if the mode keeps rows by their key, and the base's rows are not known to have had one.
 
-    Windows of the log say what key the table had; without any, the source, if nothing was altered since the snapshot.
+    The log's facts say which key the table had. If there are none, the source says it, provided that the table was not
+    altered since the snapshot.
     """
     if mode in ("mirror", "append") or base.state.mode in ("history", "soft_delete"):
         return
@@ -175,7 +177,7 @@ def _put_in_place(
     changes: ChangeCounts,
     run_id: str,
 ) -> ModeChanged:
-    """Raises OvertakenError: another writer has committed since ``state``."""
+    """Replace the table by ``rows``, in one commit. Raises OvertakenError if anybody has committed since ``state``."""
     other = build.other_mode
     assert other is not None
     path = build.pipeline.lake.table(state.name)

@@ -1,4 +1,4 @@
-"""Several tables at one LSN: which Delta version of each to read."""
+"""Which Delta version of each table to read, so that all are at one LSN."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spark_jobs.lake.cuts import cut_until
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
-# a position in the WAL, or a time with its zone
+# a position in the WAL, or a time with a time zone
 Point: TypeAlias = Lsn | datetime
 
 
 @dataclass(frozen=True)
 class TableVersion:
-    """The Delta table at ``path``, read at ``delta_version``."""
+    """The Delta table at ``path``, to be read at ``delta_version``."""
 
     name: QualifiedName
     delta_version: int
@@ -28,8 +28,8 @@ class TableVersion:
 
 @dataclass(frozen=True)
 class ConsistentCut:
-    """All ``tables`` as they were at ``lsn``, the end of window ``window``; ``commit_time`` is that of the last
-    transaction before it of which the change log holds a row, None where there is none."""
+    """All ``tables`` as they were at ``lsn``, the end of window ``window``. ``commit_time`` is that of the last
+    transaction before it in the change log, None if there is none."""
 
     lsn: Lsn
     commit_time: datetime | None
@@ -38,9 +38,9 @@ class ConsistentCut:
 
 
 def consistent_cut(pipeline: Pipeline, at: Point | None = None) -> ConsistentCut:
-    """The newest cut at or before ``at``; without it the latest.
+    """The newest cut at or before ``at``; by default the latest.
 
-    Raises LakeError: there is none. Raises GapError: the change log no longer reaches back to that time.
+    Raises LakeError if there is none, GapError if the change log no longer reaches back to that time.
     """
     log = ChangeLog(pipeline.lake.change_log)
     if isinstance(at, datetime):

@@ -1,6 +1,6 @@
-"""The windows that the newest chapter of the change log holds, and which of them an LSN or a range of LSNs means.
+"""The windows of the change log's newest chapter, found by an LSN or a range of LSNs.
 
-No table is brought from one chapter into the next, and LSNs of two chapters cannot be compared.
+Tables do not go on from one chapter to the next, and LSNs of different chapters cannot be compared.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from spark_jobs.qualified_name import QualifiedName
 
 @dataclass(frozen=True)
 class LandedWindows:
-    """``markers`` of the windows, in order, at least one."""
+    """``markers``: those of the windows, in order, at least one. ``path``: the change log's."""
 
     path: str
     markers: tuple[WindowMarker, ...]
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> LandedWindows:
-        """Raises LakeError: there is no change log."""
+        """The windows in the pipeline's change log. Raises LakeError if there is none."""
         log = ChangeLog(pipeline.lake.change_log)
         landed = log.markers()
         markers = tuple(marker for marker in landed if marker.identity.chapter == landed[-1].identity.chapter)
         if not markers:
-            raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+            raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
         return cls(log.path, markers)
 
     @property
@@ -49,18 +49,18 @@ class LandedWindows:
         return self.markers[-1].window.hi
 
     def between(self, lo: Lsn, hi: Lsn) -> tuple[WindowMarker, ...]:
-        """The windows with a part in [lo, hi), whole. Raises ConfigurationError: no such range; GapError: the log does
+        """The windows that overlap [lo, hi). Raises ConfigurationError if the range is empty, GapError if the log does
         not hold all of it."""
         if lo >= hi:
             raise ConfigurationError(
-                f"no range of LSNs: it begins at {lo} and ends at {hi}", hint="its end is exclusive"
+                f"the range of LSNs is empty: it begins at {lo} and ends at {hi}", hint="its end is exclusive"
             )
         self.require(lo)
         self.require(hi)
         return tuple(each for each in self.markers if each.window.hi > lo and each.window.lo < hi)
 
     def require(self, lsn: Lsn) -> None:
-        """Raises GapError where the log does not reach ``lsn``."""
+        """Raises GapError if the log does not reach ``lsn``."""
         if lsn < self.start:
             reaches = (
                 "begins"
@@ -75,7 +75,7 @@ class LandedWindows:
             )
 
     def after(self, ordinal: int, last: int) -> tuple[WindowMarker, ...]:
-        """The windows behind ``ordinal``, up to ``last``. Raises GapError where the log no longer holds them all."""
+        """The windows after ``ordinal``, up to ``last``. Raises GapError if the log no longer holds all of them."""
         found = tuple(marker for marker in self.markers if ordinal < marker.ordinal <= last)
         if len(found) != max(0, last - ordinal):
             raise GapError(
@@ -85,21 +85,21 @@ class LandedWindows:
         return found
 
     def holds_after(self, ordinal: int) -> bool:
-        """Whether none of the windows behind ``ordinal`` has gone."""
+        """Whether the log still holds all windows after ``ordinal``."""
         return ordinal + 1 >= self.markers[0].ordinal
 
     def last_until(self, lsn: Lsn) -> int:
-        """The ordinal of the last window that ends at or before ``lsn``; where none does, of the one before the log."""
+        """The ordinal of the last window that ends at or before ``lsn``; if none does, the one before the first."""
         ends = [marker.ordinal for marker in self.markers if marker.window.hi <= lsn]
         return ends[-1] if ends else self.markers[0].ordinal - 1
 
     def past_states(self, lake: Lake, name: QualifiedName) -> Iterator[PastState]:
-        """What the table was in this chapter, newest first. Raises LakeError."""
+        """The table's past states in this chapter, newest first. Raises LakeError."""
         of_lake = past_states(lake, name, self.identity)
         return takewhile(lambda past: past.state.ordinal >= self.identity.chapter, of_lake)
 
     def shown_by(self, state: TableState) -> Lsn:
-        """The LSN as of which the table was: its snapshot's, or the end of the last window that it has; where the log
-        no longer has that window, its start: the table is from there or before."""
+        """The LSN at which ``state`` shows the source: its snapshot's, or the end of its last window. If the log no
+        longer holds that window, the log's start: then the state is of that LSN or an earlier one."""
         ends = [marker.window.hi for marker in self.markers if marker.ordinal <= state.ordinal]
         return max(state.snapshot_lsn, ends[-1] if ends else self.start)

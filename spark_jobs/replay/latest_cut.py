@@ -1,4 +1,4 @@
-"""What was put in a table's place is shown by the latest cut at once, at the same LSN as before."""
+"""Show rebuilt tables in the latest cut at once, at the same LSN as before."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_jobs.qualified_name import QualifiedName
 
 
 def show_in_latest_cut(pipeline: Pipeline, identity: SlotIdentity, rebuilt: Collection[QualifiedName]) -> None:
-    """Readers of the latest cut see the tables ``rebuilt`` as they are now. Where others have gone on meanwhile, the
-    next cut does it."""
+    """Write a cut that shows the tables ``rebuilt`` as they are now. Tables that have gone on meanwhile are left to the
+    next cut."""
     latest = latest_cut(pipeline.lake)
     if latest is None or not rebuilt:
         return
@@ -23,13 +23,13 @@ def show_in_latest_cut(pipeline: Pipeline, identity: SlotIdentity, rebuilt: Coll
         if table.name not in rebuilt:
             return table
         state = table_state(pipeline.lake, table.name, *identity.stream)
-        if state is None or not _grew_from_one_snapshot(state, table) or state.ordinal > latest.ordinal:
+        if state is None or not _is_of_same_snapshot(state, table) or state.ordinal > latest.ordinal:
             return table
         return replace(table, generation=state.generation, version=state.version, commits=state.commits)
 
     write_cut(pipeline.lake, latest.ordinal, latest.lsn, tuple(map(shown, latest.tables)), based_on=latest)
 
 
-def _grew_from_one_snapshot(state: TableState, table: TableCut) -> bool:
-    """Whatever mode the table was in at the cut, and is in now."""
+def _is_of_same_snapshot(state: TableState, table: TableCut) -> bool:
+    """Whether both grew from the same snapshot, even if their modes differ."""
     return state.generation == replace(state, generation=table.generation).generation_in(state.mode)

@@ -1,5 +1,5 @@
-"""Which version of a table another mode of it grows from: one that shows the source's rows, from which the change log
-leads on, and whose files are still there."""
+"""Which version of a table it is rebuilt from in another mode: one that shows the source's rows, with all later windows
+in the change log, and with files that still exist."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: TableState, mode: Mode) -> OtherMode:
-    """Of the versions that grew from the snapshot of ``state`` the oldest one that can be read: it knows most. A mirror
-    knows no past, so it takes the newest.
+    """The base for ``mode``: the oldest readable version that grew from the snapshot of ``state``, as it gives the
+    longest past. For ``mirror``, which has no past, the newest.
 
-    Raises GapError and NeedsSnapshotError: there is no such version.
+    Raises GapError or NeedsSnapshotError if there is no such version.
     """
     found = _bases(lake, landed, state)
     if mode == "mirror":
@@ -43,7 +43,7 @@ def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: Ta
         with spark_errors(f"{state.name} cannot be read"), isolated_session(spark, {}) as own:
             return is_readable(own, path, found[index].state.version)
 
-    # a VACUUM takes older versions first
+    # VACUUM makes older versions unreadable first
     first = 0 if can_be_read(0) else bisect_left(range(len(found)), True, lo=1, key=can_be_read)
     if first == len(found):
         raise NeedsSnapshotError("a VACUUM has removed files of the versions that it could be made from")
@@ -51,11 +51,11 @@ def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: Ta
 
 
 def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[PastState]:
-    """Oldest first, at least one."""
+    """The versions to choose from, oldest first, at least one."""
     shown = [past for past in _of_snapshot(lake, landed, state) if source_rows(past) is not None]
     if not shown:
         raise NeedsSnapshotError(f"Delta's log has no version that shows the source's rows, only such in {state.mode}")
-    # of windows that changed nothing the table's own log does not know; the change log may have lost them
+    # the newest version also shows later windows that did not change the table; the log may have lost these windows
     now = [replace(past, state=state) for past in shown[:1] if past.state.commits == state.commits]
     led_on = [past for past in shown if landed.holds_after(past.state.ordinal)] or now
     if not led_on or not landed.holds_after(led_on[0].state.ordinal):
@@ -64,7 +64,7 @@ def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[Pas
 
 
 def _of_snapshot(lake: Lake, landed: LandedWindows, state: TableState) -> Iterator[PastState]:
-    """What the table was since its snapshot, in whatever mode, newest first."""
+    """The table's past states since its snapshot, in any mode, newest first."""
     for past in landed.past_states(lake, state.name):
         if past.state.generation_in(state.mode) != state.generation:
             return
@@ -72,8 +72,8 @@ def _of_snapshot(lake: Lake, landed: LandedWindows, state: TableState) -> Iterat
 
 
 def _moment(landed: LandedWindows, base: PastState) -> Moment:
-    """The LSN that the version shows, and when that was: its commit came later, the next transaction of the source
-    later still or before that."""
+    """The LSN that the version shows, and the time of that: the version's commit or the source's next transaction,
+    whichever is earlier. Both came after that LSN."""
     lsn = landed.shown_by(base.state)
     behind = (pc.field("commit_lsn") >= int(lsn)) & pc.field("commit_time").is_valid()
     windows = pc.field("window") > base.state.ordinal

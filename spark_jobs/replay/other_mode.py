@@ -1,4 +1,4 @@
-"""The first rows of a table in another mode: those that the source had at one LSN, by one of the table's versions."""
+"""The first rows of a table in another mode: the source's rows at one LSN, from one of the table's versions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OtherMode:
-    """``mode`` instead of the one of ``base``, a version of the table that shows the source's rows at ``since``; the
-    new table knows them since then."""
+    """``mode``, in place of that of ``base``, a version of the table that shows the source's rows at ``since``. The new
+    table has what the mode keeps from then on."""
 
     mode: Mode
     base: PastState
     since: Moment
 
     def rows(self, spark: SparkSession, path: str) -> DataFrame:
-        """``path``: of the table itself. Raises NeedsSnapshotError: the source has a column of the mode's name."""
+        """The new table's first rows. ``path``: the existing table's. Raises NeedsSnapshotError if the source has a
+        column with the name of one of the mode's."""
         state = self.base.state
         columns, shown = table_columns(spark, path, state.version), source_rows(self.base)
         ours = {column.name.lower() for column in mode_columns(self.mode)}
@@ -38,7 +39,7 @@ class OtherMode:
 
 
 def source_rows(past: PastState) -> str | None:
-    """The condition in SQL by which a past version of a table shows the source's rows; None: it does not show them."""
+    """The SQL condition for the source's rows in a past version of a table; None if it does not show them."""
     if past.state.mode != "append":
         return live_rows(past.state.mode)
     if not past.is_snapshot:

@@ -1,9 +1,9 @@
-"""A table made again from what it was before a range of windows, to where it is.
+"""Rebuild a table from its version before a range of windows, up to its current watermark.
 
-It is built aside, on its version before the range, and takes the place of the old rows in one commit, numbered like all
-of ours: readers see the old rows or the new ones, a crash before it leaves the table as it was, and of two writers that
-have read one state one commits. Not by Delta's RESTORE: its commit carries no transaction identifier, so a writer who
-comes late would go on from rows that are gone.
+It is built aside and replaces the old rows in one numbered commit: readers see either the old rows or the new ones, a
+crash before the commit leaves the table as it was, and of two writers that have read the same state one commits.
+Delta's RESTORE is not used: its commit carries no transaction identifier, so a late writer would go on from rows that
+no longer exist.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ def rebuild(
     run_id: str = "",
     progress: Progress = silent,
 ) -> ReplayReport:
-    """Make ``names`` (all followed tables) again from before the windows that cover [lo, hi), each to where it is.
+    """Rebuild ``names`` (default: all followed tables) from before the windows that cover [lo, hi), each up to its
+    current watermark.
 
-    What a table's snapshot shows is not in the log: the range then begins behind it. A table that fails is reported and
-    stays as it was; the others are done. Raises as ``replay`` does.
+    A table is never rebuilt from before its snapshot: then the range begins after that. A table that fails is reported
+    and stays as it was; the others are rebuilt. Raises as ``replay`` does.
     """
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
@@ -90,9 +91,9 @@ def _rebuilt(
     name: QualifiedName,
     run_id: str,
 ) -> TableReplayed:
-    """Raises CdcError, OvertakenError among them: nothing is changed then."""
+    """Raises CdcError, including OvertakenError; then nothing is changed."""
     state = _state(pipeline, landed, name)
-    # the snapshot is not in the log
+    # the log does not lead to the snapshot, only on from it
     first = max(windows[0].ordinal, landed.last_until(state.snapshot_lsn) + 1)
     if first > windows[-1].ordinal:
         return TableReplayed(name, "in its snapshot")
@@ -100,7 +101,7 @@ def _rebuilt(
         return TableReplayed(name, "not applied yet")
     base = _state_before(pipeline, landed, state, first)
     had = sum(marker.ordinal <= state.ordinal for marker in windows)
-    if base.commits == state.commits:  # nothing of it has changed since
+    if base.commits == state.commits:  # these windows did not change the table
         return TableReplayed(name, "nothing to apply", had)
     build = Build(pipeline, landed, base, landed.after(base.ordinal, state.ordinal))
     build.check()
@@ -122,7 +123,8 @@ def _rebuilt(
 def _put_in_place(
     spark: SparkSession, build: Build, state: TableState, built: BuiltAside, run_id: str
 ) -> tuple[int, int]:
-    """Delta version and number of rows. Raises OvertakenError: another writer has committed since ``state``."""
+    """Replace the table's rows. Returns the Delta version and the number of rows. Raises OvertakenError if anybody has
+    committed since ``state``."""
     path, identity = build.pipeline.lake.table(state.name), build.landed.identity
     provenance = Provenance(
         *identity.stream,
@@ -149,17 +151,19 @@ def _put_in_place(
 
 
 def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> TableState:
-    """As the table and the latest cut have it."""
+    """The table's state, by its own commits and the latest cut. Raises LakeError if it is unknown."""
     identity = landed.identity
     state = table_state(pipeline.lake, name, *identity.stream)
     if state is None or state.is_lost:
-        what = "has no snapshot yet" if state is None else "does not say how far it is: Delta's log clean-up was there"
-        raise LakeError(f"{name} {what}", hint=f"postgres-cdc snapshot '{name}'")
+        lost = ": Delta's log clean-up has removed the commit that says how far the table is"
+        what = " has no snapshot yet" if state is None else lost
+        raise LakeError(f"{name}{what}", hint=f"postgres-cdc snapshot '{name}'")
     return known_state(state, latest_cut(pipeline.lake))
 
 
 def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, first: int) -> TableState:
-    """The newest one without window ``first`` that grew from the same snapshot, in the same mode."""
+    """The newest past state before window ``first``, of the same snapshot and mode. Raises LakeError if there is
+    none."""
     for past in landed.past_states(pipeline.lake, state.name):
         if past.state.generation != state.generation:
             break

@@ -1,4 +1,4 @@
-"""A range of windows again: what a table lacks of them is applied in order, what it has is recognised."""
+"""Apply a range of windows again, in order. Windows that a table already has are skipped."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def replay(
     run_id: str = "",
     progress: Progress = silent,
 ) -> ReplayReport:
-    """Bring ``names`` (all followed tables) through the windows that cover [lo, hi), each from its own watermark.
+    """Apply the windows that cover [lo, hi) to ``names`` (default: all followed tables), each from its own watermark.
 
-    Windows before the range that a table lacks are applied first: changes have one order. A table that is past the
-    range is left as it is. Raises LakeError: no change log; GapError: it does not hold the range; ConfigurationError:
-    no range, or a table that is not followed.
+    Windows before the range that a table lacks are applied first, as changes must be applied in order. A table that is
+    past the range is not changed. Raises LakeError if there is no change log, GapError if it does not hold the range,
+    ConfigurationError if the range is empty or a table is not followed.
     """
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
@@ -51,14 +51,14 @@ def replay(
 
 
 def followed_tables(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:
-    """``names``, or all. Raises ConfigurationError for one that is not followed."""
+    """``names``, or all followed tables if None. Raises ConfigurationError for a table that is not followed."""
     followed = all_followed_names(pipeline)
     require_followed(names or (), followed)
     return followed if names is None else tuple(names)
 
 
 def require_followed(names: Collection[QualifiedName], followed: Collection[QualifiedName]) -> None:
-    """Raises ConfigurationError."""
+    """Raises ConfigurationError if one of ``names`` is not followed."""
     unknown = [str(name) for name in names if name not in followed]
     if unknown:
         raise ConfigurationError(
@@ -68,7 +68,7 @@ def require_followed(names: Collection[QualifiedName], followed: Collection[Qual
 
 
 def _reached(pipeline: Pipeline, names: Sequence[QualifiedName], identity: SlotIdentity) -> Mapping[QualifiedName, int]:
-    """The ordinal of the last window that each shows; ``apply`` reports what cannot be read."""
+    """The ordinal of each table's last window. Tables that cannot be read are left out: ``apply`` reports them."""
     return {name: state.ordinal for name, state in progress_of(pipeline.lake, names, identity).states.items()}
 
 

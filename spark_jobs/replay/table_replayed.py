@@ -1,4 +1,4 @@
-"""What became of a range of windows that was replayed."""
+"""The result of replaying a range of windows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Outcome = Literal[
 
 @dataclass(frozen=True)
 class TableReplayed:
-    """Of the range's windows the table had ``already_applied`` so many, and has ``applied`` so many by this call.
+    """``already_applied``: how many of the range's windows the table had before. ``applied``: how many this call added.
 
-    ``in its snapshot`` and ``not applied yet``: there was nothing to rebuild. ``rebuilt_from``: the Delta version that
-    the new rows grew from. ``changes`` were seen, also those of windows before and behind the range; ``delta_version``
-    is None where nothing was committed. ``stopped`` has an ``error``.
+    With outcome ``in its snapshot`` or ``not applied yet`` there was nothing to rebuild; with ``stopped`` there is an
+    ``error``. ``rebuilt_from``: the Delta version that the table was rebuilt from. ``changes``: those in all windows
+    that were applied, also before and after the range. ``delta_version`` is None if nothing was committed.
     """
 
     name: QualifiedName
@@ -39,7 +39,7 @@ class TableReplayed:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """The whole windows ``first`` to ``last``, WAL [``lo``, ``hi``), that cover the range which was asked for."""
+    """The windows ``first`` to ``last``, WAL [``lo``, ``hi``), that cover the range that was asked for."""
 
     first: int
     last: int
@@ -52,6 +52,6 @@ class ReplayReport:
     def of(
         cls, windows: Sequence[WindowMarker], tables: tuple[TableReplayed, ...], errors: tuple[CdcError, ...]
     ) -> ReplayReport:
-        """``windows``: those that cover the range, one at least."""
+        """``windows``: those that cover the range, at least one."""
         first, last = windows[0], windows[-1]
         return cls(first.ordinal, last.ordinal, first.window.lo, last.window.hi, tables, errors)

@@ -1,1 +1,1 @@
-"""What a table is: the catalogue's facts, its types, and the columns it has in the lake."""
+"""The description of a table: the catalogue's facts, its types, and its columns in the lake."""

@@ -1,4 +1,4 @@
-"""Another type in the lake than that of the type map, where the configuration chooses one for a column."""
+"""Lake types that the configuration chooses for columns, in place of those of the type map."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _JSON_OIDS = (114, 3802)  # json, jsonb
 
 
 def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
-    """The facts of a table whose columns have the types and policies that the configuration chooses. What it says of
-    columns that are not there, or that cannot have it, is left out: ``table_faults.option_fault`` names these."""
+    """``facts`` with the types and policies that the configuration chooses for columns. Choices that are impossible, or
+    for columns that do not exist, are ignored: ``table_faults.option_fault`` reports these."""
     chosen, policies = dict(options.types.columns), dict(options.policies)
 
     def column(found: ColumnFacts) -> ColumnFacts:
@@ -28,7 +28,8 @@ def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
 
 
 def chosen_lake_type(chosen: ChosenType, column: ColumnFacts, types: Iterable[TypeFacts]) -> LakeType | None:
-    """None: a column of this type cannot have it. ``types``: the facts of the types behind those of the columns."""
+    """The lake type that was chosen; None if a column of this type cannot have it. ``types``: the facts of the types
+    behind the columns' types."""
     if chosen.name == "array":
         element = element_type(column.base_typid, column.base_typmod, types)
         return None if element is None else LakeType(LakeKind.ARRAY, element=element, chosen=True)
@@ -42,15 +43,15 @@ def chosen_lake_type(chosen: ChosenType, column: ColumnFacts, types: Iterable[Ty
 
 
 def possible_types(column: ColumnFacts, types: Iterable[TypeFacts]) -> str:
-    """What may be chosen for the column, in words; empty: nothing."""
+    """The types that may be chosen for the column, in words; empty if none."""
     words = {NUMERIC_OID: "decimal(precision,scale)", _UUID_OID: "binary", **dict.fromkeys(_JSON_OIDS, "variant")}
     is_array = element_type(column.base_typid, column.base_typmod, types) is not None
     return "array" if is_array else words.get(column.base_typid, "")
 
 
 def element_type(typid: int, typmod: int, types: Iterable[TypeFacts] = ()) -> LakeType | None:
-    """The lake type of an array's elements, by the same map as for columns; None where ``typid`` is no array, or one
-    whose elements no comma parts (``box[]``)."""
+    """The lake type of an array's elements, by the same map as for columns; None if ``typid`` is not an array, or its
+    elements are not separated by commas (``box[]``)."""
     known = {facts.typid: facts for facts in types}
     array = wire_type(typid, known.values())
     if array.family is not Family.ARRAY or array.parts[0].delimiter != ",":
@@ -60,4 +61,4 @@ def element_type(typid: int, typmod: int, types: Iterable[TypeFacts] = ()) -> La
         return lake_type(element, typmod)
     while element in known and known[element].typtype == "d":
         element = known[element].parts[0]
-    return lake_type(element, -1)  # the facts have no modifier of a domain
+    return lake_type(element, -1)  # the facts do not have a domain's type modifier

@@ -1,7 +1,7 @@
-"""What DDL did to a table's columns, as far as the lake follows it in place: by attribute number, never by name.
+"""DDL on a table's columns that the lake follows in place. Columns are compared by attribute number, never by name.
 
-A column that was added has its missing value in all rows from before, one that was renamed or dropped left the rows as
-they are. All else (another type, a column that was not announced) is only right after a new snapshot.
+An added column has its missing value in all existing rows; renaming or dropping a column leaves the rows as they are.
+Anything else (another type, a column that no look at the catalogue has announced) requires a new snapshot.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 @dataclass(frozen=True)
 class DeltaColumn:
-    """A column as the lake's table has it. ``attnum`` is None in tables that an older version created."""
+    """A column of the lake's table. ``attnum`` is None in tables that an older version created."""
 
     name: str
     sql: str
     attnum: int | None
 
     def is_widened_in(self, column: LakeColumn) -> bool:
-        """Whether ``column`` holds every value of this one, with more digits."""
+        """Whether both are decimals and ``column`` has more digits, so that it holds every value of this one."""
         digits = _DECIMAL.fullmatch(self.sql)
         if digits is None:
             return False
@@ -39,8 +39,8 @@ class DeltaColumn:
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """What turns the columns of the lake's table into those of the source. ``renamed`` and ``widened``: old column and
-    new one; one may be in both."""
+    """The changes that turn the columns of the lake's table into those of the source. ``renamed`` and ``widened`` have
+    the old and the new column; a column may be in both."""
 
     dropped: tuple[DeltaColumn, ...] = ()
     renamed: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
@@ -51,8 +51,8 @@ class ColumnChanges:
         return bool(self.dropped or self.renamed or self.added or self.widened)
 
     def rewrites_rows(self, mode: Mode) -> bool:
-        """Whether every file is written again: rows that are there get a value, or one of another type. A change that
-        was appended is what it was."""
+        """Whether every file is rewritten because existing rows get a value, or one of another type. In mode ``append``
+        existing rows get no values."""
         fills = mode != "append" and any(column.missing is not None for column in self.added)
         return fills or bool(self.widened)
 
@@ -70,10 +70,10 @@ class ColumnChanges:
 def column_changes(
     held: Sequence[DeltaColumn], shape: TableShape, facts: RelationFacts, added: Collection[int], lsn: Lsn
 ) -> ColumnChanges:
-    """From the columns ``held`` by the lake to those of ``shape``, which the source has from ``lsn`` on.
+    """The changes from the columns ``held`` by the lake to those of ``shape``, which the source has from ``lsn`` on.
 
-    ``facts``: those that the shape is made of; ``added``: the numbers of columns whose rows from before are known.
-    Raises SchemaChangeError where only a new snapshot helps.
+    ``facts``: those that the shape was made of. ``added``: the numbers of columns whose value in existing rows is
+    known. Raises SchemaChangeError where only a new snapshot helps.
     """
     if any(column.attnum is None for column in held):
         _require_same(held, shape, lsn)
@@ -104,7 +104,8 @@ def column_changes(
 
 
 def _require_same(held: Sequence[DeltaColumn], shape: TableShape, lsn: Lsn) -> None:
-    """Without numbers a name says nothing of a column that was dropped, added or renamed."""
+    """Raises SchemaChangeError if anything differs: without numbers, added, dropped and renamed columns cannot be told
+    apart."""
     lake = {column.name: column.sql for column in held}
     source = {column.name: column.lake_type.sql for column in shape.columns}
     if lake == source:

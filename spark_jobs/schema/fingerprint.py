@@ -1,8 +1,8 @@
-"""What the catalogue says of a table, as far as rows may have changed without a row event.
+"""The part of the catalogue that shows whether a table's rows may have changed without a row event.
 
-Rewriting DDL, partitions that are attached or detached with their rows, a table that left the publication for a time:
-the output plugin sends nothing of these. Each leaves a trace in the catalogue: another attribute number, another OID,
-or the same row with another ``xmin``. So what happened between two looks counts, even if all looks as before.
+The output plugin sends nothing about rewriting DDL, partitions that are attached or detached with their rows, or a
+table that left the publication for a time. Each of these leaves a trace in the catalogue: another attribute number,
+another OID, or the same row with another ``xmin``. So it is seen even if everything looks the same again.
 https://www.postgresql.org/docs/current/catalogs.html
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.partition_bounds import Bound, PartitionKey, Region, bound_of
 
-_FIELDS_AT_FIRST = 11  # of a part, behind its name
-_KEYS = 2  # behind those, in every log that has bounds
+_FIELDS_AT_FIRST = 11  # fields of a part after its name, in the oldest logs
+_KEYS = 2  # fields of keys after those; any beyond them are bounds
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,16 @@ class FingerprintColumn:
 class FingerprintPart:
     """The table itself, or one partition below it: a row of ``pg_class`` and what belongs to it.
 
-    ``parent`` and ``attached`` are OID and ``xmin`` from ``pg_inherits``, 0 for the table itself. ``made_as_partition``
-    by CREATE TABLE ... PARTITION OF: it held no row before. ``changed`` is the ``xmin`` of its ``pg_class`` row.
-    ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and ``pg_attrdef`` rows. ``placed`` changes when it
-    moves to another schema, and, where its changes come by name, when it is renamed. ``identity``: the columns by which
-    its changes name their row. ``indexes``: those that may have been its replica identity, with their ``xmin``.
-    ``primary_key``: the OID of that constraint, which a REINDEX leaves as it is; None: there is none, or rows come by
-    another identity, without which the source refuses to update and delete them. ``declared_key``: that of the unique
-    constraint or index behind the key that the configuration declares. ``bound`` as PostgreSQL prints it, of a
-    partition that is not about to leave; ``partition_key``: of a table that is cut into partitions itself.
+    ``parent`` and ``attached`` are the OID and ``xmin`` from ``pg_inherits``, 0 for the table itself.
+    ``made_as_partition``: it was created by CREATE TABLE ... PARTITION OF, so it held no rows before. ``changed`` is
+    the ``xmin`` of its ``pg_class`` row. ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and
+    ``pg_attrdef`` rows. ``placed`` changes when it moves to another schema and, if its changes come by name, when it is
+    renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those that may have been its
+    replica identity, with their ``xmin``. ``primary_key``: the OID of that constraint, which a REINDEX does not change;
+    None if there is none, or if rows have another replica identity, without which the source refuses to update and
+    delete them. ``declared_key``: the OID of the unique constraint or index behind the key that the configuration
+    declares. ``bound``: as PostgreSQL prints it; None for a partition that is being detached. ``partition_key``: set if
+    it is partitioned itself.
     """
 
     relid: int
@@ -67,7 +68,8 @@ class FingerprintPart:
 
 @dataclass(frozen=True)
 class FingerprintType:
-    """A type that a column uses. ``labels`` of an enum by OID; ``attributes`` of a composite type: number and type."""
+    """A type that a column uses. ``labels``: those of an enum, by OID. ``attributes``: those of a composite type, by
+    number and type."""
 
     typid: int
     typname: str
@@ -77,7 +79,8 @@ class FingerprintType:
 
 @dataclass(frozen=True)
 class FingerprintMask:
-    """What the configuration masked at this look: ``columns`` by their names then; ``salt``: the word of the salt."""
+    """What the configuration masked at this look: ``columns`` by their names at that time; ``salt``: the salt's
+    word."""
 
     salt: str
     columns: tuple[str, ...]
@@ -85,10 +88,10 @@ class FingerprintMask:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """One followed table. ``word`` is a hash of ``text``, which is all the rest as the server wrote it.
+    """One followed table. ``word`` is a hash of ``text``, which holds all other fields as the server wrote them.
 
-    ``entries``: by which publications its changes come. ``published_by_name``: the table itself is in a publication's
-    list of tables. ``parts`` has the table itself and every partition below it. ``mask`` None: nothing is masked.
+    ``entries``: the publications that send its changes. ``published_by_name``: the table itself is in a publication's
+    list of tables. ``parts`` are the table itself and every partition below it. ``mask`` is None if nothing is masked.
     """
 
     word: str
@@ -121,14 +124,15 @@ class Fingerprint:
 
     @property
     def mask_word(self) -> str:
-        """As ``TableMask.word`` has it."""
+        """The word of its masks, equal to ``TableMask.word``."""
         if self.mask is None:
             return ""
         attnums = sorted(column.attnum for column in self.columns if column.attname in self.mask.columns)
         return "+".join([self.mask.salt, *map(str, attnums)])
 
     def bounds(self, part: FingerprintPart) -> tuple[Bound | None, ...]:
-        """Of the partition, and before it of those that it is a partition of, below the root; None: not known."""
+        """The bounds of the partition's ancestors below the root, outermost first, then its own; None for each one that
+        is not known."""
         found: list[Bound | None] = []
         while part.parent:
             parent = self._by_relid[part.parent]
@@ -145,7 +149,7 @@ class Fingerprint:
         return {column.attname: (column.attnum, column.atttypid) for column in self.columns}
 
     def region(self, part: FingerprintPart) -> Region | None:
-        """The rows that the partition may hold; None where that cannot be said exactly."""
+        """The rows that the partition may hold; None if its bounds do not say so exactly."""
         bounds = self.bounds(part)
         known = tuple(bound for bound in bounds if bound is not None)
         return Region(known) if known and len(known) == len(bounds) else None
@@ -157,7 +161,7 @@ class Fingerprint:
 
 
 def _part(values: list[Any]) -> FingerprintPart:
-    """Logs from before the keys, or the bounds, were landed lack them."""
+    """One part from its JSON fields. Logs of older versions lack the keys or the bounds."""
     relid, nspname, relname, *fields = values
     rest, (indexes, *keys) = fields[: _FIELDS_AT_FIRST - 1], fields[_FIELDS_AT_FIRST - 1 :]
     if len(keys) > _KEYS:

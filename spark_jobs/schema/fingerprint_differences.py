@@ -1,4 +1,4 @@
-"""What happened to a table between two looks at the catalogue: why rows may differ, and what is followed in place."""
+"""What changed in a table between two looks at the catalogue: why rows may differ, and what is followed in place."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from spark_jobs.schema.lake_types import NUMERIC_OID, LakeType, is_widened, lake
 from spark_jobs.schema.partition_bounds import Region, outermost
 from spark_jobs.table_mask import why_masked_otherwise
 
-# as quote_ident writes it
+# names as quote_ident writes them
 _QUOTED_NAME = re.compile(r'"(?:[^"]|"")+"|[^", ]+')
-_TEXT_OIDS = (25, 1043)  # text, varchar: one turns into the other without a rewrite, and both print the same
+_TEXT_OIDS = (25, 1043)  # text, varchar: changed into each other without a rewrite, and printed the same
 
 
 @dataclass(frozen=True)
 class MovedFile:
-    """A part whose rows lie in another file, and the catalogue does not say why. VACUUM FULL and CLUSTER keep each
-    row's ``xmin``, TRUNCATE by transaction ``changed`` removes the rows, and other DDL writes them again.
+    """A part whose rows are in another file, for a reason that the catalogue does not show. VACUUM FULL and CLUSTER
+    keep each row's ``xmin``, a TRUNCATE by transaction ``changed`` removes the rows, and other DDL rewrites them.
     """
 
     name: QualifiedName
@@ -30,7 +30,7 @@ class MovedFile:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """DDL on one column that left all rows as they are: ``what`` happened to the column number ``attnum``."""
+    """DDL on one column that left all rows as they are: ``what`` happened to the column with number ``attnum``."""
 
     attnum: int
     what: str
@@ -39,10 +39,10 @@ class ColumnChange:
 
 @dataclass(frozen=True)
 class Differences:
-    """``reasons``: why rows may differ without an event; ``moved_files``: reasons unless they are explained.
+    """``reasons``: why rows may differ without an event. ``moved_files`` are further reasons, unless explained later.
 
-    ``columns``: what the lake can follow in place, by attribute number. ``regions``: where all ``reasons`` are
-    partitions that came or went, the rows that may differ by them; empty: any.
+    ``columns``: changes that the lake can follow in place, by attribute number. ``regions``: if all ``reasons`` are
+    partitions that came or went, the rows that may differ; if empty, any row may.
     """
 
     reasons: tuple[str, ...]
@@ -52,7 +52,7 @@ class Differences:
 
 
 def differences(before: Fingerprint, after: Fingerprint) -> Differences:
-    """What happened between two looks at the table of the same OID or of the same name."""
+    """What changed between two looks at a table with the same OID or the same name."""
     if before.relid != after.relid:
         return Differences((f"another table has the name {after.name} now",))
     widened = _widened(before, after) if _has_files_of(before, after) else ()
@@ -78,7 +78,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
         moved += _moved_file(old, part, after)
     reasons += [f"partition {part.name} was detached or dropped" for part in known.values()]
     regions += [before.region(part) for part in known.values()]
-    # another reason than these has no region, and nothing does where columns are others by now
+    # other reasons have no region; and if columns changed, the regions' rows cannot be read alone
     known_regions = [region for region in regions if region is not None]
     are_all = len(reasons) == len(known_regions) and not columns
     within = outermost(known_regions) if are_all else ()
@@ -86,14 +86,14 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
 
 
 def _has_files_of(before: Fingerprint, after: Fingerprint) -> bool:
-    """Whether no row of the parts that both have can have been written again."""
+    """Whether no rows of the parts that both looks show can have been rewritten."""
     files = {part.relid: part.relfilenode for part in before.parts}
     return all(files.get(part.relid, part.relfilenode) == part.relfilenode for part in after.parts)
 
 
 def _keeps_missing_values(before: Mapping[int, FingerprintPart], after: Fingerprint) -> bool:
-    """Whether the catalogue still says what rows from before hold in a column that was added: a file that is
-    written again, by VACUUM FULL too, holds it itself from then on. Of partitions each may say something else."""
+    """Whether the catalogue still has the value that an added column has in older rows. A rewrite, also by VACUUM FULL,
+    stores that value in the rows instead. Not so for partitions, each of which may have another value."""
     part = after.parts[0]
     old = before.get(part.relid)
     return len(after.parts) == 1 and old is not None and old.relfilenode == part.relfilenode
@@ -102,7 +102,8 @@ def _keeps_missing_values(before: Mapping[int, FingerprintPart], after: Fingerpr
 def _attached_region(
     before: Fingerprint, after: Fingerprint, old: FingerprintPart | None, new: FingerprintPart
 ) -> Region | None:
-    """Of one that comes back under other bounds nobody knows which it had in between."""
+    """The attached partition's region. None if it was attached before with other bounds: it may have had yet others in
+    between."""
     region = after.region(new)
     return region if old is None or before.region(old) == region else None
 
@@ -127,8 +128,8 @@ def _columns(before: Fingerprint, after: Fingerprint) -> list[ColumnChange]:
 
 
 def _widened(before: Fingerprint, after: Fingerprint) -> tuple[ColumnChange, ...]:
-    """Of a numeric that has more digits before the point PostgreSQL writes no row again, and the lake none that the
-    source must send. (From 38 digits on the lake has another type.)"""
+    """Numeric columns that got more digits before the point: PostgreSQL rewrites no rows, and the lake needs none from
+    the source. (With more than 38 digits the lake's type is another one.)"""
     known = {column.attnum: column for column in before.columns}
     return tuple(
         ColumnChange(column.attnum, f"column {column.attname} was widened")
@@ -142,7 +143,7 @@ def _lake_type(column: FingerprintColumn) -> LakeType:
 
 
 def _type_changes(before: Fingerprint, after: Fingerprint, followed: Collection[int]) -> list[str]:
-    """Without those that are ``followed`` in place."""
+    """Changes of columns' types, without those that are ``followed`` in place."""
     known = {column.attnum: column for column in before.columns if column.attnum not in followed}
     return [
         f"the type of column {column.attname} was changed"
@@ -152,13 +153,13 @@ def _type_changes(before: Fingerprint, after: Fingerprint, followed: Collection[
 
 
 def _renamed(before: Fingerprint, after: Fingerprint) -> dict[str, str]:
-    """Old name → new name of the columns that are still there."""
+    """Old name → new name, for the columns that still exist."""
     now = {column.attnum: column.attname for column in after.columns}
     return {column.attname: now[column.attnum] for column in before.columns if column.attnum in now}
 
 
 def _prints_otherwise(old: FingerprintColumn, new: FingerprintColumn) -> bool:
-    """Whether rows that were not rewritten have another value in the lake now. What is rewritten shows elsewhere."""
+    """Whether rows that were not rewritten now have another value in the lake. Rewrites are found elsewhere."""
     if old.atttypid != new.atttypid:
         return not (old.atttypid in _TEXT_OIDS and new.atttypid in _TEXT_OIDS)
     return new.atttypid == NUMERIC_OID and old.atttypmod != new.atttypmod
@@ -191,7 +192,7 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart, renamed: Mapping[s
     if [renamed.get(name, name) for name in _names(old.identity)] != _names(new.identity):
         reasons.append(f"the replica identity of {new.name} was changed")
     if old.primary_key and new.primary_key and old.primary_key != new.primary_key:
-        # equal rows may have come and gone meanwhile, which a delete by key takes for one
+        # in between there may have been several rows with one key, and deleting one looks like deleting the only one
         reasons.append(f"the primary key of {new.name} was dropped for a time")
     if old.declared_key != new.declared_key:
         reasons.append("its key was declared or given up, or the unique index behind it is another")
@@ -201,13 +202,13 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart, renamed: Mapping[s
 
 
 def _names(identity: str) -> list[str]:
-    """The columns of an identity; a partition's begins with its ``relreplident``."""
+    """The columns of an identity. In a partition's, the first element is its ``relreplident``."""
     found = _QUOTED_NAME.findall(identity)
     return [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in found]
 
 
 def _index_changed(old: FingerprintPart, new: FingerprintPart) -> bool:
-    """The same index with another ``xmin``, though not because it was clustered on."""
+    """Whether an index has another ``xmin``, for another reason than CLUSTER."""
     known = {index.split(":")[0]: index.split(":")[1:] for index in old.indexes}
     for index in new.indexes:
         oid, xmin, clustered = index.split(":")
@@ -217,8 +218,8 @@ def _index_changed(old: FingerprintPart, new: FingerprintPart) -> bool:
 
 
 def _is_rewritten(old: FingerprintPart, new: FingerprintPart) -> bool:
-    """DDL that writes rows again makes a new TOAST table with the new file; VACUUM FULL, CLUSTER and TRUNCATE keep the
-    TOAST table's OID."""
+    """DDL that rewrites rows creates a new TOAST table along with the new file. VACUUM FULL, CLUSTER and TRUNCATE keep
+    the TOAST table's OID."""
     return old.relfilenode != new.relfilenode and old.reltoastrelid != new.reltoastrelid
 
 
@@ -226,9 +227,9 @@ def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> 
     if old.relfilenode == new.relfilenode or _is_rewritten(old, new):
         return []
     if new.parent:
-        # its TRUNCATE is not sent where changes come under the name of the root
+        # its own TRUNCATE is not sent if changes are published under the root's name
         return [MovedFile(new.name, new.changed, f"partition {new.name} was truncated on its own, or rewritten")]
     if new.reltoastrelid == 0 and (old.attributes != new.attributes or not of.published_by_name):
-        # SET UNLOGGED, which leaves columns alone, is refused for a table in a publication's list
+        # SET UNLOGGED, which does not change columns, is refused for a table in a publication's list
         return [MovedFile(new.name, new.changed, "it was rewritten by DDL, or unlogged for a time")]
     return []

@@ -1,6 +1,6 @@
-"""Which lake type holds a PostgreSQL type: the one type map, for snapshots and for changes.
+"""The type map from PostgreSQL to the lake, for snapshots and for changes.
 
-Types that are not in the map become strings holding PostgreSQL's own text output.
+Types that are not in the map become strings with PostgreSQL's own text output.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class LakeKind(Enum):
 
 @dataclass(frozen=True)
 class LakeType:
-    """A column's type in the lake; precision and scale are those of a decimal, else 0; ``element`` is an array's.
+    """A column's type in the lake. ``precision`` and ``scale`` are a decimal's, else 0; ``element`` is an array's.
 
-    ``chosen`` by the configuration, in place of the one that the map has: a decimal may not hold every value then, and
-    binary holds the bytes of a uuid.
+    ``chosen``: the configuration chose it in place of the type map's. Then a decimal may be unable to hold every value,
+    and binary holds the bytes of a uuid.
     """
 
     kind: LakeKind
@@ -46,7 +46,7 @@ class LakeType:
 
     @property
     def sql(self) -> str:
-        """The type as Spark SQL writes it in DDL."""
+        """The type in Spark SQL's DDL."""
         if self.kind is LakeKind.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
         if self.element is not None:
@@ -55,12 +55,12 @@ class LakeType:
 
     @property
     def decoded_sql(self) -> str:
-        """The type of what the decoder yields: a variant is JSON text until Spark writes it."""
+        """The type of the values that the decoder yields: a variant is JSON text until Spark writes it."""
         return "string" if self.kind is LakeKind.VARIANT else self.sql
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type as the decoder yields it and Spark takes it."""
+        """The Arrow type of the values that the decoder yields."""
         if self.kind is LakeKind.DECIMAL:
             return pa.decimal128(self.precision, self.scale)
         if self.element is not None:
@@ -103,20 +103,20 @@ _DECIMAL_MAX_PRECISION = 38
 
 
 def lake_type(atttypid: int, atttypmod: int) -> LakeType:
-    """The lake type of a base type (a domain is resolved by the caller) and its modifier, -1 for none."""
+    """The lake type for a base type and its modifier, -1 for none. The caller resolves domains."""
     if atttypid == NUMERIC_OID:
         return _numeric(atttypmod)
     return LakeType(_FLAT.get(atttypid, LakeKind.STRING))
 
 
 def is_widened(old: LakeType, new: LakeType) -> bool:
-    """Whether both are decimals, and every value of ``old`` prints the same in ``new``, which has more digits."""
+    """Whether both are decimals of one scale, and ``new`` has more digits: all values of ``old`` print the same."""
     both = old.kind is new.kind is LakeKind.DECIMAL
     return both and old.scale == new.scale and old.precision < new.precision
 
 
 def _numeric(atttypmod: int) -> LakeType:
-    """``numeric(p, s)`` with 0 <= s <= p <= 38 is a decimal; every other numeric keeps its exact digits as a string."""
+    """``numeric(p, s)`` with 0 <= s <= p <= 38 is a decimal. Every other numeric is a string with its exact digits."""
     if atttypmod < _VARHDRSZ:
         return LakeType(LakeKind.STRING)
     precision = (atttypmod - _VARHDRSZ) >> 16 & 0xFFFF

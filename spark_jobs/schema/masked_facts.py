@@ -1,4 +1,4 @@
-"""A table with masked columns, described as what comes of it: hashes, which are text."""
+"""The facts of a table with masked columns, described as what they become: hashes, which are text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.table_mask import TableMask
 
-# what a masked column is in Relation messages, in facts and so in the lake
+# the type of a masked column in Relation messages, in facts, and so in the lake
 TEXT_OID, NO_TYPMOD = 25, -1
 
 
 def masked_facts(facts: RelationFacts, mask: TableMask | None) -> RelationFacts:
-    """The facts with the columns that ``mask`` names as text, their missing values hashed. Only ``typoutput`` is still
-    that of the source's type: hashes are made of what it prints. Names that the table lacks are passed over."""
+    """``facts`` with the columns in ``mask`` as text, and their missing values hashed. Only ``typoutput`` remains that
+    of the source's type: hashes are made from its output. Names that the table lacks are ignored."""
     if mask is None:
         return facts
     columns = tuple(_masked(column, mask) if column.attname in mask.columns else column for column in facts.columns)

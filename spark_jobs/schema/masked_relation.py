@@ -1,9 +1,10 @@
-"""Which columns of a Relation message are masked, decided with certainty or not at all.
+"""Which columns of a Relation message are masked: decided with certainty, or not at all.
 
-The configuration masks columns by their present names, a message has the names of its time, and a name may have gone
-from one column to another. So a name stands for every column that bore it at any look at the catalogue, and a name that
-no look has shown for every column whose number fits between those of its neighbours: columns come in that order. Where
-all of these are masked the message's column is, where none is it is not, and everything else is in doubt.
+The configuration masks columns by their current names. A message has the names of its own time, and a name may have
+passed from one column to another. So a name in a message stands for every column that had it at some look at the
+catalogue. A name that no look has shown stands for every column whose attribute number lies between those of its
+neighbours, as columns are sent in that order. If all of these columns are masked, the message's column is masked; if
+none is, it is not; else it is in doubt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ColumnNames = Mapping[int, str]  # by attribute number
 
 @dataclass(frozen=True)
 class MaskedRelation:
-    """A table with masked columns. ``now``: its columns; ``earlier``: what earlier looks at the catalogue showed."""
+    """A table with masked columns. ``now``: its current columns. ``earlier``: its columns at earlier looks at the
+    catalogue."""
 
     relid: int
     name: str
@@ -35,24 +37,24 @@ class MaskedRelation:
 
     @property
     def word(self) -> str:
-        """Of the table's masks, as its facts have it."""
+        """The word of the table's masks, as in ``RelationFacts.mask``."""
         return self.mask.word([number for number, name in self.now.items() if name in self.mask.columns])
 
     def with_earlier(self, looks: Sequence[Fingerprint]) -> MaskedRelation:
-        """The same, with what one more look showed; nothing where that look did not know the table."""
+        """This table with its columns at one more look. ``looks``: its fingerprints, which may lack the table."""
         found = tuple(column_names(look) for look in looks if look.relid == self.relid)
         return replace(self, earlier=(*self.earlier, *found))
 
     def knows(self, relation: Relation) -> bool:
-        """Whether a look has shown each of the message's names."""
+        """Whether some look has shown each of the message's column names."""
         return all(self._numbers_of(column.name) for column in relation.columns)
 
     def places(self, relation: Relation) -> tuple[int, ...] | None:
-        """The places of the masked columns in the message; None where they are in doubt.
+        """The indices of the masked columns in the message; None if they are in doubt.
 
-        A column that no look can have shown was added and dropped between two of them: it is masked, as it never
-        reaches the lake and may be a copy. In doubt is, besides what is said above, a message in another order than
-        that of the numbers, and one without a masked column that the table had at every look.
+        A column that no look can have shown was added and dropped between two looks. It is masked: it never reaches the
+        lake, and may be a copy of a masked one. Besides the cases above, a message is in doubt if its columns are not
+        in the order of their numbers, or if it lacks a masked column that the table had at every look.
         """
         candidates = self._candidates([self._numbers_of(column.name) for column in relation.columns])
         if candidates is None:
@@ -68,7 +70,8 @@ class MaskedRelation:
         return tuple(places) if always <= frozenset().union(*candidates) else None
 
     def _candidates(self, named: Sequence[frozenset[int]]) -> list[frozenset[int]] | None:
-        """Per column the numbers that it may have; ``named``: those that bore its name. None: they are out of order."""
+        """For each column the numbers that it may have; None if the columns are out of order. ``named``: for each
+        column the numbers of the columns that had its name."""
         everyone = frozenset(number for names in self._descriptions for number in names)
         free = everyone.difference(*named)
         reached, lows = 0, []
@@ -85,8 +88,8 @@ class MaskedRelation:
         return found[::-1]
 
     def taken_from(self, before: Fingerprint) -> tuple[str, str] | None:
-        """The name of a column that was masked at the look ``before`` under a name that another column has by now, and
-        its own name by now, which is not masked."""
+        """A column that was masked at the look ``before`` and whose name then, which is still masked, belongs to
+        another column by now: that name, and the column's current name, which is not masked. None if there is none."""
         masked_then = before.mask.columns if before.mask is not None else ()
         for number, name in column_names(before).items():
             present = self.now.get(number)
@@ -100,7 +103,7 @@ class MaskedRelation:
 
     @property
     def _masked(self) -> frozenset[int]:
-        """By number: the masked columns that are there, and dropped ones that bore a name that is masked."""
+        """The numbers of the masked columns that exist, and of dropped ones that had a masked name."""
         there = {number for number, name in self.now.items() if name in self.mask.columns}
         gone = {
             number

@@ -1,5 +1,5 @@
-"""What a table keeps beside the source's columns, by its mode: when a row was deleted, how long it was valid, or what
-change it is of."""
+"""The columns that each mode adds to the source's: when a row was deleted, how long it was valid, or which change it
+records."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ModeColumn:
 
 _INSTANT, _LSN = (pa.timestamp("us", tz="UTC"), "timestamp"), (pa.int64(), "bigint")
 
-# null while the row is there; else the time of the commit that deleted it
+# null while the row exists, then the time of the commit that deleted it
 DELETED_AT = ModeColumn("_deleted_at", "deleted_at", *_INSTANT)
 
-# a version of a row is valid from the commit that made it to the one that replaced or deleted it; null: to this day
+# a version of a row is valid from the commit that made it until the one that replaced or deleted it, null if none has
 VALID_FROM_LSN = ModeColumn("_valid_from_lsn", "from_lsn", *_LSN)
 VALID_FROM = ModeColumn("_valid_from", "from_at", *_INSTANT)
 VALID_TO_LSN = ModeColumn("_valid_to_lsn", "to_lsn", *_LSN)
@@ -37,7 +37,7 @@ COMMIT_LSN = ModeColumn("_commit_lsn", "commit_lsn", *_LSN)
 ORDINAL = ModeColumn("_ordinal", "ordinal", *_LSN)
 COMMIT_TIME = ModeColumn("_commit_time", "commit_time", *_INSTANT)
 XID = ModeColumn("_xid", "xid", *_LSN)
-# names of columns that the message had no value for: unchanged ones stored out of line, all but the key of an old row
+# names of columns without a value in the message: unchanged ones stored out of line, or all but the key of an old row
 NOT_SENT = ModeColumn("_not_sent", "not_sent", pa.list_(pa.string()), "array<string>")
 
 _COLUMNS: dict[Mode, tuple[ModeColumn, ...]] = {
@@ -47,7 +47,7 @@ _COLUMNS: dict[Mode, tuple[ModeColumn, ...]] = {
     "append": (CHANGE, COMMIT_LSN, ORDINAL, COMMIT_TIME, XID, NOT_SENT),
 }
 
-# which of a table's rows the source has at the table's watermark; None: they are changes, not rows
+# the condition for those of a table's rows that the source has at the watermark; None: the table holds changes
 _LIVE: dict[Mode, str | None] = {
     "mirror": "true",
     "soft_delete": f"`{DELETED_AT.name}` IS NULL",
@@ -57,10 +57,10 @@ _LIVE: dict[Mode, str | None] = {
 
 
 def mode_columns(mode: Mode) -> tuple[ModeColumn, ...]:
-    """Behind the source's columns, in this order."""
+    """The columns that the mode adds after the source's, in this order."""
     return _COLUMNS[mode]
 
 
 def live_rows(mode: Mode) -> str | None:
-    """The condition in SQL; None where no condition makes the source's rows of the table."""
+    """The SQL condition for the rows that the source has; None if no condition selects them."""
     return _LIVE[mode]

@@ -1,4 +1,4 @@
-"""The columns of a net change, one row per key: named, and typed for Arrow and for Spark from one list."""
+"""The columns of a net change, one row per key: their names, and their types in Arrow and in Spark."""
 
 from __future__ import annotations
 
@@ -24,37 +24,38 @@ class NetField:
     sql: str
 
 
-# of what executors yield: an upsert of a key that had no row before the range; and: there is no outcome, only this
+# added by executors. FRESH: an upsert of a key that had no row before the range. LEANS: a row depends on another key,
+# so that only the order of the log can give an outcome
 FRESH = NetField("fresh", pa.bool_(), "boolean")
 LEANS = NetField("leans", pa.bool_(), "boolean")
 
 
-# of a table without a key, in place of the operation: so many copies of the row come, or go where it is negative
+# for a table without a key, in place of the operation: how many copies of the row come or, if negative, go
 COPIES = NetField("copies", pa.int64(), "bigint")
 
 
 def value(index: int) -> str:
-    """Holds the value of ``shape.columns[index]``."""
+    """The column with the value of ``shape.columns[index]``."""
     return f"v{index}"
 
 
 def unchanged(index: int) -> str:
-    """True where the table's own value of ``shape.columns[index]`` stays."""
+    """The column that is true where the table's own value of ``shape.columns[index]`` stays."""
     return f"u{index}"
 
 
 def old_key(index: int) -> str:
-    """The column of a row that moved and keeps values: the key under which the table holds them; null: the row's
-    own."""
+    """The column with the key under which the table holds the kept values of a row whose key changed; null if they are
+    under the row's own key."""
     return f"f{index}"
 
 
 @dataclass(frozen=True)
 class NetColumns:
-    """``op`` (1 upsert, 0 delete) and a value for each of ``shape.columns``; and, where some row needs it, whether the
-    value is ``unchanged``, for these places, and the ``old_keys`` that rows have left, for these. Of a table without a
-    key ``copies`` and the values. What the table keeps by its ``mode`` comes behind them: for history ``op`` is 1 for a
-    version that begins, 0 for one that ends; a change that is appended has no ``op``."""
+    """``op`` (1 upsert, 0 delete) and a value for each of ``shape.columns``. If some row needs them, then flags for
+    ``unchanged`` values and the ``old_keys`` of rows whose key changed; both list indices of ``shape.columns``. For a
+    table without a key: ``copies`` and the values. The mode's columns come last. In mode ``history`` ``op`` is 1 for a
+    version that begins and 0 for one that ends; in mode ``append`` there is no ``op``."""
 
     shape: TableShape
     unchanged: tuple[int, ...] = ()
@@ -63,7 +64,7 @@ class NetColumns:
 
     @classmethod
     def all_possible(cls, shape: TableShape, mode: Mode = "mirror") -> NetColumns:
-        """The columns of the widest net change that the table may have."""
+        """All columns that a net change of the table may have."""
         if mode == "append":
             return cls(shape, mode=mode)
         places = range(len(shape.columns))
@@ -86,7 +87,7 @@ class NetColumns:
 
 
 def value_fields(shape: TableShape) -> tuple[NetField, ...]:
-    """The values alone: what a snapshot reads."""
+    """Only the values: the columns that a snapshot reads."""
     return tuple(NetField(value(i), *_types(shape, i)) for i in range(len(shape.columns)))
 
 

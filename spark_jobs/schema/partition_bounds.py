@@ -1,9 +1,9 @@
-"""Which rows a partition may hold, as far as PostgreSQL and Spark agree on it to the row.
+"""Which rows a partition may hold, where PostgreSQL and Spark certainly agree on them.
 
-A partition that was attached, detached or dropped sends no row event, but its bounds say which rows may have changed.
-They are read from what the catalogue prints of them, and normalised, so that they can be kept in the change log and
-asked of both sides. Whatever the two sides might order or compare otherwise has no bounds here: hash partitions,
-DEFAULT, expressions, text in an order, types beyond the plain ones.
+Attaching, detaching or dropping a partition sends no row events, but its bounds say which rows may have changed. They
+are parsed from what the catalogue prints and normalised, so that the change log can keep them and both sides can be
+queried by them. Bounds that the two sides might order or compare differently are not supported: hash partitions,
+DEFAULT, expressions, ranges of text, and all but a few plain types.
 https://www.postgresql.org/docs/current/ddl-partitioning.html
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 _INT2, _INT4, _INT8, _TEXT, _VARCHAR, _UUID = 21, 23, 20, 25, 1043, 2950
 _DATE, _TIMESTAMP, _TIMESTAMPTZ = 1082, 1114, 1184
 _INTEGERS = (_INT2, _INT4, _INT8)
-# the types of a partition key that both sides compare alike: with their names in PostgreSQL, and in the lake
+# the types of partition keys that both sides order alike, with their names in PostgreSQL and in the lake
 ORDERED_TYPES = {
     _INT2: ("int2", "smallint"),
     _INT4: ("int4", "int"),
@@ -27,7 +27,7 @@ ORDERED_TYPES = {
     _TIMESTAMP: ("timestamp", "timestamp_ntz"),
     _TIMESTAMPTZ: ("timestamptz", "timestamp"),
 }
-# equal or not is all that is asked of these
+# the types that both sides at least compare for equality alike
 LISTED_TYPES = {**ORDERED_TYPES, _TEXT: ("text", "string"), _VARCHAR: ("text", "string"), _UUID: ("uuid", "string")}
 
 _VALUE = r"MINVALUE|MAXVALUE|-?\d+|'(?:[^']|'')*'"
@@ -40,8 +40,8 @@ _UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """How a partitioned table is cut: ``strategy`` is r, l or h. ``columns`` by name; None for an expression, and for
-    one that is compared in another way than its type's own."""
+    """How a table is partitioned: ``strategy`` is r, l or h (range, list, hash). ``columns`` are names; None for an
+    expression, and for a column that is not compared in its type's default way."""
 
     strategy: str
     columns: tuple[str | None, ...]
@@ -49,7 +49,7 @@ class PartitionKey:
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A column of the root, by number and type."""
+    """A column of the root, by attribute number and type OID."""
 
     attnum: int
     typid: int
@@ -57,21 +57,22 @@ class BoundColumn:
 
 @dataclass(frozen=True)
 class RangeEnd:
-    """``values`` for the first columns of the key; ``beyond``: "min" or "max" where MINVALUE or MAXVALUE follows."""
+    """One end of a range: ``values`` for the first columns of the key; ``beyond`` is "min" or "max" if MINVALUE or
+    MAXVALUE follows them."""
 
     values: tuple[str, ...]
     beyond: str = ""
 
     @property
     def place(self) -> tuple[tuple[int, Any], ...]:
-        """Two ends on columns of one type are ordered as these are."""
+        """A sort key for ends on the same columns."""
         own = tuple((1, int(value) if _is_integer(value) else value) for value in self.values)
         return own + {"": (), "min": ((0, ""),), "max": ((2, ""),)}[self.beyond]
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The rows of one partition under its parent: ``listed`` values of the one column, or those from ``lower``
+    """The rows of one partition within its parent: ``listed`` values of the only column, or those from ``lower``
     (inclusive) to ``upper`` (exclusive). Values are printed as PostgreSQL does in UTC, fractions with six digits."""
 
     columns: tuple[BoundColumn, ...]
@@ -80,7 +81,7 @@ class Bound:
     upper: RangeEnd | None = None
 
     def is_apart_from(self, other: Bound) -> bool:
-        """Certainly no row meets both."""
+        """Whether certainly no row meets both bounds."""
         if self.columns != other.columns:
             return False
         if self.lower and self.upper and other.lower and other.upper:
@@ -90,17 +91,17 @@ class Bound:
 
 @dataclass(frozen=True)
 class Region:
-    """The rows that a partition may hold: they meet its bound, and those of all that it is a partition of below the
-    root, which comes first."""
+    """The rows that a partition may hold: those that meet its bound and all bounds of its ancestors below the root. The
+    outermost bound comes first."""
 
     bounds: tuple[Bound, ...]
 
     def covers(self, other: Region) -> bool:
-        """``other`` is this one, or of a partition below it."""
+        """Whether ``other`` is this region, or that of a partition below it."""
         return other.bounds[: len(self.bounds)] == self.bounds
 
     def is_apart_from(self, bounds: Sequence[Bound | None]) -> bool:
-        """Certainly no row of it meets ``bounds``, as far as they are known."""
+        """Whether certainly no row of this region meets all of ``bounds``; None stands for an unknown bound."""
         return any(own.is_apart_from(other) for own in self.bounds for other in bounds if other is not None)
 
     @property
@@ -109,19 +110,19 @@ class Region:
 
     @classmethod
     def of_json(cls, fields: Mapping[str, Any]) -> Region:
-        """What ``dataclasses.asdict`` made of it. Raises KeyError or TypeError."""
+        """The region from what ``dataclasses.asdict`` made of it. Raises KeyError or TypeError."""
         return cls(tuple(_bound_of_json(bound) for bound in fields["bounds"]))
 
 
 def outermost(regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Each once, without those that another one covers."""
+    """The distinct regions, without those that another one covers."""
     unique = tuple(dict.fromkeys(regions))
     return tuple(each for each in unique if not any(other.covers(each) for other in unique if other != each))
 
 
 def bound_of(printed: str | None, key: PartitionKey | None, columns: Mapping[str, tuple[int, int]]) -> Bound | None:
-    """What ``pg_get_expr`` has ``printed`` of a bound under a table cut by ``key``; ``columns``: number and type of the
-    root's by name. None where the two sides may not agree on it."""
+    """The bound that ``pg_get_expr`` ``printed`` for a partition of a table partitioned by ``key``; None if the two
+    sides may not agree on its rows. ``columns``: the root's columns, name → (attribute number, type OID)."""
     if printed is None or key is None or key.strategy not in ("r", "l"):
         return None
     known = LISTED_TYPES if key.strategy == "l" else ORDERED_TYPES
@@ -155,7 +156,7 @@ def _values(printed: str) -> list[str]:
 
 
 def _normalised(printed: str, typid: int) -> str | None:
-    """One value in one spelling; None: one of which the lake has no counterpart, or that is not understood."""
+    """One value in its normal form; None if it has no counterpart in the lake, or is not understood."""
     text = printed[1:-1].replace("''", "'") if printed.startswith("'") else printed
     try:
         if typid in _INTEGERS:
@@ -164,7 +165,7 @@ def _normalised(printed: str, typid: int) -> str | None:
             return date.fromisoformat(text).isoformat()
         if typid in (_TIMESTAMP, _TIMESTAMPTZ):
             return _instant(text, with_zone=typid == _TIMESTAMPTZ)
-    except ValueError:  # infinity, years before Christ or behind 9999
+    except ValueError:  # infinity, years before 1 or after 9999
         return None
     if typid == _UUID:
         return text if _UUID_TEXT.fullmatch(text) else None

@@ -1,4 +1,4 @@
-"""The rows of regions as a condition in SQL: of PostgreSQL, which reads them, and of Spark, which replaces them."""
+"""Regions as SQL conditions: for PostgreSQL, from which their rows are read, and for Spark, which replaces them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _Literal = Callable[[str, int], str]
 
 
 def in_postgres(regions: Sequence[Region], column: _Terms) -> str:
-    """``column`` gives the expression of a column. True for the rows of any of them; their columns are never null."""
+    """The condition for the rows of any of these regions, whose columns are never null. ``column`` returns the
+    expression for a column."""
     return _any_of(regions, column, _postgres_literal)
 
 
 def in_spark(regions: Sequence[Region], column: _Terms) -> str:
-    """The same rows. Of literals alone: Delta can tell by them which files hold none."""
+    """The condition for the same rows in Spark. It uses only literals, so that Delta can skip files by it."""
     return _any_of(regions, column, _spark_literal)
 
 
@@ -38,8 +39,8 @@ def _bound(bound: Bound, column: _Terms, literal: _Literal) -> str:
 
 
 def _beyond(bound: Bound, end: RangeEnd, operator: str, column: _Terms, literal: _Literal) -> str:
-    """Row by row in the order of the key. A row that is equal in all values of the end is beyond it where it is a lower
-    one, or MINVALUE or MAXVALUE follow and say so."""
+    """The condition that a row is beyond an end of the range, compared column by column. A row that equals the end in
+    all its values is beyond a lower end, unless MAXVALUE follows, and beyond an upper end only if MAXVALUE follows."""
     equal_too = end.beyond != "max" if operator == ">" else end.beyond == "max"
     condition = "true" if equal_too else "false"
     for place in reversed(range(len(end.values))):

@@ -1,4 +1,4 @@
-"""What the catalogue knows of a table, frozen: landed in the change log, so that decoding asks no live catalogue."""
+"""The catalogue's facts about a table. They are landed in the change log, so that decoding needs no live catalogue."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
 
-# FirstGenbkiObjectId: from here on initdb gives out OIDs (to the types of information_schema, say). They stay the same
-# as long as a cluster lives, and are others in the next
+# FirstGenbkiObjectId: from here on initdb assigns OIDs (to the types of information_schema, for example). They are
+# fixed within a cluster, but differ between clusters
 FIRST_VARYING_OID = 10_000
-FIRST_NORMAL_OID = 16_384  # FirstNormalObjectId: what lies below came with the cluster, and does not change in it
+FIRST_NORMAL_OID = 16_384  # FirstNormalObjectId: objects below it came with the cluster and never change in it
 
 
 def means_the_same_everywhere(typid: int) -> bool:
-    """Whether this type's OID is written in PostgreSQL's source: of others only the landed facts say what they are."""
+    """Whether this type's OID is fixed in PostgreSQL's source. Other types are only known from the landed facts."""
     return typid < FIRST_VARYING_OID
 
 
@@ -26,9 +26,9 @@ def means_the_same_everywhere(typid: int) -> bool:
 class TypeFacts:
     """One row of ``pg_type`` whose OID is not the same on every server.
 
-    ``typoutput``, ``typsend`` are the C names of the functions, as ``library:name`` outside the server itself; there
-    may be no send function (''). ``parts`` are OIDs: of a domain its base type, of an array its element, of a range its
-    subtype, of a multirange its range, of a composite type its attributes.
+    ``typoutput`` and ``typsend`` are the functions' C names, as ``library:name`` outside the server itself; there may
+    be no send function (''). ``parts`` are OIDs: a domain's base type, an array's element, a range's subtype, a
+    multirange's range, or a composite type's attributes.
     """
 
     typid: int
@@ -42,12 +42,12 @@ class TypeFacts:
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """One row of ``pg_attribute`` with its type resolved: ``base_typid``, ``base_typmod`` are those under a domain.
+    """One row of ``pg_attribute`` with its type resolved: ``base_typid`` and ``base_typmod`` are a domain's base type.
 
     ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
-    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``masked``: see ``masked_facts``. ``chosen_type``,
-    ``on_unrepresentable``: what the configuration says of the column, None where it says nothing. These two are never
-    landed: the log is the same, whatever the lake is to hold.
+    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``masked``: see ``masked_facts``. ``chosen_type`` and
+    ``on_unrepresentable`` are what the configuration says about the column, else None. These two are never landed: the
+    log does not depend on what the lake is configured to hold.
     """
 
     attnum: int
@@ -72,15 +72,15 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class RelationFacts:
-    """One table: ``relreplident`` is d, n, f or i; ``primary_key``, ``replica_identity`` are names in key order.
+    """One table: ``relreplident`` is d, n, f or i; ``primary_key`` and ``replica_identity`` are names in key order.
 
-    ``primary_key`` is empty when the table has none that is checked at once (a deferrable one identifies no row).
-    ``replica_identity`` is empty for f and n, and for d without a primary key. ``leaf_identities`` are those of a
-    partitioned table's leaves, each once, None for FULL: rows lie in leaves, so theirs say what comes with a change,
-    whatever the root's is. ``declared_key``: names as the configuration has them, where a unique index over columns
-    that are never null bears them out. ``types`` has every type behind the
-    columns' base types that ``FIRST_VARYING_OID`` does not exclude; logs written before it was landed have none.
-    ``mask``: the word of the table's masks (``TableMask.word``), empty where no column is masked.
+    ``primary_key`` is empty if there is none, or only a deferrable one, which identifies no row. ``replica_identity``
+    is empty for f and n, and for d without a primary key. ``leaf_identities`` are the distinct replica identities of a
+    partitioned table's leaves, None for FULL: rows are in leaves, so these decide what comes with a change, whatever
+    the root's identity is. ``declared_key``: the names in the configuration, if there is a unique index on them and
+    none is nullable. ``types`` has every type behind the columns' base types whose OID is at least
+    ``FIRST_VARYING_OID``; older logs lack it. ``mask``: the word of the table's masks (``TableMask.word``), empty if no
+    column is masked.
     """
 
     relid: int
@@ -101,10 +101,10 @@ class RelationFacts:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which changes find their row: replica identity, else primary key, else the declared key.
-        Empty: no usable key.
+        """The columns by which changes find their row, empty if there is no usable key.
 
-        Of a partitioned table: those that every leaf sends with a change of them.
+        They are the replica identity; with REPLICA IDENTITY FULL the primary key, else the declared key. For a
+        partitioned table, the first of these three whose columns every leaf sends with a change.
         """
         if not self.leaf_identities:
             whole = (self.primary_key or self.declared_key) if self.relreplident == "f" else ()
@@ -116,7 +116,7 @@ class RelationFacts:
 
     @property
     def sends_whole_rows(self) -> bool:
-        """Whether each change of a row comes with all of the old row: REPLICA IDENTITY FULL, of all leaves."""
+        """Whether changes come with the whole old row: REPLICA IDENTITY FULL, for a partitioned table in all leaves."""
         if self.leaf_identities:
             return all(leaf is None for leaf in self.leaf_identities)
         return self.relreplident == "f"
@@ -147,7 +147,7 @@ class RelationFacts:
 
 
 def leaf_identities(identities: Iterable[Sequence[str] | None]) -> tuple[tuple[str, ...] | None, ...]:
-    """The identities as JSON has them, frozen."""
+    """The identities, as JSON has them, in tuples."""
     return tuple(None if columns is None else tuple(columns) for columns in identities)
 
 

@@ -1,8 +1,8 @@
-"""The wire and the lake, kept apart: which column of a Relation message is which column of the lake's table.
+"""Which column of a Relation message is which column of the lake's table.
 
-The wire has names and places, the lake has attribute numbers: a name may come to mean another column, a number never
-does. pgoutput sends columns in the order of their numbers, so a Relation message fits a description of the table if its
-names stand in that order. One range of windows may hold several versions of a relation, each with a mapping of its own.
+A message has names in order, the lake has attribute numbers: a name may be reused for another column, a number never
+is. pgoutput sends columns in the order of their numbers, so a Relation message fits a description of the table if its
+names are in that order. A range of windows may hold several versions of a relation, each with its own mapping.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from spark_jobs.schema.table_shape import TableShape
 
 @dataclass(frozen=True)
 class RelationVersion:
-    """One version of a relation: its Relation message, and for each of the shape's columns its place on the wire.
+    """One version of a relation: its Relation message, and for each of the shape's columns its place in the message.
 
-    A place is None where the column was added later: rows of this version have its ``missing`` value. ``places`` is
-    None where the version does not fit the shape: its changes cannot be applied to the lake's table.
+    A place is None if the column was added later: rows of this version have its ``missing`` value. ``places`` is None
+    if the version does not fit the shape: then its changes cannot be applied to the lake's table.
     """
 
     message: bytes
@@ -38,8 +38,8 @@ class RelationVersion:
         descriptions: Iterable[Sequence[KnownColumn]] = (),
         added: Collection[int] = (),
     ) -> RelationVersion:
-        """``descriptions`` of the table, besides its shape, that the message may fit; ``added``: the numbers of the
-        columns that are new. A damaged message fits nothing."""
+        """``descriptions``: further ones, besides the shape, that the message may fit. ``added``: the numbers of new
+        columns. A damaged message fits nothing."""
         relation = relation_of(message)
         if relation is None:
             return cls(message, None)
@@ -50,7 +50,7 @@ class RelationVersion:
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column as the catalogue's facts know it, with its type, or as the lake does, without."""
+    """A column from the catalogue's facts, with its type, or from the lake, without it."""
 
     attnum: int
     name: str
@@ -68,14 +68,14 @@ class KnownType:
 
 
 def attribute_numbers(relation: Relation, descriptions: Iterable[Sequence[KnownColumn]]) -> tuple[int, ...] | None:
-    """The numbers of the message's columns, by the descriptions of the table that it fits; None where it fits none, or
-    where they do not agree."""
+    """The numbers of the message's columns, by the descriptions that it fits; None if it fits none, or these
+    disagree."""
     found = {numbers for columns in descriptions if (numbers := _numbers(relation, columns)) is not None}
     return found.pop() if len(found) == 1 else None
 
 
 def relation_of(message: bytes) -> Relation | None:
-    """The message, None when it is damaged or another one."""
+    """The parsed message; None if it is damaged, or not a Relation message."""
     try:
         relation = read_message(message)
     except LogicalRepError:
@@ -110,16 +110,16 @@ def _numbers(relation: Relation, columns: Sequence[KnownColumn]) -> tuple[int, .
 
 
 def _means(wire: RelationColumn, known: KnownType) -> bool:
-    """Whether the values mean the same in the lake: a type's name and a modifier that changes nothing may differ, and a
+    """Whether the values mean the same in the lake. The type's name may differ, and so may a modifier without effect; a
     decimal may have had fewer digits."""
     if known.lake_type.chosen and wire.atttypid != known.atttypid:
         return False
     if known.lake_type.element is not None and means_the_same_everywhere(known.atttypid):
         return element_type(wire.atttypid, wire.atttypmod) == known.lake_type.element
-    if known.lake_type.chosen:  # what it was chosen for does not change with a modifier
+    if known.lake_type.chosen:  # a modifier makes no difference to a chosen type
         return True
     if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(known.atttypid):
         sent = lake_type(wire.atttypid, wire.atttypmod)
         return sent == known.lake_type or is_widened(sent, known.lake_type)
-    # the facts say what a domain is in the lake; its own OID does not
+    # only the facts say what such a type is in the lake, so the OIDs must be equal
     return wire.atttypid == known.atttypid

@@ -1,8 +1,7 @@
-"""Column names under which Spark and Delta cannot follow a table: those they use themselves, and two that are one to
-them.
+"""Column names that Spark and Delta cannot handle: names that they use themselves, and names that differ only in case.
 
-Found by trying, with Delta 4.4: tests/spark/test_column_names.py merges a table with each of them, and follows the
-names that look as if they were taken and are not.
+Found by experiment, with Delta 4.4: tests/spark/test_column_names.py merges a table with each of them, and follows
+tables with names that only look reserved.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from spark_jobs.schema.relation_facts import RelationFacts
 
-# Delta adds these to a table's own columns while it reads or merges one with deletion vectors
+# Delta adds these to a table's columns when it reads or merges a table with deletion vectors
 RESERVED = frozenset(
     {
         "_metadata",
@@ -25,14 +24,14 @@ RESERVED = frozenset(
         "dvfilepath",
     }
 )
-# these only where the condition of a MERGE asks for them
+# reserved only if the condition of a MERGE uses them
 RESERVED_IN_KEY = frozenset({"_row_id_", "_file_name_"})
 
 NAME_REMEDY = "ALTER TABLE {table} RENAME COLUMN, or take the table out of tables:"
 
 
 def reserved_columns(names: Iterable[str], key: Collection[str] = ()) -> tuple[str, ...]:
-    """Those of ``names`` that Delta uses itself in the statements that follow a table; ``key`` are some of them."""
+    """Those of ``names`` that Delta uses itself when a table is followed. ``key``: those of ``names`` in the key."""
     return tuple(
         name
         for name in names
@@ -41,13 +40,14 @@ def reserved_columns(names: Iterable[str], key: Collection[str] = ()) -> tuple[s
 
 
 def columns_alike(names: Collection[str]) -> tuple[str, ...]:
-    """Those of ``names`` that differ from another one in case only: one column to Spark."""
+    """Those of ``names`` that differ from another one only in case: to Spark both are one column."""
     counts = Counter(form for name in names for form in _folded(name))
     return tuple(name for name in names if any(counts[form] > 1 for form in _folded(name)))
 
 
 def name_fault(facts: RelationFacts, *, stored: bool) -> str | None:
-    """What is wrong with the names of the columns that enter the lake: with ``stored`` also stored generated ones."""
+    """What is wrong with the names of the columns that enter the lake, None if nothing is. ``stored``: these include
+    stored generated columns."""
     sent = ("", "s") if stored else ("",)
     names = [column.attname for column in facts.columns if column.attgenerated in sent]
     if reserved := reserved_columns(names, facts.key or names):
@@ -58,9 +58,9 @@ def name_fault(facts: RelationFacts, *, stored: bool) -> str | None:
 
 
 def _folded(name: str) -> frozenset[str]:
-    """The forms by which Spark compares: ``toLowerCase`` in one place, ``equalsIgnoreCase`` in another.
+    """The forms by which Spark compares names: ``toLowerCase`` in some places, ``equalsIgnoreCase`` in others.
 
-    The second takes character by character up and then down, and leaves one that would become two (ß) as it is.
+    The latter converts each character to upper and then to lower case, except one that would become two (ß).
     """
     raised = (char.upper() if len(char.upper()) == 1 else char for char in name)
     return frozenset({name.lower(), "".join(char.lower()[0] for char in raised)})

@@ -1,5 +1,5 @@
-"""Why a table cannot be followed: in one place, for the doctor, for what is asked before a table enters, and for what
-is found when its changes are applied."""
+"""Why a table cannot be followed: for the doctor, for the checks before a table enters the publication, and for errors
+when its changes are applied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_jobs.table_mode import Mode
 
 @dataclass(frozen=True)
 class TableFault:
-    """``what`` is wrong, read behind the table's name ("has no usable key"), and ``remedy``, the way out."""
+    """``what`` is wrong, to be read after the table's name ("has no usable key"), and the ``remedy``."""
 
     table: str
     what: str
@@ -39,9 +39,9 @@ def table_faults(
     key: Sequence[str] = (),
     options: ColumnOptions = NO_OPTIONS,
 ) -> Iterator[TableFault]:
-    """All that keeps the table from being followed. ``binary``: its values come in binary; ``sent``: the columns that
-    come; ``published``: it is in a publication already; ``mode``: what is to be kept of it; ``key``: that which the
-    configuration declares; ``options``: what it says of single columns."""
+    """Every reason why the table cannot be followed. ``binary``: values are sent in binary. ``sent``: the columns that
+    are sent. ``published``: a publication already has the table. ``mode``, ``key`` and ``options`` (of its columns) are
+    those that the configuration gives for the table."""
     generated = [
         c.attname for c in facts.columns if c.attname in facts.key and c.attname not in sent and c.attgenerated
     ]
@@ -66,7 +66,7 @@ def table_faults(
 
 
 def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> TableFault | None:
-    """The mode needs a key, or the source has a column that the mode adds itself."""
+    """The mode needs a key that the table lacks, or adds a column whose name the table has already."""
     if mode in ("soft_delete", "history") and not facts.key:
         what = f"has no key, and mode {mode} keeps rows by their key"
         return TableFault(str(facts.name), what, "give it a primary key, or use mode mirror or append")
@@ -79,7 +79,7 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> Table
 
 
 def option_fault(facts: RelationFacts, sent: Collection[str], options: ColumnOptions, mode: Mode) -> TableFault | None:
-    """What is said of a column that is not ``sent``, or that cannot have it."""
+    """An option for a column that is not ``sent``, or that cannot have it."""
     table, columns = str(facts.name), {column.attname: column for column in facts.columns if column.attname in sent}
     fields = {"types": options.types.columns, "on_unrepresentable": options.policies}
     for field, pairs in fields.items():
@@ -98,21 +98,23 @@ def _type_fault(facts: RelationFacts, column: ColumnFacts, chosen: ChosenType, m
     if chosen_lake_type(chosen, column, facts.types) is None:
         what = f"has column {name} of type {column.typname}, which cannot be {chosen} as types: says"
         possible = possible_types(column, facts.types)
-        return TableFault(table, what, f"possible is {possible}" if possible else "take it out of types:")
-    if name in facts.key and chosen.name != "binary":  # 1.0 and 1.00 are two keys of one transaction, and one decimal
+        return TableFault(table, what, f"choose {possible}" if possible else "take it out of types:")
+    if (
+        name in facts.key and chosen.name != "binary"
+    ):  # 1.0 and 1.00 can be two keys in one transaction, but are one decimal
         what = f"has {name} in its key, which keeps its own type, and types: says {chosen}"
         return TableFault(table, what, "take it out of types:")
     if chosen.name in ("array", "variant") and not facts.key and mode != "append":
-        what = f"has no key, so that its rows are found whole, and {name} cannot be {chosen} then"
+        what = f"has no key, so that rows are found by all their values, and {name} cannot be {chosen} then"
         return TableFault(table, what, "give it a primary key, use mode append, or take it out of types:")
     return None
 
 
 def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault | None:
-    """A key in the configuration that the source contradicts, or does not bear out."""
+    """A key in the configuration that the source contradicts, or that no unique index confirms."""
     table, named = str(facts.name), ", ".join(key)
     if not facts.sends_whole_rows:
-        what = f"does not send whole rows, so that key: {named} could find them"
+        what = f"does not send whole rows, which key: {named} requires"
         return TableFault(table, what, f"ALTER TABLE {table} REPLICA IDENTITY FULL, or take key: out")
     if facts.key and set(facts.key) != set(key):
         what = f"has a key of its own, {', '.join(facts.key)}, and key: says {named}"
@@ -124,10 +126,10 @@ def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault |
 
 
 def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | None:
-    """What keeps a table without a key from being followed by its whole rows.
+    """Why a table without a key cannot be followed by its whole rows, None if it can.
 
-    Without FULL the source refuses every UPDATE and DELETE of it as soon as it is published: where it is already, that
-    is how its owner wants it, and inserts are all that can come.
+    Without REPLICA IDENTITY FULL the source refuses every UPDATE and DELETE of a published table. If the table is
+    already published so, its owner accepts that, and only inserts can come.
     """
     if facts.sends_whole_rows or (published and not any(facts.leaf_identities)):
         return None
@@ -136,14 +138,12 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
         remedy = "give root and partitions the same primary key, or all partitions REPLICA IDENTITY FULL"
         return TableFault(str(facts.name), what, remedy)
     what = f"has no usable key (replica identity {facts.relreplident})"
-    remedy = (
-        f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY FULL: it is followed by its rows then"
-    )
+    remedy = f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY FULL to follow it by its whole rows"
     return TableFault(str(facts.name), what, remedy)
 
 
 def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault | None:
-    """A key of which a column is missing in the changes. ``sent``: the columns that come with a change."""
+    """A key column that changes do not include. ``sent``: the columns that come with a change."""
     if unsent := [name for name in facts.key if name not in sent]:
         what = f"has a key column that is not published: {', '.join(unsent)}"
         listed = ", ".join(c.attname for c in facts.columns if c.attname in sent or c.attname in facts.key)
@@ -155,7 +155,7 @@ def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault 
 
 
 def binary_fault(facts: RelationFacts) -> TableFault | None:
-    """Columns whose values ``source.binary`` brings in a form that cannot be read here."""
+    """Columns whose values would be sent in a binary form that this version cannot read."""
     unreadable = unreadable_in_binary(facts)
     if not unreadable:
         return None

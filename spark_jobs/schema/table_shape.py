@@ -1,4 +1,4 @@
-"""Which columns a table has in the lake, with their types and its key: from the catalogue's facts and the wire."""
+"""A table's columns in the lake, with their types and its key: from the catalogue's facts and the columns sent."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from spark_jobs.schema.wire_type import WireType, wire_type
 
 @dataclass(frozen=True)
 class LakeColumn:
-    """One column. ``atttypid``, ``atttypmod`` are those of the column itself (a domain's OID, not its base type's).
+    """One column. ``atttypid`` and ``atttypmod`` are the column's own (a domain's OID, not its base type's).
 
-    ``wire_type``: what its values look like in binary; it may be left out for a built-in type. ``missing``: the value,
-    as PostgreSQL prints it, of rows from before the column was added (``attmissingval``). ``on_unrepresentable``: what
-    the configuration says of this column alone; None: what it says of all.
+    ``wire_type``: the binary form of its values; may be omitted for a built-in type. ``missing``: the column's value in
+    rows that are older than the column (``attmissingval``), as PostgreSQL prints it. ``on_unrepresentable``: the
+    configuration's policy for this column; None if the general one applies.
     """
 
     name: str
@@ -39,10 +39,10 @@ class LakeColumn:
 
 @dataclass(frozen=True)
 class TableShape:
-    """A table as the lake holds it; ``columns`` in the order of their numbers, which is that of the wire.
+    """A table as the lake holds it. ``columns`` are in the order of their numbers, in which they are sent.
 
-    ``has_leaves``: a partitioned table, whose rows come with the replica identities of its leaves; its Relation
-    messages show its own, which says nothing.
+    ``has_leaves``: a partitioned table. Its rows come with the replica identities of its leaves; its Relation messages
+    show the root's own, which has no meaning.
     """
 
     relid: int
@@ -52,10 +52,10 @@ class TableShape:
 
     @classmethod
     def of(cls, facts: RelationFacts, *, stored: bool = False, sent: Collection[int] | None = None) -> TableShape:
-        """The table's columns that are ``sent``, by number; where that is not known, for a snapshot, all but generated
-        ones, as pgoutput does; with ``stored`` all but virtual ones.
+        """The table with the columns in ``sent``, by number. If that is None, as for a snapshot, with all except
+        generated ones, as pgoutput sends them; with ``stored``, with all except virtual ones.
 
-        Raises PreconditionError when a column of the key is not among them.
+        Raises PreconditionError if a key column is not among them.
         """
         kinds = ("", "s") if stored else ("",)
         columns = tuple(
@@ -69,12 +69,12 @@ class TableShape:
 
     @property
     def has_key(self) -> bool:
-        """Without one its rows are found whole, and several may be equal."""
+        """Whether it has a key. Without one, rows are found by all their values, and several may be equal."""
         return any(column.key for column in self.columns)
 
     @property
     def key_indices(self) -> tuple[int, ...]:
-        """Places of the key's columns, in column order."""
+        """The indices of the key's columns, in column order."""
         return tuple(index for index, column in enumerate(self.columns) if column.key)
 
 

@@ -1,7 +1,7 @@
-"""What a type looks like in binary: from its fixed OID, or for others from the catalogue's facts landed in the log.
+"""The binary form of a type: by its OID for built-in types, for others by the catalogue's facts in the change log.
 
-A type that is not built in is known by its output and send functions' C names, never by its own name: an enum, a
-domain over text and citext all send text, whatever they are called.
+A type that is not built in is recognised by the C names of its output and send functions, never by its own name: an
+enum, a domain over text and citext all send text, whatever they are called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFac
 
 
 class Family(Enum):
-    """Types whose binary form and text are made alike."""
+    """Types with the same binary form and the same conversion to text."""
 
     ARRAY = "array"
     BIT = "bit"
@@ -66,7 +66,7 @@ class Family(Enum):
 class WireType:
     """``parts``: an array's element, a range's subtype, a multirange's range, a record's attributes.
 
-    ``delimiter`` stands between the elements of an array of this type.
+    ``delimiter`` separates the elements of an array of this type.
     """
 
     typid: int
@@ -77,7 +77,8 @@ class WireType:
 
     @property
     def readable(self) -> bool:
-        """Whether its binary values become the lake values of their text; true too where none are ever sent."""
+        """Whether binary values can be converted to the text that PostgreSQL prints. Also true if the type has no send
+        function, so that values always come as text."""
         return self.family is Family.NO_SEND or self._readable
 
     @property
@@ -92,7 +93,7 @@ class WireType:
         ) and all(map(WireType.same_form, self.parts, other.parts))
 
     def part(self, typid: int) -> WireType:
-        """The part that a value says it holds. Raises ValueError for a type that is not known here."""
+        """The part with the type that a value names. Raises ValueError if that is unknown."""
         for part in self.parts:
             if part.typid == typid:
                 return part
@@ -103,13 +104,14 @@ class WireType:
 
 
 def wire_type(typid: int, types: Iterable[TypeFacts] = ()) -> WireType:
-    """``types``: the facts of every type behind ``typid`` that is not built in. Family UNKNOWN where one is missing."""
+    """The binary form of ``typid``, of family UNKNOWN if facts are missing. ``types``: the facts of every type behind
+    it that is not built in."""
     return _resolved(typid, {facts.typid: facts for facts in types})
 
 
 def unreadable_in_binary(facts: RelationFacts) -> tuple[ColumnFacts, ...]:
-    """The columns whose values ``binary: true`` would bring in a form that cannot be read (``regclass``, types of
-    unknown extensions): the table can be followed in text only."""
+    """The columns whose binary values cannot be read (``regclass``, types of unknown extensions). If there are any, the
+    table can only be followed in text."""
     return tuple(
         column
         for column in facts.columns
@@ -204,10 +206,10 @@ _ARRAYS = {
 # fmt: on
 
 
-# not cached: a cached function is shipped to executors by name, and they have no module of ours
+# not cached: a cached function would be pickled by name, and executors do not have our modules
 def built_in(typid: int) -> WireType | None:
-    """None for a type that is not in the tables above: the ``reg*`` types, whose text depends on the catalogue, and
-    the catalogue's own."""
+    """The binary form of a built-in type. None if it is not in the tables above: the ``reg*`` types, whose text depends
+    on the catalogue, and types that only the catalogue uses."""
     for family, names in _SCALARS.items():
         for name, oid in names.items():
             if oid == typid:

@@ -1,5 +1,4 @@
-"""What the landed looks at the catalogue, and new chapters, mean for a table: from which window on only a new snapshot
-helps."""
+"""What looks at the catalogue and new chapters mean for a table: from which window on it has to be read again."""
 
 from __future__ import annotations
 
@@ -13,17 +12,16 @@ from spark_jobs.schema.partition_bounds import Region, outermost
 
 
 def tells_of(marker: WindowMarker, name: QualifiedName, relid: int | None) -> bool:
-    """Whether the table, or another one that has its name, changed without a row event."""
+    """Whether the table, or another one with its name, changed without a row event, or a new chapter begins."""
     return marker.broke is not None or bool(_changed(marker, name, relid))
 
 
 def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> NeedsSnapshotError | None:
-    """The first of the windows after the table's snapshot in which its rows may have changed without an event.
+    """The error for the first window after the table's snapshot in which its rows may have changed without an event.
 
-    Where a new chapter of the log begins, changes of any table may be missing, and LSNs before and after it cannot be
-    compared.
-    A look at the catalogue is taken when its window is landed, so after the window's end. A snapshot that is later than
-    that shows the change already; so does one that was taken of the same fingerprint.
+    At a new chapter of the log, changes of any table may be missing, and LSNs before and after it cannot be compared.
+    Windows that end at or before the snapshot's LSN are skipped. A window's look at the catalogue is later than the
+    window's end, so the snapshot may show what a later window's look has found: then both have the same fingerprint.
     """
     for marker in markers:
         if marker.broke is not None:
@@ -39,8 +37,8 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
 
 
 def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple[Region, ...]:
-    """Where all that ``change_without_event`` finds are partitions that came or went, and no column changed beside
-    them: the rows that may differ by them. Empty: none, or any row may differ."""
+    """The rows that may differ, if all changes that ``change_without_event`` considers are partitions that came or went
+    and no column changed. Empty if no row may differ, or any row may."""
     found: list[Region] = []
     for marker in markers:
         if marker.broke is not None:
@@ -56,7 +54,7 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
 
 
 def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tuple[TableChanged, ...]:
-    """What the looks of these windows say of the table's columns."""
+    """The looks of these windows that found changed columns of the table."""
     found = (changed for marker in markers for changed in _changed(marker, state.name, state.relid))
     return tuple(changed for changed in found if changed.columns)
 

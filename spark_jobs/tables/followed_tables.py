@@ -14,8 +14,11 @@ from spark_jobs.qualified_name import QualifiedName
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
-    """The names under ``tables:``; None: every table of the publication. Raises ConfigurationError: columns
-    that test_decoding would send all the same."""
+    """The names under ``tables:``; None means every table of the publication.
+
+    Raises ConfigurationError if test_decoding is used without ``tables:``, or with ``columns:``, as it sends every
+    column.
+    """
     if pipeline.tables is None:
         if not pipeline.source.has_publications:
             raise ConfigurationError(
@@ -31,7 +34,8 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
 
 
 def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The tables to follow, in the configuration's order. Raises PreconditionError: no publication names them."""
+    """The tables to follow, in the configuration's order, else the publication's. Raises PreconditionError if there is
+    neither."""
     names = configured_names(pipeline)
     if names is not None:
         return names
@@ -45,7 +49,7 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
 
 
 def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """``followed_names``, asking the source only where the configuration names no tables."""
+    """``followed_names``; connects to the source only if the configuration names no tables."""
     names = configured_names(pipeline)
     if names is not None:
         return names
@@ -54,8 +58,8 @@ def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
 
 
 def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedName]) -> dict[QualifiedName, int]:
-    """The window from which on the log holds each table's changes without a break (test_decoding); those that it does
-    not hold yet from the next one on."""
+    """For test_decoding: the window since which the log holds each table's changes without interruption. For tables
+    that are new, the window after ``checkpoint``."""
     followed = checkpoint.followed if checkpoint else ()
     before = {QualifiedName(table.nspname, table.relname): table.since for table in followed}
     following = checkpoint.ordinal + 1 if checkpoint else 1
@@ -63,7 +67,7 @@ def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedNam
 
 
 def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[FollowedSince, ...]:
-    """What markers of windows read after ``checkpoint`` say with test_decoding; nothing with pgoutput."""
+    """``WindowMarker.followed`` for windows read after ``checkpoint``; empty with pgoutput."""
     if pipeline.source.has_publications:
         return ()
     names = configured_names(pipeline) or ()
@@ -72,8 +76,8 @@ def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[Follow
 
 
 def watched_tables(pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker | None) -> Watched:
-    """What their fingerprints are made of: the publications that send their changes, or, for a plugin without
-    publications, the window from which on the log has them."""
+    """The tables as ``fingerprints`` needs them: with the publications that send their changes or, for a plugin without
+    publications, the window since which the log has them."""
     if pipeline.source.has_publications:
         return Watched(tuple(names), pipeline.source.publications, {}, pipeline.declared_keys, pipeline.masks)
     since = followed_since(checkpoint, names)

@@ -1,4 +1,4 @@
-"""``mask:`` of a table, held against the source: which tables and columns it names."""
+"""Check ``mask:`` of tables against the source: the tables and columns that it names must exist."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spark_jobs.table_mask import TableMask
 
 
 def masked_table_facts(connection: Connection, masks: Masks) -> tuple[RelationFacts, ...]:
-    """The facts of all tables with a mask. Raises ConfigurationError: a table or a column of a mask is not there. Then
-    nothing may be read: under another name its values would come as they are."""
+    """The facts of all tables with a mask. Raises ConfigurationError if a masked table or column does not exist. Then
+    nothing may be read: it may have another name now, under which its values would come unmasked."""
     facts = relation_facts(connection, names=tuple(masks), masks=masks)
     there = {table.name for table in facts}
     if missing := [str(name) for name in masks if name not in there]:
@@ -32,7 +32,7 @@ def masked_table_facts(connection: Connection, masks: Masks) -> tuple[RelationFa
 
 
 def why_mask_does_not_fit(facts: RelationFacts, mask: TableMask) -> ConfigurationError | None:
-    """What is wrong with a mask, as the table is now."""
+    """Why the mask does not fit the table as it is now, None if it does."""
     names = [column.attname for column in facts.columns]
     if unknown := [name for name in mask.columns if name not in names]:
         return ConfigurationError(
@@ -43,7 +43,7 @@ def why_mask_does_not_fit(facts: RelationFacts, mask: TableMask) -> Configuratio
 
 
 def mask_words(connection: Connection, pipeline: Pipeline) -> Mapping[QualifiedName, str]:
-    """By table the word of its masks, as ``TableState.mask`` has it; of tables that have one. Raises as above."""
+    """For each masked table the word of its masks, as in ``TableState.mask``. Raises as ``masked_table_facts`` does."""
     masks = pipeline.masks
     facts = masked_table_facts(connection, masks) if masks else ()
     return {table.name: table.mask for table in facts}

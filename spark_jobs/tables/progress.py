@@ -1,8 +1,8 @@
-"""How far each table is, and so which landed windows concern it.
+"""How far each table is, and which landed windows concern it.
 
-What the latest cut lists is not opened: an idle table costs a look at two names. The others say it in their own logs,
-among them those that have newer commits than the cut: an OPTIMIZE, or a snapshot whose process was killed before it
-could write a cut.
+A table that is still at the version in the latest cut is not opened: an idle table only costs a check for two file
+names. All others are read from their own logs. These include tables with newer commits than the cut: an OPTIMIZE, or a
+snapshot whose process was killed before it could write a cut.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from spark_jobs.tables.understood_windows import unknown_messages
 
 @dataclass(frozen=True)
 class Progress:
-    """``states`` of the tables that were asked for, ``errors`` of those that cannot be read; ``cut``: the latest one.
+    """``states`` of the tables that were asked for, ``errors`` of those that cannot be read, and the latest ``cut``.
 
-    A messages table that is not there yet is in neither.
+    A messages table that does not exist yet is in neither.
     """
 
     states: Mapping[QualifiedName, TableState]
@@ -45,11 +45,11 @@ def progress_of(lake: Lake, names: Sequence[QualifiedName], identity: SlotIdenti
 
 
 def known_state(state: TableState, cut: Cut | None) -> TableState:
-    """``state``, as a table's own commits have it, with what ``cut`` knows better: windows that changed nothing of the
+    """``state``, read from the table's own commits, brought up to date with ``cut``: windows that did not change the
     table left no commit in it.
 
-    By generation, never by Delta version: an OPTIMIZE makes versions that show the same rows. A table that has fewer
-    commits of ours than the cut counts is an older copy that was put back.
+    The two are compared by generation, not by Delta version: an OPTIMIZE makes versions that show the same rows. A
+    table with fewer commits of ours than the cut counts is an older copy that was restored; its state is not changed.
     """
     known = cut.table(state.name) if cut else None
     if cut is None or known is None or known.generation != state.generation or known.commits > state.commits:
@@ -58,8 +58,8 @@ def known_state(state: TableState, cut: Cut | None) -> TableState:
 
 
 def concerns(marker: WindowMarker, state: TableState) -> bool:
-    """Whether the window holds changes of the table, or of another that has taken its name, or has another one now; or
-    what may be about it and is not understood; or a change without an event."""
+    """Whether the window holds anything that may affect the table: changes of it, also under another name; changes of
+    another table with its name; messages of unknown type; a change without a row event; or a new chapter."""
     if marker.ordinal <= state.ordinal:
         return False
     name, relid = state.name, state.relid
@@ -92,13 +92,13 @@ def _state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | N
 
 
 def _is_newest(lake: Lake, known: TableCut) -> bool:
-    """Whether the table is there, without a commit after the one that the cut names."""
+    """Whether the table exists and has no commit after the one in the cut."""
     filesystem, log = lake_filesystem(f"{lake.table(known.name)}/_delta_log")
     folder, following = filesystem.get_file_info([log, f"{log}/{known.version + 1:020}.json"])
     return bool(folder.type == fs.FileType.Directory and following.type == fs.FileType.NotFound)
 
 
 def _state_of_cut(cut: Cut, known: TableCut) -> TableState:
-    """Without the cause of its snapshot, which only the table's own log has."""
+    """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
     lsn = snapshot_lsn_of(known.generation)
     return TableState(known.name, known.generation, lsn, cut.ordinal, known.version, known.relid, known.commits)

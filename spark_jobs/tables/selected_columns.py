@@ -1,6 +1,6 @@
-"""``columns:`` of a table: which columns our publication sends of it, and that no others leave the database.
+"""``columns:`` of a table: the columns that our publication sends. No others may leave the database.
 
-The server leaves them out: of changes by a column list, of snapshots because the query does not ask for them.
+In changes the server leaves the others out by a column list; a snapshot's query does not select them.
 https://www.postgresql.org/docs/current/logical-replication-col-lists.html
 """
 
@@ -19,14 +19,14 @@ from spark_jobs.schema.relation_facts import RelationFacts
 
 
 def column_lists(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> ColumnLists:
-    """What our publication lists of those of ``names`` that have a selection, in ``attnum`` order."""
+    """The column lists of our publication, for those of ``names`` that have a selection, in ``attnum`` order."""
     selections = {name: selection for name, selection in pipeline.column_selections.items() if name in names}
     facts = relation_facts(connection, names=tuple(selections)) if selections else ()
     return {found.name: selected_columns(found, selections[found.name]) for found in facts}
 
 
 def selected_columns(facts: RelationFacts, selection: ColumnSelection) -> tuple[str, ...]:
-    """Those of the table's own columns; generated ones are never among them."""
+    """The selected ones of the table's columns; never generated ones."""
     own = _own_columns(facts)
     if selection.include:
         return tuple(name for name in own if name in selection.include)
@@ -36,14 +36,15 @@ def selected_columns(facts: RelationFacts, selection: ColumnSelection) -> tuple[
 def columns_that_come(
     facts: RelationFacts, sent: PublishedTable | None, selection: ColumnSelection | None
 ) -> tuple[str, ...]:
-    """The columns that are read of a table. ``sent`` None: no publication has it yet, or ours is brought in step."""
+    """The columns that are read of a table. ``sent`` is None if no publication has the table yet, or if ours will be
+    altered to fit."""
     if selection is not None:
         return selected_columns(facts, selection)
     return sent.columns if sent is not None else _own_columns(facts)
 
 
 def why_not_selectable(facts: RelationFacts, selection: ColumnSelection, server_version: int) -> CdcError | None:
-    """What is wrong with a selection, as server and table are now."""
+    """Why the selection is not possible with this server and table, None if it is."""
     own, field = _own_columns(facts), f"tables: {facts.name}: columns"
     if server_version < SCHEMAS_AND_LISTS_SINCE:
         return PreconditionError(
@@ -72,8 +73,8 @@ def why_not_selectable(facts: RelationFacts, selection: ColumnSelection, server_
 
 
 def require_withheld(connection: Connection, pipeline: Pipeline) -> None:
-    """Raises PreconditionError when the publication sends columns that the configuration leaves out: then nothing may
-    be read, for the change log would hold them."""
+    """Raises PreconditionError if the publication sends columns that the configuration leaves out. Then nothing may be
+    read, as the change log would hold them."""
     selections = pipeline.column_selections
     if not selections:
         return
@@ -87,7 +88,7 @@ def require_withheld(connection: Connection, pipeline: Pipeline) -> None:
 def why_not_withheld(
     selection: ColumnSelection, facts: RelationFacts, sent: PublishedTable
 ) -> PreconditionError | None:
-    """Columns that the configuration leaves out, and the publication sends all the same."""
+    """The error if the publication sends columns that the configuration leaves out."""
     wanted = selected_columns(facts, selection)
     unwanted = [column for column in sent.columns if column not in wanted]
     if not unwanted:
@@ -100,7 +101,7 @@ def why_not_withheld(
 
 
 def why_incomplete(selection: ColumnSelection, name: QualifiedName, sent: Sequence[str]) -> PreconditionError | None:
-    """Columns that the configuration includes, and a publication that is not ours to alter does not send."""
+    """The error if a publication that we do not alter does not send columns that the configuration includes."""
     missing = [column for column in selection.include if column not in sent]
     if not missing:
         return None

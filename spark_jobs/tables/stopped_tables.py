@@ -1,4 +1,4 @@
-"""Which of the followed tables cannot go on, and why: asked of the source before anything is made or read."""
+"""Which of the tables to follow cannot go on, and why: checked at the source before anything is created or read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_jobs.tables.selected_columns import columns_that_come, why_incomplete
 
 @dataclass(frozen=True)
 class TableStopped:
-    """A table that is to be followed and cannot be, as things are."""
+    """A table that should be followed but cannot be at present."""
 
     name: QualifiedName
     error: CdcError
@@ -30,8 +30,8 @@ def stopped_tables(
 ) -> tuple[TableStopped, ...]:
     """The tables of ``names`` that cannot be followed, each with the reason; the others can go on without them.
 
-    ``known`` have been followed until now. What is wrong with their key or their types shows when changes are applied;
-    the others are asked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
+    ``known`` tables have been followed until now: faults of their keys or types show when changes are applied. Other
+    tables are checked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
     published table without a key.
     """
     source = pipeline.source
@@ -82,8 +82,8 @@ def stopped_tables(
 
 
 def require_readable(connection: Connection, source: Source, names: tuple[QualifiedName, ...]) -> None:
-    """Raises PreconditionError for the first table whose values cannot be read in binary, where they come so. A table
-    that is not there raises nothing here."""
+    """With ``source.binary``, raises PreconditionError for the first table whose values cannot be read in binary.
+    Tables that do not exist are ignored here."""
     if not source.binary:
         return
     published = published_tables(connection, source.publications, names, for_reading=False)

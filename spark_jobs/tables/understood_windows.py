@@ -1,4 +1,4 @@
-"""Up to where a table's windows hold nothing but what this version understands."""
+"""How many of a table's windows hold only messages that this version understands."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def unknown_messages(marker: WindowMarker, name: QualifiedName, relid: int | Non
 def understood_windows(
     markers: Sequence[WindowMarker], state: TableState
 ) -> tuple[Sequence[WindowMarker], DecodeError | None]:
-    """The windows before the first that holds a message of unknown type about the table, and the error that names it.
+    """The windows before the first one that holds a message of unknown type about the table, and the error that names
+    that message.
 
-    What the table's snapshot shows needs no understanding.
+    Messages that the table's snapshot already shows do not count.
     """
     for place, marker in enumerate(markers):
         for message in unknown_messages(marker, state.name, state.relid):

@@ -129,7 +129,7 @@ def test_windows_without_messages_write_nothing(pipeline: Pipeline) -> None:
     assert DeltaTable(pipeline.lake.messages).version() == 1
 
 
-def test_a_cut_spares_the_windows_that_left_no_commit(pipeline: Pipeline) -> None:
+def test_windows_before_the_latest_cut_are_not_looked_at_again(pipeline: Pipeline) -> None:
     for ordinal in (1, 2, 3):
         land(pipeline, ordinal, [])
     applied(pipeline)
@@ -139,7 +139,7 @@ def test_a_cut_spares_the_windows_that_left_no_commit(pipeline: Pipeline) -> Non
     assert contents(pipeline) == ["content 1"]
 
 
-def test_a_cut_holds_on_when_somebody_optimizes_and_not_when_the_table_is_re_created(pipeline: Pipeline) -> None:
+def test_a_cut_stays_valid_after_foreign_commits_but_not_after_the_table_is_re_created(pipeline: Pipeline) -> None:
     land(pipeline, 1, [message(1)])
     land(pipeline, 2, [])
     applied(pipeline)
@@ -188,7 +188,7 @@ def test_an_older_copy_of_the_table_is_not_the_one_of_the_cut(pipeline: Pipeline
     assert contents(pipeline) == ["content 1", "content 2"]
 
 
-def test_a_range_is_applied_as_far_as_asked(pipeline: Pipeline) -> None:
+def test_upto_ends_the_range(pipeline: Pipeline) -> None:
     for ordinal in (1, 2, 3):
         land(pipeline, ordinal, [message(ordinal)])
     assert applied(pipeline, upto=Lsn(300)).last == 2
@@ -238,11 +238,11 @@ def test_a_missing_window_is_a_gap(pipeline: Pipeline) -> None:
     land(pipeline, 2, [message(2)])
     third = land(pipeline, 3, [message(3)])
     outcome = apply_messages(pipeline, replace(plan_apply(pipeline, messages=True), ahead=(third,)))
-    assert "brought to window 1, and the next one landed is 3" in str(outcome.error)
+    assert "is at window 1, and the next one in the change log is window 3" in str(outcome.error)
     assert contents(pipeline) == ["content 1"]
 
 
-def test_another_writer_in_between_is_told(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_writer_is_an_error(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     land(pipeline, 1, [message(1)])
     read = ChangeLog.logical_messages
 
@@ -257,15 +257,15 @@ def test_another_writer_in_between_is_told(pipeline: Pipeline, monkeypatch: pyte
     assert contents(pipeline) == ["content 1"]
 
 
-def test_a_table_of_another_is_left_alone(pipeline: Pipeline) -> None:
+def test_a_foreign_table_is_not_changed(pipeline: Pipeline) -> None:
     write_deltalake(pipeline.lake.messages, pa.table({"a": [1]}))
     land(pipeline, 1, [message(1)])
     outcome = applied(pipeline)
-    assert "this slot's messages did not go to" in str(outcome.error)
+    assert "was not written from this slot's messages" in str(outcome.error)
     assert DeltaTable(pipeline.lake.messages).to_pyarrow_table().to_pylist() == [{"a": 1}]
 
 
-def test_a_schema_of_that_name_excludes_it(pipeline: Pipeline) -> None:
+def test_a_schema_with_the_name_of_the_folder_is_refused(pipeline: Pipeline) -> None:
     land(pipeline, 1, [message(1)])
     outcome = applied(replace(pipeline, tables=(Table(QualifiedName("_messages", "t")),)))
     assert str(outcome.error).startswith("_messages.t lies in the folder of the messages table")

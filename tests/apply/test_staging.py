@@ -14,7 +14,7 @@ from spark_jobs.qualified_name import QualifiedName
 STATE = TableState(QualifiedName("public", "t"), "A", Lsn(100), ordinal=7, version=9, commits=4)
 
 
-def test_a_folder_goes_with_its_context(tmp_path: Path) -> None:
+def test_a_folder_is_removed_with_its_context(tmp_path: Path) -> None:
     with staging_folder(Lake(str(tmp_path)), STATE) as folder:
         Path(folder, "net.parquet").touch()
     assert not Path(folder).exists()

@@ -53,7 +53,7 @@ def log(tmp_path: Path, request: pytest.FixtureRequest) -> ChangeLog:
     return made
 
 
-def test_windows_land_once_and_tell_of_themselves(log: ChangeLog) -> None:
+def test_windows_land_once_with_their_markers(log: ChangeLog) -> None:
     for ordinal in range(3):
         assert log.land(IDENTITY, ordinal, window(ordinal))
         assert log.checkpoint() == marker(ordinal)
@@ -93,7 +93,7 @@ def test_error_of_the_producer_comes_out_and_nothing_lands(log: ChangeLog) -> No
     assert log.land(IDENTITY, 1, window(1))
 
 
-def test_an_error_after_the_commit_takes_no_file_away(log: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_the_commit_removes_no_file(log: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint that cannot be written, or an answer that is lost: the window is landed all the same."""
     log.land(IDENTITY, 0, window(0))
     commit = DeltaTable.create_write_transaction

@@ -36,7 +36,7 @@ def numbers(counted: CountedFiles, after: int | None) -> list[int]:
 
 
 @pytest.mark.parametrize("most", [200, 3])
-def test_newest_commits_and_the_list_of_all_files_tell_the_same(
+def test_newest_commits_and_the_list_of_all_files_agree(
     counted: CountedFiles, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(counted_files, "_MOST_COMMITS", most)
@@ -61,7 +61,7 @@ def test_files_that_were_put_together_count_once(counted: CountedFiles) -> None:
     assert numbers(counted, 4) == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_behind_a_log_clean_up_the_list_of_all_files_tells(counted: CountedFiles) -> None:
+def test_after_log_clean_up_the_list_of_all_files_is_read(counted: CountedFiles) -> None:
     for number in range(6):
         appended(counted, number)
     DeltaTable(counted.path).create_checkpoint()
@@ -86,7 +86,7 @@ def test_the_newest_version_is_the_last_without_a_gap(counted: CountedFiles, beh
     assert log.version == 1 + behind
 
 
-def test_a_name_of_a_checkpoint_that_is_too_old_misleads_nobody(counted: CountedFiles) -> None:
+def test_an_outdated_last_checkpoint_is_harmless(counted: CountedFiles) -> None:
     """Clean-up has removed it and what followed, up to a newer one."""
     folder = Path(counted.path, "_delta_log")
     appended(counted, 0)

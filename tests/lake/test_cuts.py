@@ -57,7 +57,7 @@ def test_a_forgotten_table_is_in_no_cut_until_it_is_written_again(tmp_path: Path
     assert latest_cut(lake) == Cut(4, 2, Lsn(200), (ORDERS,))
 
 
-def test_a_cut_knows_of_windows_that_left_no_commit() -> None:
+def test_a_cut_counts_windows_that_left_no_commit() -> None:
     cut = Cut(5, 9, Lsn(900), (ORDERS,))
     optimized = TableState(ORDERS.name, "A", Lsn(100), ordinal=2, version=ORDERS.version + 1, commits=2)
     assert known_state(optimized, cut) == replace(optimized, ordinal=9, relid=16384)

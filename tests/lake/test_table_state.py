@@ -70,7 +70,7 @@ def test_no_table(tmp_path: Path) -> None:
     assert table_state(Lake(str(tmp_path)), NAME, 1, "slot") is None
 
 
-def test_the_newest_of_ours_behind_foreign_commits(tmp_path: Path) -> None:
+def test_our_newest_commit_before_foreign_ones(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _commit(lake, 0, (OURS, 1))
     _commit(lake, 1, (OURS, 2), generation=NEW)
@@ -78,7 +78,7 @@ def test_the_newest_of_ours_behind_foreign_commits(tmp_path: Path) -> None:
     assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 9, 2, 5, commits=2)
 
 
-def test_behind_a_checkpoint_that_others_made(tmp_path: Path) -> None:
+def test_a_commit_of_ours_before_a_checkpoint_made_by_others(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _commit(lake, 9, (OURS, 4))
     _commit(lake, 10)
@@ -123,7 +123,7 @@ def test_another_slot_of_ours_is_no_state_and_a_foreign_table_an_error(tmp_path:
     assert table_state(lake, NAME, 1, "slot") is None
 
 
-def test_of_several_those_that_are_there_and_why_one_cannot_be_read(tmp_path: Path) -> None:
+def test_states_of_several_tables_and_the_error_of_an_unreadable_one(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     absent, damaged = QualifiedName("public", "absent"), QualifiedName("public", "damaged")
     _commit(lake, 0, (OURS, 3), generation=NEW)
@@ -134,7 +134,7 @@ def test_of_several_those_that_are_there_and_why_one_cannot_be_read(tmp_path: Pa
     assert str(found[damaged]).startswith("public.damaged: the transaction log of ")
 
 
-def test_what_a_table_was_newest_first(tmp_path: Path) -> None:
+def test_past_states_newest_first(tmp_path: Path) -> None:
     """Each up to the next commit of a pipeline: an OPTIMIZE behind it shows the same rows."""
     lake = Lake(str(tmp_path))
     assert list(past_states(lake, NAME, IDENTITY)) == []
@@ -148,7 +148,7 @@ def test_what_a_table_was_newest_first(tmp_path: Path) -> None:
     assert found == [(6, 7, 6), (4, 6, 5), (3, 4, 4)], "what the checkpoint alone knows is no state"
 
 
-def test_what_a_rebuilt_table_has_replaced_is_no_longer_what_it_was(tmp_path: Path) -> None:
+def test_states_that_a_rebuild_has_replaced_are_left_out(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _commit(lake, 0, (OURS, 1), windows=(3, 3), lo="0/2")
     _commit(lake, 1, (OURS, 2), windows=(4, 6))
@@ -163,7 +163,7 @@ def test_what_a_rebuilt_table_has_replaced_is_no_longer_what_it_was(tmp_path: Pa
     assert found == [(6, 9), (2, 6), (1, 6), (0, 3)], "the states of the snapshot before are what they were"
 
 
-def test_another_mode_replaces_nothing_of_the_mode_before(tmp_path: Path) -> None:
+def test_a_change_of_mode_replaces_no_state_of_the_mode_before(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     mirror = TableState(NAME, generation_of(Lsn(2), "0a1b", ("delete",)), Lsn(2), 3, 0)
     history = mirror.generation_in("history")
@@ -179,7 +179,7 @@ def test_another_mode_replaces_nothing_of_the_mode_before(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("word", "missing"), [("", ()), ("0a1b", ()), ("0a1b", ("delete", "truncate")), ("", ("update",))]
 )
-def test_a_generation_says_what_its_snapshot_was_taken_of(word: str, missing: tuple[str, ...]) -> None:
+def test_a_generations_name_has_the_word_and_the_missing_operations(word: str, missing: tuple[str, ...]) -> None:
     state = TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100), word, missing), Lsn(0x100), 1, 0)
     assert (state.word, state.missing_operations) == (word, missing)
     assert snapshot_lsn_of(state.generation) == 0x100

@@ -95,7 +95,7 @@ def test_out_of_order_is_in_doubt() -> None:
     assert table(id=1, email=2, note=3).places(message("id", "note", "email")) is None
 
 
-def test_a_mask_that_was_taken_away_is_no_theft() -> None:
+def test_a_removed_mask_or_a_renamed_column_is_not_taken_from() -> None:
     before = look(FingerprintMask("word", ("email", "phone")), id=1, email=2, phone=3)
     assert table(EMAIL, id=1, email=2, phone=3).taken_from(before) is None
     both = TableMask(("mail", "phone"), SALT)
@@ -116,7 +116,7 @@ def test_facts_call_it_text_and_hash_its_missing_value() -> None:
     assert masked_facts(facts, None) == facts
 
 
-def test_words() -> None:
+def test_differences_between_words_of_masks() -> None:
     mine, others = EMAIL.word([2]), TableMask(("email",), b"salt").word([2])
     assert EMAIL.word([]) == ""
     assert why_masked_otherwise(mine, mine) == why_masked_otherwise("", "") == ""

@@ -375,12 +375,12 @@ def test_ddl_on_a_table_with_chosen_types(spark: SparkSession, database: Databas
 
 
 REFUSED = {
-    "amount: variant": "which cannot be variant as types: says: possible is decimal(precision,scale)",
+    "amount: variant": "which cannot be variant as types: says: choose decimal(precision,scale)",
     "qty: array": "has column qty of type integer, which cannot be array as types: says: take it out of types:",
     "qty: decimal(10,2)": "has column qty of type integer, which cannot be decimal(10,2) as types: says",
-    "amount: array": "which cannot be array as types: says: possible is decimal(precision,scale)",
+    "amount: array": "which cannot be array as types: says: choose decimal(precision,scale)",
     "boxes: array": "has column boxes of type box[], which cannot be array",
-    "words: binary": "which cannot be binary as types: says: possible is array",
+    "words: binary": "which cannot be binary as types: says: choose array",
     "nothing: array": "has no column nothing that is followed, and types: names it: expected some of id, qty, amount",
     "id: decimal(10,0)": "has id in its key, which keeps its own type, and types: says decimal(10,0)",
 }
@@ -406,7 +406,7 @@ def test_a_table_without_a_key(spark: SparkSession, database: Database, tmp_path
     )
     made = pipeline_of(database, tmp_path / "lake", "public.thing")
     refused = sync_error(spark, configured(made, ColumnOptions(types_of({"words": "array"}))))
-    assert "has no key, so that its rows are found whole, and words cannot be array then" in refused
+    assert "has no key, so that rows are found by all their values, and words cannot be array then" in refused
     pipeline = configured(made, ColumnOptions(types_of({"amount": "decimal(10,2)"})))
     assert sync(pipeline, lambda: spark).errors == ()
     database.execute(

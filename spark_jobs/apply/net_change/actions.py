@@ -1,4 +1,4 @@
-"""Changes → actions: one put or delete of one key each, in total order, with the key as a small integer.
+"""Changes → actions. An action is one put or delete of one key, in total order, with the key as a small integer.
 
 An update that moves a row to another key is two actions: delete the old key, then put the new one.
 """
@@ -20,7 +20,7 @@ from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind
 
-WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # which of a change's actions a row stands for
+WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # the part of a change that a row stands for
 
 Cast = Callable[[pa.Array], pa.Array]
 
@@ -29,7 +29,7 @@ _FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
 
 @dataclass(frozen=True)
 class Spans:
-    """Where values lie in the message buffer. ``binary``: which of them are in binary, None for none."""
+    """Where values lie in the message buffer. ``binary``: which of them are in binary format; None if none is."""
 
     starts: np.ndarray
     lengths: np.ndarray
@@ -38,7 +38,7 @@ class Spans:
 
     @classmethod
     def of(cls, starts: np.ndarray, lengths: np.ndarray, kinds: np.ndarray) -> Spans:
-        """``kinds``: those of the tuples; what is neither text nor binary is no value."""
+        """``kinds``: the tuples' column kinds. Only text and binary are values."""
         text = kinds == TEXT
         if text.all():
             return cls(starts, lengths, text)
@@ -46,7 +46,7 @@ class Spans:
         return cls(starts, lengths, text | binary, binary if binary.any() else None)
 
     def cast(self, data: np.ndarray, in_text: Cast, in_binary: Cast, to: pa.DataType) -> pa.ChunkedArray:
-        """The values: those in text as ``in_text`` makes them, those in binary as ``in_binary`` does."""
+        """The values as ``to``: those in text cast by ``in_text``, those in binary by ``in_binary``."""
         if self.binary is None:
             found = self._each(data, self.valid, in_text)
         else:
@@ -62,9 +62,11 @@ class Spans:
 
 @dataclass(frozen=True)
 class Actions:
-    """Vectors over the actions. ``slots``: the change an action belongs to. ``codes``: its key; ``start_codes``: the
-    key its row had just before, which differs for a put that a key move made (``moved``).
-    ``fresh``: a put of a key that had no row just before (an insert or a move).
+    """Vectors with one element per action.
+
+    ``slots``: the change that the action belongs to. ``codes``: its key. ``start_codes``: the key that its row had
+    before, which differs for the put of a key move (``moved``). ``fresh``: a put of a key that had no row right before
+    it (an insert or a move).
     """
 
     ordered: OrderedChanges
@@ -74,12 +76,13 @@ class Actions:
     fresh: np.ndarray
     codes: np.ndarray
     start_codes: np.ndarray
-    split: bool  # some changes are here with one of their halves only
-    keys: pa.Array  # text of the key per code, composite ones joined by NUL, which PostgreSQL's text cannot hold
+    split: bool  # some changes may be present with only one of their halves
+    keys: pa.Array  # by code: the key's text, of several columns joined by NUL, which PostgreSQL's text cannot hold
 
     @classmethod
     def of(cls, ordered: OrderedChanges, halves: np.ndarray | None = None) -> Actions:
-        """``halves``: for each change WHOLE, DELETE_HALF or PUT_HALF. Raises NeedsSnapshotError: a key has no value."""
+        """``halves``: WHOLE, DELETE_HALF or PUT_HALF for each change. Raises NeedsSnapshotError if a key has no
+        value."""
         changes = ordered.changes
         with_new = np.flatnonzero(changes.kinds != DELETE)
         with_old = np.flatnonzero(changes.old_slots >= 0)
@@ -113,19 +116,19 @@ class Actions:
         return len(self.slots)
 
     def last_of_key(self) -> np.ndarray:
-        """Per code its last action. Assignment in order: the last one stays."""
+        """For each code its last action, -1 if it has none."""
         last = np.zeros(len(self.keys), dtype=np.int64) - 1
-        last[self.codes] = np.arange(len(self))
+        last[self.codes] = np.arange(len(self))  # NumPy assigns in order: the last one stays
         return last
 
     def first_of_key(self) -> np.ndarray:
-        """Per code its first action."""
+        """For each code its first action, -1 if it has none."""
         first = np.zeros(len(self.keys), dtype=np.int64) - 1
         first[self.codes[::-1]] = np.arange(len(self))[::-1]
         return first
 
     def previous_of_key(self) -> np.ndarray:
-        """Per action the one before it of the same key, -1 for none."""
+        """For each action the one before it with the same key, -1 if there is none."""
         by_key = np.argsort(self.codes, kind="stable")
         previous = np.full(len(self), -1, dtype=np.int64)
         same = self.codes[by_key[1:]] == self.codes[by_key[:-1]]
@@ -133,7 +136,7 @@ class Actions:
         return previous
 
     def key_spans(self, column: int, actions: np.ndarray, from_old: np.ndarray) -> Spans:
-        """A key column's values for these actions: of the old key where ``from_old``, else of the new one."""
+        """A key column's values for these actions: from the old key where ``from_old``, else from the new one."""
         slots = self.slots[actions]
         return _key_spans(self.ordered, column, slots, from_old)
 
@@ -141,7 +144,7 @@ class Actions:
 def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old: np.ndarray) -> Spans:
     changes = ordered.changes
     old_slots = changes.old_slots[slots]
-    # a key column stored out of line is not sent with the new tuple, but then always with the old key
+    # an unchanged key column stored out of line is missing in the new tuple, but always sent with the old key
     from_old = from_old | ((changes.new.kinds[column, slots] == UNCHANGED) & (old_slots >= 0))
     if not from_old.any():
         starts, lengths = changes.new.starts[column, slots], changes.new.lengths[column, slots]
@@ -170,7 +173,7 @@ def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old
 def _encoded(
     ordered: OrderedChanges, with_new: np.ndarray, with_old: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-    """Key codes of each change's new and old side, -1 where it has none, and the keys by code."""
+    """For each change the key codes of its new and of its old side, -1 where it has none; and the keys by code."""
     columns = [
         [
             *_key_text(ordered, column, with_new, old=False).chunks,
@@ -202,6 +205,6 @@ def _key_text(ordered: OrderedChanges, column: int, slots: np.ndarray, *, old: b
 
     text = spans.cast(ordered.changes.data, lambda values: values, rendered, pa.binary())
     if lake_column.lake_type.kind in _FLOATS and len(text):
-        # one key to PostgreSQL and to MERGE
+        # 0 and -0 are the same key to PostgreSQL and to MERGE
         text = pc.if_else(pc.equal(text, b"-0"), pa.scalar(b"0", pa.binary()), text)
     return text

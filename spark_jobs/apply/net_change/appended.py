@@ -21,8 +21,11 @@ from spark_jobs.schema.table_shape import TableShape
 
 
 def appended_changes(ordered: OrderedChanges, rows: pa.Table, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
-    """``rows``: those that ``ordered`` was made of, with ``commit_time`` and ``xid``. In total order; an update's old
-    row, where it was sent, stands before the new one. Raises DecodeError, UnrepresentableError."""
+    """One row per change, in total order; an update's old row, if it was sent, comes right before its new one.
+
+    ``rows``: those that ``ordered`` was made of, with ``commit_time`` and ``xid``. Raises DecodeError,
+    UnrepresentableError.
+    """
     shape, sides = ordered.shape, _Sides.of(ordered)
     found = [sides.column(index) for index in range(len(shape.columns))]
 
@@ -44,7 +47,7 @@ def appended_changes(ordered: OrderedChanges, rows: pa.Table, *, on_unrepresenta
 
 
 def appended_truncates(truncates: pa.Table, shape: TableShape) -> pa.Table:
-    """``truncates``: the change log's rows of kind T. Of each a row without values."""
+    """One row without values per TRUNCATE. ``truncates``: the change log's rows of kind T."""
     schema, size = _schema(shape), len(truncates)
     named = {
         CHANGE.net: pa.array(["truncate"] * size, pa.string()),
@@ -60,7 +63,7 @@ def _schema(shape: TableShape) -> pa.Schema:
 
 @dataclass(frozen=True)
 class _Column:
-    """``lacks``: per row, whether the message had no value of the column, not even null."""
+    """``lacks``: for each row, whether the message had no value for the column, not even null."""
 
     spans: Spans
     lacks: np.ndarray
@@ -68,7 +71,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The rows that changes are split into: ``slots`` of the change, and whether it is its old side."""
+    """The rows that changes are split into. ``slots``: each row's change. ``is_old``: whether it is the old side."""
 
     ordered: OrderedChanges
     slots: np.ndarray
@@ -90,7 +93,7 @@ class _Sides:
         return pc.if_else(pa.array(kinds == INSERT), "insert", pc.if_else(pa.array(kinds == DELETE), "delete", updates))
 
     def column(self, index: int) -> _Column:
-        """A value that is stored out of line and was not changed stands in the old row, where that came whole."""
+        """An unchanged value that is stored out of line is taken from the old row, if that was sent whole."""
         changes, slots = self.ordered.changes, self.slots
         has_old = changes.old_slots[slots] >= 0
         at = np.where(has_old, changes.old_slots[slots], 0)
@@ -105,13 +108,13 @@ class _Sides:
                 (changes.old.lengths, changes.new.lengths),
             )
         )
-        # an old row that is no more than a key has nulls for the rest, and no key has a null
+        # an old row that is only a key has nulls in all other columns; a key itself is never null
         lacks = (kinds == UNCHANGED) | (kinds == ABSENT) | (self.is_old & ~is_whole & (kinds == NULL))
         return _Column(Spans.of(starts, lengths, kinds), lacks)
 
 
 def _names_of(lacks: list[np.ndarray], shape: TableShape) -> pa.Array:
-    """Per row the names of the columns that it lacks; null where it has all."""
+    """For each row the names of the columns that it lacks; null if it lacks none."""
     marked = np.stack(lacks, axis=1)
     rows, columns = np.nonzero(marked)
     counts = np.bincount(rows, minlength=len(marked))

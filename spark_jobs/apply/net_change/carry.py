@@ -1,8 +1,8 @@
 """Where an unchanged TOAST value comes from: the last action before it that has it, else the table.
 
-Each put that does not know a column points to the action that left the row as it found it: the one before of the same
-key, or, for a put made by a key move, the one before of the old key. Following these pointers to their ends, all rows
-at once and doubling the step each time, leads through any number of updates and moves (a → b → c, swaps).
+Each put that lacks a column's value points to the action that left the row before it: the previous action of the same
+key or, for the put of a key move, of the old key. These pointers are followed to their ends for all rows at once, with
+steps that double each time, through any number of updates and moves (a → b → c, swaps).
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 
 @dataclass(frozen=True)
 class Carried:
-    """One column's values for the wanted actions. ``kept``: the table's own value stays, of the row whose key the
-    action ``roots`` started from; ``kept`` is None where every value is known."""
+    """One column's values for the wanted actions.
+
+    ``kept``: where the table's own value stays; None if every value is known. That value is in the row whose key the
+    action in ``roots`` started from.
+    """
 
     spans: Spans
     kept: np.ndarray | None
@@ -29,7 +32,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class Carry:
-    """``before``: per action the action whose outcome it started from, -1 for the table's state before the range."""
+    """``before``: for each action the one whose result it started from, -1 for the table's state before the range."""
 
     actions: Actions
     before: np.ndarray
@@ -38,18 +41,18 @@ class Carry:
     def of(cls, actions: Actions) -> Carry:
         previous = actions.previous_of_key()
         before = previous.copy()
-        # a move's put starts from what its own delete, the action just before it, found
+        # the put of a move starts from the row that its own delete, the action right before it, found
         puts = np.flatnonzero(actions.moved)
         before[puts] = previous[puts - 1]
         return cls(actions, before)
 
     def column(self, column: int, wanted: np.ndarray) -> Carried:
-        """``wanted``: actions that are puts. Raises DecodeError where a value depends on a deleted row."""
+        """``wanted``: actions that are puts. Raises NeedsSnapshotError where a value depends on a deleted row."""
         unknown = unknown_puts(self.actions, column)
         here = np.arange(len(unknown))
         after_delete = unknown & (self.before >= 0) & ~self.actions.is_put[self.before]
         if self.actions.split:
-            after_delete |= unknown & self.actions.moved  # the other half is elsewhere; net_partial's ``leans``
+            after_delete |= unknown & self.actions.moved  # the other half is in another partition: ``leans``
         elif after_delete.any():
             self._refuse(after_delete)
         roots = np.where(unknown & (self.before >= 0) & ~after_delete, self.before, here)
@@ -59,7 +62,7 @@ class Carry:
                 break
             roots = further
         ends = roots[wanted]
-        if after_delete[ends].any():  # where changes were dropped only what the outcome depends on is whole
+        if after_delete[ends].any():  # the partial step dropped changes: only what the outcome depends on is complete
             self._refuse(np.isin(here, ends) & after_delete)
         kept = unknown[ends]
         spans = known_spans(self.actions, column, ends)
@@ -79,7 +82,7 @@ def has_unchanged(actions: Actions, column: int) -> bool:
 
 
 def unknown_puts(actions: Actions, column: int) -> np.ndarray:
-    """Per action: a put whose own message does not hold this column, not even in the old tuple of FULL."""
+    """Which actions are puts whose own message lacks this column, even in the old tuple of REPLICA IDENTITY FULL."""
     changes = actions.ordered.changes
     unchanged = changes.new.kinds[column] == UNCHANGED
     if (unchanged & (changes.kinds == INSERT)).any():
@@ -94,7 +97,7 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
 
 
 def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
-    """The column's value in the messages of these puts; null where it is null, or unknown."""
+    """The column's values in the messages of these puts; null where a value is null or unknown."""
     changes = actions.ordered.changes
     slots = actions.slots[wanted]
     kinds, starts, lengths = (
@@ -110,7 +113,7 @@ def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
 
 
 def _in_old_tuple(actions: Actions, column: int) -> np.ndarray:
-    """Per change: a full old tuple has the column's value, so an unchanged one is known. (K has only the key.)"""
+    """Which changes have the column's value in a full old tuple. (A K tuple has only the key.)"""
     changes = actions.ordered.changes
     full = changes.old_kinds == OLD_TUPLE
     if not full.any():

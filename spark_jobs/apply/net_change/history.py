@@ -1,6 +1,6 @@
-"""Mode ``history``: every version of a row that a commit left, with the commits between which it was valid.
+"""Mode ``history``: every committed version of a row, with the commits between which it was valid.
 
-What a transaction made and replaced itself was never to be seen, and is no version.
+A version that its own transaction replaced was never visible and is left out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from spark_jobs.schema.net_columns import NetColumns
 
 
 def history_rows(timeline: Timeline, *, lenient: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
-    """Upserts are versions that begin. A delete ends the version that the table holds open of that key, and says when.
+    """Upserts are versions that begin. A delete ends the key's open version in the table, and says when it ended.
 
-    ``lenient``: an insert may find its key there, as its delete was not published. Raises as ``net_rows`` does.
+    ``lenient``: an inserted key may already be in the table, as its delete was not published. Raises as ``net_rows``
+    does.
     """
     actions = timeline.actions
     visible = timeline.begun.lsns != timeline.ended.lsns
@@ -43,7 +44,8 @@ def history_rows(timeline: Timeline, *, lenient: bool, on_unrepresentable: OnUnr
 
 
 def _ending(timeline: Timeline, *, lenient: bool) -> np.ndarray:
-    """Per key the action that ends what the table held of it before the range. Behind a TRUNCATE nothing is left."""
+    """For each key the action that ends the version that the table held before the range. After a TRUNCATE there is
+    none."""
     actions = timeline.actions
     first = actions.first_of_key()
     first = first[first >= 0]

@@ -1,8 +1,8 @@
 """The net change of a table without a key: how many copies of each row come, and how many go.
 
-REPLICA IDENTITY FULL sends the old row whole: a delete takes one row that is equal in all columns, an update takes one
-and puts another, and which of several equal ones it was makes no difference. So order does not count: what is left is a
-sum per row. https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-REPLICA-IDENTITY
+REPLICA IDENTITY FULL sends the old row whole: a delete removes one row that is equal in all columns, an update replaces
+one, and it makes no difference which of several equal rows that is. So the order of changes does not matter: a sum per
+row is enough. https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-REPLICA-IDENTITY
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
 
 
 def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
-    """``COPIES`` and the values, one row for each that does not come as often as it goes.
+    """``COPIES`` and the values, for each row whose number of copies changes.
 
-    Rows are equal where PostgreSQL prints them alike: NaN is NaN, 0 is not -0. Raises NeedsSnapshotError where a change
+    Rows are equal if PostgreSQL prints them alike: NaN is NaN, 0 is not -0. Raises NeedsSnapshotError where a change
     came without its old row, and what casting raises.
     """
     changes, shape = ordered.changes, ordered.shape
@@ -45,7 +45,8 @@ def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable
 
 
 def summed(rows: pa.Table) -> pa.Table:
-    """Equal rows as one, with the sum of their copies, where that is not 0. Arrow groups floats by their bits."""
+    """One row for each set of equal rows, with the sum of their copies; sums of 0 are left out. Arrow groups floats by
+    their bits."""
     names = rows.column_names[1:]
     together = rows.group_by(names).aggregate([(COPIES.name, "sum")]).rename_columns([*names, COPIES.name])
     found: pa.Table = together.select(rows.column_names).filter(pa.compute.not_equal(together.column(COPIES.name), 0))
@@ -64,7 +65,7 @@ def _require_old_rows(ordered: OrderedChanges, goes: np.ndarray) -> None:
 
 
 def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
-    """A value that is stored out of line and was not changed stands in the old row."""
+    """An unchanged value that is stored out of line is taken from the old row."""
     changes = ordered.changes
     kinds = changes.new.kinds[index, slots]
     starts, lengths = changes.new.starts[index, slots], changes.new.lengths[index, slots]
@@ -72,7 +73,7 @@ def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
     if not unchanged.any():
         return Spans.of(starts, lengths, kinds)
     old_slots = changes.old_slots[slots]
-    if (unchanged & (old_slots < 0)).any():  # an insert, made of an update that a row filter lets in
+    if (unchanged & (old_slots < 0)).any():  # an update that moves a row into the row filter is sent as an insert
         at = ordered.position(int(slots[np.argmax(unchanged & (old_slots < 0))]))
         raise NeedsSnapshotError(
             f"the row that enters {ordered.shape.name} at {at} comes without its value in column"

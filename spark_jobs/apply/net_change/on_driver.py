@@ -1,10 +1,10 @@
-"""Changes of one table in a range → one row per key: the last state, ready to be written; without a key, see
-``multiset``.
+"""Changes of one table in a range → one row per key: its last state, ready to be written. For a table without a key,
+see ``multiset``; the rules below are those of mode ``mirror``.
 
-A pure function of the change-log rows. Semantics, in the order of (commit LSN, ordinal): a key change is a delete of
-the old key and an insert of the new one; an unchanged TOAST value comes from the last change that has it, else from
-the table's row, under the key its chain of changes started from; a TRUNCATE voids all before it; a key that was not
-there before the range and is not there after it leaves no row.
+A pure function of the change-log rows, taken in the order of (commit LSN, ordinal). A key change is a delete of the old
+key and an insert of the new one. An unchanged TOAST value comes from the last change that has it, else from the table's
+row under the key that the chain of changes started from. A TRUNCATE voids everything before it. A key that exists
+neither before nor after the range leaves no row.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from spark_jobs.table_mode import Mode
 class NetChange:
     """What to write to one table for one range of the change log.
 
-    ``rows`` of ``columns``, one per key; a delete has the values of the key's columns only. Without a key: one for each
-    row that comes or goes. ``truncated``: the table is emptied before the rows are written. ``insert_only``: every row
-    is an upsert of a key that did not exist before the range; without a key, no row goes. ``changes``: those seen, the
-    ones a TRUNCATE voided included. ``ended``: of a table that keeps what was, the first TRUNCATE: it ends every row
-    that the table holds and that is not among ``rows``.
+    ``rows`` of ``columns``, one per key; a delete has only the values of the key's columns. For a table without a key,
+    one for each row that comes or goes. ``truncated``: the table is emptied before the rows are written.
+    ``insert_only``: every row is an upsert of a key that did not exist before the range; for a table without a key, no
+    row goes. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: in modes ``soft_delete``
+    and ``history``, the first TRUNCATE: it ends every row of the table that is not among ``rows``.
     """
 
     columns: NetColumns
@@ -70,9 +70,9 @@ def net_change(
     on_unrepresentable: OnUnrepresentable = "error",
 ) -> NetChange:
     """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; ``relations``: the relation
-    versions, each mapped to the shape's columns. ``lenient``: what is inserted may be there.
+    versions, each mapped to the shape's columns. ``lenient``: an inserted key may already be in the table.
 
-    Raises DecodeError, UnrepresentableError, SchemaChangeError; all name the table and the position or range.
+    Raises DecodeError, UnrepresentableError, NeedsSnapshotError; all name the table and the position or range.
     """
     rows = plain_columns(rows)
     counts = _counts(rows, shape)

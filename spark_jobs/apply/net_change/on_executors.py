@@ -1,28 +1,29 @@
-"""The net change of a large range, in parallel: pure functions for ``DataFrame.mapInArrow``, same outcome.
+"""The net change of a large range, in parallel: pure functions for ``DataFrame.mapInArrow``, with the outcome of
+``net_change``.
 
 ::
 
-    log.where(<one table, kinds I U D, behind its last TRUNCATE>)
-       .mapInArrow(partial_net(...), PARTIAL_SCHEMA)      each task drops what its own rows make superfluous
+    log.where(<one table, kinds I U D, after its last TRUNCATE>)
+       .mapInArrow(partial_net(...), PARTIAL_SCHEMA)      each task drops changes that its own rows supersede
        .repartition(n, "key")                             all rows of one key into one partition
        .mapInArrow(final_net(...), final_schema(shape))   the net change, decoded and cast
 
 Contract for the caller:
 
-1. TRUNCATE rows are taken out first: ``after`` is the position of the table's last one in the range, None for none
-   (one query on the log: kind 'T'). Rows at or before it are ignored, TRUNCATE rows behind it are an error.
-2. If any row of the partial outcome has ``leans``, a key move somewhere needs the old key's unchanged TOAST value,
-   which lies in another partition or was dropped. ``final_net`` then gives one row for its partition, which has
-   ``leans`` and no ``op``: throw the outcome away and run ``ordered_net`` on all rows of the range in one partition.
+1. Look for TRUNCATEs first (one query on the log: kind 'T'): ``after`` is the position of the table's last one in the
+   range, None if there is none. Rows at or before it are ignored, TRUNCATE rows after it are an error.
+2. If any row of the partial outcome has ``leans``, some key move needs the old key's unchanged TOAST value, which is in
+   another partition or was dropped. ``final_net`` then yields one row for its partition, with ``leans`` and without
+   ``op``: discard the outcome, and run ``ordered_net`` on all rows of the range in one partition.
 3. The range is insert-only if every final row is ``fresh``.
 
 Values stay unparsed in the messages until ``final_net``: a partial row is a change-log row with its key and the half
-of the change it stands for. Dropping is safe because of two rules: per key and task the first action stays (it says
-whether the key had a row before the range), and so does everything from the last one on that holds the row's whole
-state; what lies between cannot show, whichever rows other tasks hold in between.
+of the change that it stands for. Dropping changes is safe because each task keeps, for every key, the first action (it
+says whether the key had a row before the range) and everything from the last action on that holds the whole row.
+Actions between these two cannot affect the outcome, whatever rows other tasks hold.
 
-Runs on executors: needs pyarrow, NumPy and this package, nothing else. A task holds at most ``CELLS`` values (or
-``_BYTES``) in the partial step, and one partition in the final one: choose *n* accordingly.
+Executors need pyarrow and NumPy; the code of this package is sent with the tasks. A task holds at most ``CELLS`` values
+(or ``_BYTES``) in the partial step, and one partition in the final one: choose *n* accordingly.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from spark_jobs.table_mode import Mode
 
 Batches = Iterator[pa.RecordBatch]
 
-# what the functions read; further columns of the change log are ignored
+# the columns that the functions read; other columns of the change log are ignored
 INPUT_COLUMNS = ("commit_lsn", "ordinal", "kind", "version", "data")
 
-# half    0: only this change's delete of the old key counts, 1: only its put
+# half    0: the row stands for the change's delete of the old key only, 1: for its put only
 # key     text of the key's columns joined by NUL: the column to repartition by
 # leans   a key move whose row needs an unchanged TOAST value of the old key
 PARTIAL_SCHEMA = pa.schema(
@@ -71,12 +72,12 @@ _OUTPUT_ROWS = 50_000
 
 
 def final_fields(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
-    """All columns that a net change of the table can have, and what the driver has to know of the rows."""
+    """All columns that a net change of the table can have, then the flags that the driver asks for."""
     return (*NetColumns.all_possible(shape, mode).fields, FRESH, LEANS)
 
 
 def final_schema(shape: TableShape, mode: Mode = "mirror") -> pa.Schema:
-    """Of ``final_fields``."""
+    """The Arrow schema of ``final_fields``."""
     return arrow_schema(final_fields(shape, mode))
 
 
@@ -102,7 +103,7 @@ def final_net(
     """PARTIAL_SCHEMA batches that hold all rows of their keys → ``final_schema``."""
 
     def run(batches: Batches) -> Batches:
-        # by name: Spark's batches say of every column that it may be null
+        # columns are taken by name: Spark's batches declare every column nullable, so the schemas differ
         rows = whole(batches, PARTIAL_SCHEMA)
         if pc.any(rows.column(LEANS.name)).as_py():
             yield leaning(shape)
@@ -121,7 +122,7 @@ def ordered_net(
     after: Position | None = None,
     on_unrepresentable: OnUnrepresentable = "error",
 ) -> Callable[[Batches], Batches]:
-    """All change-log rows of the range in one partition → ``final_schema``: what ``net_change`` does, as a task."""
+    """All change-log rows of the range in one partition → ``final_schema``: ``net_change`` as one task."""
 
     def run(batches: Batches) -> Batches:
         rows = whole(batches, CHANGE_LOG_SCHEMA)
@@ -138,7 +139,7 @@ def partial_copies(
     after: Position | None = None,
     on_unrepresentable: OnUnrepresentable = "error",
 ) -> Callable[[Batches], Batches]:
-    """Of a table without a key: change-log batches of one task, in any order → copies of rows, to be summed."""
+    """For a table without a key: change-log batches of one task, in any order → copies of rows, still to be summed."""
 
     def run(batches: Batches) -> Batches:
         for rows in pieces(batches, CELLS // len(shape.columns)):
@@ -151,7 +152,7 @@ def partial_copies(
 def _behind(rows: pa.Table, shape: TableShape, after: Position | None) -> pa.Table:
     last = last_truncate(rows, shape)
     if last is not None and (after is None or last > after):
-        raise ValueError(f"a TRUNCATE of {shape.name} at {last} lies behind after={after}")
+        raise ValueError(f"a TRUNCATE of {shape.name} at {last} is later than after={after}")
     return changes_after(rows, after)
 
 
@@ -167,7 +168,7 @@ def _partial(rows: pa.Table, relations: Mapping[int, RelationVersion], shape: Ta
 
 
 def unknown_to_themselves(actions: Actions) -> np.ndarray:
-    """Per action: a put whose own message lacks a value."""
+    """Which actions are puts whose own message lacks some value."""
     unknown = np.zeros(len(actions), dtype=bool)
     for index, column in enumerate(actions.ordered.shape.columns):
         if not column.key and has_unchanged(actions, index):
@@ -176,7 +177,7 @@ def unknown_to_themselves(actions: Actions) -> np.ndarray:
 
 
 def partial_rows(rows: pa.Table, actions: Actions, kept: np.ndarray, unknown: np.ndarray) -> pa.Table:
-    """The ``kept`` actions as change-log rows again, with their half, key, and whether they lean on another key."""
+    """The ``kept`` actions as change-log rows, with their half, their key, and whether they lean on another key."""
     source = rows.take(pa.array(actions.ordered.order[actions.slots[kept]]))
     named = dict(zip(source.column_names, source.columns, strict=True))
     named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
@@ -190,7 +191,7 @@ def _final(actions: Actions, truncated: bool, on_unrepresentable: OnUnrepresenta
 
 
 def final_rows(net: NetRows) -> Batches:
-    """``final_schema``."""
+    """The net change in batches of ``final_schema``."""
     shape, mode = net.columns.shape, net.columns.mode
     rows = all_columns(net.rows, shape, mode).append_column(FRESH.name, pa.array(net.fresh))
     rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
@@ -198,18 +199,18 @@ def final_rows(net: NetRows) -> Batches:
 
 
 def leaning(shape: TableShape, mode: Mode = "mirror") -> pa.RecordBatch:
-    """Instead of an outcome: only the order of the log can give one."""
+    """The row that a partition yields instead of an outcome: only ``ordered_net`` can compute it."""
     return pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=final_schema(shape, mode))
 
 
 def whole(batches: Batches, schema: pa.Schema) -> pa.Table:
-    """All rows of the partition; one without any has the columns of ``schema``."""
+    """All rows of the partition; an empty table of ``schema`` if it has none."""
     given = list(batches)
     return pa.Table.from_batches(given) if given else schema.empty_table()
 
 
 def pieces(batches: Batches, most_rows: int) -> Iterator[pa.Table]:
-    """The task's rows in tables of bounded size: the larger, the more rows of one key meet."""
+    """The task's rows in tables of bounded size. The larger they are, the more rows of one key come together."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

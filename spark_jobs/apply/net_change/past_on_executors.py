@@ -1,7 +1,7 @@
-"""The net change of a large range of a table that keeps what was, in parallel: functions for ``mapInArrow``.
+"""The net change of a large range in a mode other than ``mirror``, in parallel: functions for ``mapInArrow``.
 
-As in ``on_executors``, but every change counts: the first step drops nothing, and only gives each half of a change its
-key, so that the second step has all of a key's changes in one partition.
+Like ``on_executors``, but every change counts: the first step drops nothing. It only gives each half of a change its
+key, so that the second step has all changes of a key in one partition.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _PARTIAL = pa.schema([*PARTIAL_SCHEMA, CHANGE_LOG_SCHEMA.field("commit_time")])
 
 @dataclass(frozen=True)
 class PastWork:
-    """One table's changes in a range; ``truncates``: its TRUNCATEs there, in order. ``lenient``: what is inserted may
-    be there."""
+    """How to turn one table's changes in a range into rows. ``truncates``: its TRUNCATEs there, in order. ``lenient``:
+    an inserted key may already be in the table."""
 
     shape: TableShape
     relations: Mapping[int, RelationVersion]
@@ -59,7 +59,7 @@ class PastWork:
     on_unrepresentable: OnUnrepresentable
 
     def rows(self, actions: Actions, given: pa.Table) -> NetRows:
-        """``given``: the rows that the actions are of, with their commit times."""
+        """``given``: the rows that the actions were made of, with their commit times."""
         timeline = Timeline.of(actions, given, self.truncates)
         if self.mode == "history":
             return history_rows(timeline, lenient=self.lenient, on_unrepresentable=self.on_unrepresentable)
@@ -78,7 +78,7 @@ def appended(work: PastWork) -> Callable[[Batches], Batches]:
 
 
 def past_partial(work: PastWork) -> Callable[[Batches], Batches]:
-    """Changes of one task, in any order → PARTIAL_SCHEMA with the commit's time, a row for each half of a change."""
+    """Changes of one task, in any order → PARTIAL_SCHEMA and the commit's time, one row for each half of a change."""
 
     def run(batches: Batches) -> Batches:
         for rows in pieces(batches, CELLS // len(work.shape.columns)):
@@ -91,7 +91,7 @@ def past_partial(work: PastWork) -> Callable[[Batches], Batches]:
 
 
 def past_final(work: PastWork) -> Callable[[Batches], Batches]:
-    """Such batches that hold all rows of their keys → ``final_schema``."""
+    """Batches of ``past_partial`` that hold all rows of their keys → ``final_schema``."""
 
     def run(batches: Batches) -> Batches:
         rows = whole(batches, _PARTIAL)

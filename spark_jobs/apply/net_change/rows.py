@@ -1,4 +1,4 @@
-"""The outcome: actions → one typed row per key. Only what a row of the outcome needs is copied and cast."""
+"""The outcome: actions → one typed row per key. Only values that the outcome needs are copied and cast."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from spark_jobs.table_mode import Mode
 
 @dataclass(frozen=True)
 class NetRows:
-    """``rows`` of ``columns``, one per key. ``fresh``: per row, an upsert of a key that had no row before the range."""
+    """``rows`` of ``columns``, one per key. ``fresh``: which rows are upserts of keys that had no row before the
+    range."""
 
     columns: NetColumns
     rows: pa.Table
@@ -39,7 +40,11 @@ class NetRows:
 
 
 def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
-    """Raises DecodeError, UnrepresentableError; both name the table and a position, or the column and the range."""
+    """The last state of each key. ``truncated``: the table was emptied before these actions.
+
+    Raises NeedsSnapshotError, DecodeError and UnrepresentableError. They name the table and a position, or the column
+    and the range.
+    """
     last, first = actions.last_of_key(), actions.first_of_key()
     existed = ~(actions.is_put[first] & actions.fresh[first]) & (first >= 0)
     wanted = (last >= 0) & (actions.is_put[last] | existed) if len(actions) else np.zeros(len(last), dtype=bool)
@@ -55,8 +60,8 @@ def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepre
 
 @dataclass(frozen=True)
 class Outcome:
-    """The chosen ``rows``, actions, as columns: ``named`` as ``NetColumns`` does. ``kept``: rows in which some of the
-    table's own values stay, those of the row whose key the action ``roots`` started from."""
+    """The chosen actions ``rows`` as columns, ``named`` as in ``NetColumns``. ``kept``: the rows in which some of the
+    table's own values stay. Those are in the row whose key the action in ``roots`` started from."""
 
     actions: Actions
     rows: np.ndarray
@@ -67,7 +72,8 @@ class Outcome:
     roots: np.ndarray
 
     def require_no_row_of_before(self, truncated: np.ndarray) -> None:
-        """``truncated``: per row, whether the row it keeps values of was truncated. Raises NeedsSnapshotError."""
+        """Raises NeedsSnapshotError if a row keeps values of a truncated row. ``truncated``: for each row, whether a
+        TRUNCATE removed the row whose values it would keep."""
         wrong = self.kept & truncated
         if wrong.any():
             ordered = self.actions.ordered
@@ -78,11 +84,12 @@ class Outcome:
 def outcome_of(
     actions: Actions, rows: np.ndarray, valued: np.ndarray, on_unrepresentable: OnUnrepresentable
 ) -> Outcome:
-    """``rows``: actions; those ``valued`` are puts and upserts with all values, the others have their key alone."""
+    """``rows``: actions. Those that are ``valued`` are puts and become upserts with all values; the others become
+    deletes with only their key."""
     reader = _Outcome(actions, rows, valued, on_unrepresentable)
     columns = in_threads(reader.column, range(len(actions.ordered.shape.columns)))
     kept = np.zeros(len(rows), dtype=bool)
-    # all columns a row keeps come from one row: their chains end at the same action
+    # all columns that a row keeps come from the same row: their chains end at the same action
     roots = rows
     named: dict[str, pa.Array | pa.ChunkedArray] = {
         OPERATION: pa.array(np.where(valued, UPSERT, DELETE).astype(np.int8))
@@ -100,8 +107,7 @@ def outcome_of(
 
 @dataclass(frozen=True)
 class _Column:
-    """One column of the outcome. ``kept``: where the table's own value stays, of the row whose key the action
-    ``roots`` started from; None where every value is known."""
+    """One column of the outcome; ``kept`` and ``roots`` as in ``Carried``."""
 
     values: pa.ChunkedArray
     kept: np.ndarray | None
@@ -109,8 +115,8 @@ class _Column:
 
 
 class _Outcome:
-    """``rows``: the actions that the outcome's rows are, ``valued``: those with all values. A column depends on nothing
-    else."""
+    """Computes the outcome's columns, each independently of the others. ``rows``: the actions that become its rows.
+    ``valued``: which of them have all values."""
 
     def __init__(
         self, actions: Actions, rows: np.ndarray, valued: np.ndarray, on_unrepresentable: OnUnrepresentable
@@ -143,7 +149,8 @@ class _Outcome:
         return _Column(values, kept, roots)
 
     def old_keys(self, kept: np.ndarray, roots: np.ndarray) -> dict[int, pa.ChunkedArray]:
-        """By place in the key: where a row with kept values moved, the key under which the table holds them."""
+        """By index of the key column: for rows with kept values whose key changed, the key under which the table holds
+        these values."""
         actions = self._actions
         moved = kept & (actions.start_codes[roots] != actions.codes[self._rows])
         if not moved.any():
@@ -165,7 +172,7 @@ class _Outcome:
         return self._carry.column(index, puts)
 
     def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> pa.ChunkedArray:
-        # a key without a value would match nothing, so the policy does not reach it
+        # a null in a key would match no row, so the policy does not apply to keys
         return self._cast(index, self._actions.key_spans(index, actions, from_old), "error")
 
     def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> pa.ChunkedArray:
@@ -207,7 +214,7 @@ def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
 
 
 def all_columns(rows: pa.Table, shape: TableShape, mode: Mode = "mirror") -> pa.Table:
-    """With every column that there may be, false and null where nothing is kept: one schema, whatever the rows are."""
+    """``rows`` with every possible column, so that the schema is always the same. Added columns are false or null."""
     schema = arrow_schema(NetColumns.all_possible(shape, mode).fields)
     arrays = [
         rows.column(field.name)

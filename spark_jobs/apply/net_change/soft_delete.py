@@ -1,4 +1,4 @@
-"""Mode ``soft_delete``: one row per key, with its last values; where it is deleted, with the time of that."""
+"""Mode ``soft_delete``: one row per key, with its last values and, if it was deleted, the time of the delete."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_jobs.schema.net_columns import NetColumns
 
 
 def soft_delete_rows(timeline: Timeline, *, on_unrepresentable: OnUnrepresentable) -> NetRows:
-    """A key that came and went leaves its last values too. One that only went has no values here: those that the table
-    has stay. Raises as ``net_rows`` does."""
+    """A key that was inserted and deleted in the range leaves its last values too. A key that was only deleted has no
+    values here: those in the table stay. Raises as ``net_rows`` does."""
     actions = timeline.actions
     rows = np.sort(_chosen(timeline))
     is_put = actions.is_put[rows]
@@ -27,9 +27,9 @@ def soft_delete_rows(timeline: Timeline, *, on_unrepresentable: OnUnrepresentabl
 
 
 def _chosen(timeline: Timeline) -> np.ndarray:
-    """Per key its last put; where it has none, its delete."""
+    """For each key its last put; if it has none, its first delete."""
     actions = timeline.actions
     chosen = actions.first_of_key()
     puts = np.flatnonzero(actions.is_put)
-    chosen[actions.codes[puts]] = puts  # assignment in order: the last one stays
+    chosen[actions.codes[puts]] = puts  # NumPy assigns in order: the last one stays
     return chosen[chosen >= 0]

@@ -1,6 +1,6 @@
-"""Actions with what ended the state that each of them made: the next action of the key, or a TRUNCATE, which ends all.
+"""Actions, and for each the commit that ended the state it left: the key's next action, or a TRUNCATE, which ends all.
 
-For tables that keep what was: there a TRUNCATE voids nothing.
+For modes ``soft_delete`` and ``history``, in which a TRUNCATE voids nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEVER = -1  # an LSN that no commit has
 
 @dataclass(frozen=True)
 class Commits:
-    """Vectors: the LSNs of commits, NEVER where there is none; and their times, in microseconds."""
+    """Vectors of commits: their LSNs, NEVER where there is none, and their times, in microseconds since 1970, UTC."""
 
     lsns: np.ndarray
     times: np.ndarray
@@ -35,7 +35,7 @@ class Commits:
         return Commits(self.lsns[places], self.times[places], self.known[places])
 
     def where(self, condition: np.ndarray, other: Commits) -> Commits:
-        """Those of ``self`` where the condition holds, else of the other."""
+        """The commits of ``self`` where the condition holds, else those of ``other``."""
         return Commits(
             np.where(condition, self.lsns, other.lsns),
             np.where(condition, self.times, other.times),
@@ -53,8 +53,8 @@ class Commits:
 
 @dataclass(frozen=True)
 class Timeline:
-    """``begun``: per action the commit it is of. ``ended``: what ended the state after it. ``truncated``: per action,
-    whether a TRUNCATE lies before it in the range."""
+    """For each action: ``begun``, its own commit; ``ended``, the commit that ended the state it left; ``truncated``,
+    whether a TRUNCATE came before it in the range."""
 
     actions: Actions
     begun: Commits
@@ -70,7 +70,7 @@ class Timeline:
         epochs = _epochs(ordered, truncates)[actions.slots]
         by_key = begun.take(np.maximum(following, 0)).where(following >= 0, Commits.never(len(actions)))
         by_truncate = _of(truncates).take(epochs)
-        # a truncate comes first where the key's next action, if there is one, lies behind it
+        # the TRUNCATE came first if the key has no next action, or only one after the TRUNCATE
         truncated_first = (epochs < len(truncates)) & ((following < 0) | (epochs[np.maximum(following, 0)] > epochs))
         return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
 
@@ -83,7 +83,7 @@ def _commits(ordered: OrderedChanges, rows: pa.Table) -> Commits:
 
 
 def _of(truncates: tuple[Commit, ...]) -> Commits:
-    """One more than there are: the last stands for none."""
+    """The TRUNCATEs' commits, and one more element that stands for no commit."""
     lsns = [*(int(commit.position.commit_lsn) for commit in truncates), NEVER]
     times = [*(commit.at or 0 for commit in truncates), 0]
     known = [*(commit.at is not None for commit in truncates), False]
@@ -91,7 +91,7 @@ def _of(truncates: tuple[Commit, ...]) -> Commits:
 
 
 def _next_of_key(actions: Actions) -> np.ndarray:
-    """Per action the one after it of the same key, -1 for none."""
+    """For each action the next one with the same key, -1 if there is none."""
     following = np.full(len(actions), -1, dtype=np.int64)
     previous = actions.previous_of_key()
     has_previous = np.flatnonzero(previous >= 0)
@@ -100,7 +100,7 @@ def _next_of_key(actions: Actions) -> np.ndarray:
 
 
 def _epochs(ordered: OrderedChanges, truncates: tuple[Commit, ...]) -> np.ndarray:
-    """Per change how many TRUNCATEs lie before it."""
+    """For each change the number of TRUNCATEs before it."""
     bounds = [_slots_before(ordered, commit.position) for commit in truncates]
     return np.searchsorted(np.array(bounds, np.int64), np.arange(len(ordered.changes)), side="right")
 

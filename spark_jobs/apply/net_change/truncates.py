@@ -1,4 +1,4 @@
-"""The TRUNCATEs of one table among its change-log rows: where, when, and what comes behind them."""
+"""The TRUNCATEs of one table among its change-log rows: where and when they happened, and the changes after them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from spark_jobs.schema.table_shape import TableShape
 
 @dataclass(frozen=True)
 class Commit:
-    """``at``: when it was made, in microseconds since 1970, UTC; None where the plugin did not say."""
+    """``at``: its time, in microseconds since 1970, UTC; None where the plugin did not send it."""
 
     position: Position
     at: int | None
 
 
 def changes_after(rows: pa.Table, after: Position | None) -> pa.Table:
-    """The I, U and D rows behind the last TRUNCATE."""
+    """The I, U and D rows after the last TRUNCATE, whose position is ``after``."""
     if after is None:
         return rows
     commit_lsn, lsn = rows.column("commit_lsn"), pa.scalar(int(after.commit_lsn), pa.int64())
@@ -36,12 +36,16 @@ def changes_after(rows: pa.Table, after: Position | None) -> pa.Table:
 
 
 def last_truncate(rows: pa.Table, shape: TableShape) -> Position | None:
-    """Where the table was last emptied. Raises DecodeError for a message that is no TRUNCATE of this table."""
+    """Where the table was last emptied, None if it was not.
+
+    Raises DecodeError for a message that is not a TRUNCATE of this table, NeedsSnapshotError for a TRUNCATE of a single
+    partition.
+    """
     return max(_positions(truncates_of(rows), shape), default=None)
 
 
 def truncate_commits(rows: pa.Table, shape: TableShape) -> tuple[Commit, ...]:
-    """Where and when the table was emptied, in order. Raises DecodeError as ``last_truncate`` does."""
+    """Where and when the table was emptied, in order. Raises as ``last_truncate`` does."""
     truncates = truncates_of(rows)
     times = truncates.column("commit_time").cast(pa.int64()).to_pylist()
     found = (Commit(position, at) for position, at in zip(_positions(truncates, shape), times, strict=True))

@@ -76,14 +76,14 @@ def test_equals_the_counter(history: tuple[Counter[Typed], list[Message], Counte
     assert {row: count for row, count in found.items() if count} == dict(after)
 
 
-def test_an_old_row_that_did_not_come_is_no_row() -> None:
+def test_a_missing_old_row_is_an_error() -> None:
     row = ROWS[0]
     for change in (Update(RELID, None, None, row), Delete(RELID, row, None)):
         with pytest.raises(NeedsSnapshotError, match="comes without its old row, and the table has no key"):
             net(Insert(RELID, row), change)
 
 
-def test_a_value_that_no_tuple_holds_is_no_null() -> None:
+def test_a_missing_value_is_an_error_and_no_null() -> None:
     with pytest.raises(NeedsSnapshotError, match="comes without its value in column doc"):
         net(Insert(RELID, (*ROWS[0][:3], UNCHANGED_TOAST, None)))
 

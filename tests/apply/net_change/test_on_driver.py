@@ -85,7 +85,7 @@ def test_insert_then_delete_leaves_nothing() -> None:
     assert result.rows.schema.field("v0").type == pa.int64()
 
 
-def test_delete_then_insert_is_an_upsert_that_is_no_plain_append() -> None:
+def test_delete_then_insert_is_an_upsert_and_not_an_append() -> None:
     result = net(Delete(RELID, (b"1", b"", None, None, None), None), insert(b"1", b"n"))
     assert result.rows.column("op").to_pylist() == [1]
     assert not result.insert_only
@@ -144,7 +144,7 @@ def test_a_toasted_key_column_comes_from_the_old_key() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_an_error_with_its_position(messages: list[Message], match: str) -> None:
+def test_impossible_changes_are_errors_with_their_position(messages: list[Message], match: str) -> None:
     with pytest.raises((DecodeError, NeedsSnapshotError), match=match):
         net(*messages)
 

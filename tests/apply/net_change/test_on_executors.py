@@ -69,7 +69,7 @@ def test_equals_the_sequential_one(history: History, data: st.DataObject) -> Non
 
 @pytest.mark.slow
 @given(histories(), st.data())
-def test_behind_a_truncate(history: History, data: st.DataObject) -> None:
+def test_only_changes_after_a_truncate_count(history: History, data: st.DataObject) -> None:
     truncates = [row for row in history.rows.to_pylist() if row["kind"] == "T"]
     after = max((Position(Lsn(row["commit_lsn"]), row["ordinal"]) for row in truncates), default=None)
     partial = partial_net(SHAPE, history.relations, after=after)
@@ -86,7 +86,7 @@ def test_behind_a_truncate(history: History, data: st.DataObject) -> None:
     assert applied(typed(history.before), net, truncated=after is not None) == typed(history.after)
 
 
-def test_a_task_drops_what_cannot_show() -> None:
+def test_a_task_drops_superseded_changes() -> None:
     updates = [Update(RELID, None, None, (b"1", b"", str(number).encode(), None, None)) for number in range(100)]
     rows = log_rows(updates, VERSION)
     kept = list(partial_net(SHAPE, mapped({VERSION: WIRE}))(iter(rows.to_batches())))

@@ -163,7 +163,7 @@ def test_history(history: History) -> None:
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(history=histories(), data=st.data())
-def test_executors_find_the_same(mode: Mode, history: History, data: st.DataObject) -> None:
+def test_executors_give_the_same_result(mode: Mode, history: History, data: st.DataObject) -> None:
     changes = without_truncates(history.rows).select(list(PAST_INPUT_COLUMNS))
     work = PastWork(SHAPE, history.relations, mode, truncate_commits(history.rows, SHAPE), False, "error")
     where = data.draw(st.lists(st.integers(0, 2), min_size=len(changes), max_size=len(changes)))
