@@ -41,15 +41,13 @@ Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
 
 _MOVED = "moved_rows"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
-# Up to this many bytes, whole files are rewritten, which takes one join less than deletion vectors. Expressions are
-# interpreted then: to compile them costs more than it saves. Ten of 1,000 rows took 3.3 CPU seconds with deletion
-# vectors and compiled code, and 1.5 like this; ten of 30,000 rows 3.4 and 1.9
-_REWRITTEN_BYTES = 4 << 20
-_REWRITTEN = {
-    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+# Up to this many bytes, a MERGE rewrites whole files, which takes one join less than deletion vectors
+_REWRITTEN_BYTES = 8 << 20
+_REWRITTEN = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
+# Up to this many it interprets expressions, too: to compile them costs more than it saves. Ten of 1,000 rows took 3.3
+# CPU seconds with deletion vectors and compiled code, and 1.5 like this; ten of 30,000 rows (1.4 MB) 3.4 and 1.9
+_INTERPRETED_BYTES = 2 << 20
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @dataclass(frozen=True)
@@ -110,9 +108,8 @@ def write_net(
     """
     shape = net.columns.shape
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
-        if touched is not None and touched <= _REWRITTEN_BYTES and net.broadcast:
-            for key, setting in _REWRITTEN.items():
-                own.conf.set(key, setting)
+        for key, setting in _conf_of_small(net, touched).items():
+            own.conf.set(key, setting)
         rows = with_variants(net.read(own), shape.columns)
         if net.truncated or net.insert_only:
             _write_all(rows, path, net)
@@ -123,6 +120,12 @@ def write_net(
         else:
             merge_copies(rows, path, shape, net.key_range, lenient=net.lenient)
         return committed_version(own, path)
+
+
+def _conf_of_small(net: NetSource, touched: int | None) -> dict[str, str]:
+    if touched is None or not net.broadcast or touched > _REWRITTEN_BYTES:
+        return {}
+    return _REWRITTEN if touched > _INTERPRETED_BYTES else _REWRITTEN | _INTERPRETED
 
 
 def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:

@@ -55,21 +55,16 @@ def snapshot(
         if masked := MaskedNow.of(connection, pipeline):
             masked.since(last_look(log, checkpoint), log, checkpoint)
 
-    of_chapter = checkpoint.identity.chapter
-
-    def ordinal_at(lsn: Lsn) -> int:
+    def check_exporter() -> None:
         with connected(pipeline.source.dsn) as connection:  # the snapshot must be exported by the log's server
             check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
-        # windows landed before the export end at or before the snapshot's LSN; LSNs of other chapters do not compare
-        chapter = (marker for marker in log.markers(checkpoint.ordinal - 1) if marker.identity.chapter == of_chapter)
-        return max(marker.ordinal for marker in chapter if marker.window.hi <= lsn)
 
     session = spark()
     with write_guard(pipeline.source) as guard:
         with guard.cuts():
             forget(pipeline.lake, wanted)
         watched = watched_tables(pipeline, wanted, checkpoint)
-        work = SnapshotWork(pipeline, wanted, checkpoint.identity.stream, ordinal_at, watched, reasons or {}, run_id)
+        work = SnapshotWork(pipeline, wanted, checkpoint, check_exporter, watched, reasons or {}, run_id)
         taken = snapshot_tables(session, work, guard=guard, progress=progress)
         with guard.cuts():  # a concurrent run may have written a cut with the old tables
             forget(pipeline.lake, wanted)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.column_options import ChosenTypes
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
@@ -43,15 +44,18 @@ _TABLES_AT_ONCE = 2
 class SnapshotWork:
     """The tables to take snapshots of, and what their new generations are made from.
 
-    ``stream`` names the tables' application transactions. ``ordinal_at`` returns the ordinal of the last landed window
-    that ends at or before an LSN; applying continues with the next one. ``watched``: what the tables' fingerprints
-    cover. ``reasons``: why, for automatic snapshots: a change that cannot be followed in place, or a break in the log.
+    ``checkpoint``: the newest window that was landed before the snapshot is exported. The snapshot shows all of it, and
+    what its look at the catalogue saw; applying continues with the next one. A window that is landed later may end
+    before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
+    ``check_exporter`` raises a CdcError if another server has exported the snapshot. ``watched``: what the tables'
+    fingerprints cover. ``reasons``: why, for automatic snapshots: a change that cannot be followed in place, or a break
+    in the log.
     """
 
     pipeline: Pipeline
     names: tuple[QualifiedName, ...]
-    stream: tuple[int, str]
-    ordinal_at: Callable[[Lsn], int]
+    checkpoint: WindowMarker
+    check_exporter: Callable[[], None]
     watched: Watched
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
     run_id: str = ""
@@ -86,10 +90,10 @@ def snapshot_tables(
         return ()
     done: dict[QualifiedName, TableSnapshot] = {}
     with exported_snapshot(work.pipeline.source.dsn) as (exported, connection):
-        ordinal = work.ordinal_at(exported.lsn)
+        work.check_exporter()
         seen = _seen(connection, work)
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool:
-            tables = (_Table(work, exported, ordinal, name, seen) for name in work.names)
+            tables = (_Table(work, exported, name, seen) for name in work.names)
             for future in as_completed([pool.submit(_snapshot_table, spark, table, guard) for table in tables]):
                 taken = future.result()
                 done[taken.name] = taken
@@ -121,11 +125,10 @@ def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
 
 @dataclass(frozen=True)
 class _Table:
-    """One table of ``work``, to be read in ``exported``; ``ordinal``: the last window that the snapshot covers."""
+    """One table of ``work``, to be read in ``exported``."""
 
     work: SnapshotWork
     exported: ExportedSnapshot
-    ordinal: int
     name: QualifiedName
     seen: _Seen
 
@@ -169,18 +172,18 @@ class _Table:
 
     def state(self) -> TableState | None:
         """The Delta table as it is now."""
-        return table_state(self.work.pipeline.lake, self.name, *self.work.stream)
+        return table_state(self.work.pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
 
     def provenance(self, relid: int, before: TableState | None) -> Provenance:
         """The provenance of the commit that replaces the state ``before``."""
         _, word = self.seen.words.get(self.name, (0, ""))
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
-            *self.work.stream,
+            *self.work.checkpoint.identity.stream,
             generation_of(self.exported.lsn, word, missing, self.mode, self.types, self.mask),
             snapshot_lsn=self.exported.lsn,
-            first=self.ordinal,
-            last=self.ordinal,
+            first=self.work.checkpoint.ordinal,
+            last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,
             hi=self.exported.lsn,
             relid=relid,

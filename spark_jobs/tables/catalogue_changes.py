@@ -20,14 +20,13 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
     """The error for the first window after the table's snapshot in which its rows may have changed without an event.
 
     At a new chapter of the log, changes of any table may be missing, and LSNs before and after it cannot be compared.
-    Windows that end at or before the snapshot's LSN are skipped. A window's look at the catalogue is later than the
-    window's end, so the snapshot may show what a later window's look has found: then both have the same fingerprint.
+    The look of any of these windows may be later than the snapshot, even if the window ends before it. If the snapshot
+    shows what the look found, both have the same fingerprint. Otherwise the look may also be the earlier of the two:
+    then the table is read again once without need.
     """
     for marker in markers:
         if marker.broke is not None:
             return _broken_off(marker, marker.broke, state)
-        if marker.window.hi <= state.snapshot_lsn:
-            continue
         for changed in _changed(marker, state.name, state.relid):
             followed_in_place = bool(changed.columns) and not changed.reasons
             if changed.word != state.word and not followed_in_place:
@@ -43,8 +42,6 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
     for marker in markers:
         if marker.broke is not None:
             return ()
-        if marker.window.hi <= state.snapshot_lsn:
-            continue
         for changed in _changed(marker, state.name, state.relid):
             if changed.word != state.word:
                 if not changed.regions or changed.columns:

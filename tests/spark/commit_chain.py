@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.lake.table_state import snapshot_lsn_of
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,17 @@ def commits_after_death(commits: Sequence[OurCommit], deaths: Mapping[str, float
 def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> list[str]:
     """What is wrong with a table's chain of commits; nothing, if the windows of each generation tile.
 
-    A window between two commits may be missing only if it holds nothing of the table: then the table is at its end
-    without a commit, and may be given columns there.
+    A window between two commits may be missing only if it holds nothing of the table that its snapshot does not show:
+    then the table is at its end without a commit, and may be given columns there. A window that begins before the
+    snapshot may hold nothing else; if it does, the rows differ.
     """
     found = []
     touched = {marker.ordinal: {counts.relid for counts in marker.relations} for marker in markers}
+    begins = {marker.ordinal: marker.window.lo for marker in markers}
     for before, after in pairwise(commits):
         between = range(before.last + 1, after.first if after.takes_windows else after.first + 1)
-        left_out = [n for n in between if after.relid in touched.get(n, ())]
+        shown = snapshot_lsn_of(after.generation)
+        left_out = [n for n in between if after.relid in touched.get(n, ()) and begins[n] >= shown]
         if after.app_id == before.app_id and after.number <= before.number:
             found.append(f"number {after.number} after {before.number}: {after}")
         if after.generation != before.generation:

@@ -18,7 +18,6 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.lake.table_state import table_state
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import SnapshotWork, TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
@@ -53,13 +52,9 @@ class Followed:
         return ChangeLog(self.pipeline.lake.change_log).markers()
 
     def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
-        markers = self.markers
-
-        def ordinal_at(lsn: Lsn) -> int:
-            return max(marker.ordinal for marker in markers if marker.window.hi <= lsn)
-
-        watched = watched_tables(self.pipeline, names or self.names, markers[-1])
-        work = SnapshotWork(self.pipeline, names or self.names, markers[0].identity.stream, ordinal_at, watched)
+        last = self.markers[-1]
+        watched = watched_tables(self.pipeline, names or self.names, last)
+        work = SnapshotWork(self.pipeline, names or self.names, last, lambda: None, watched)
         return snapshot_tables(self.spark, work, guard=WriteGuard(self.pipeline.source.slot, None))
 
     def sync(self) -> tuple[TableApplied, ...]:

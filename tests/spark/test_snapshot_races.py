@@ -1,0 +1,117 @@
+"""A table is altered while one thread takes its snapshot and another one lands a window, as in ``follow``."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.capture import capture as capture_module
+from spark_jobs.capture.capture import capture
+from spark_jobs.capture.catalogue_look import look_at_catalogue
+from spark_jobs.capture.continuity import check_identity
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot import snapshot as snapshot_module
+from spark_jobs.sync import snapshot
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.altered_tables import assert_equal, read_again, synced
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+ORDERS = QualifiedName("public", "orders")
+RENAME_LABEL = "ALTER TYPE mood RENAME VALUE 'good' TO 'fine'"  # no row of it is sent
+_SECONDS = 120
+
+
+@pytest.fixture
+def orders(spark: SparkSession, database: Database, tmp_path: Path) -> Pipeline:
+    database.execute(
+        "CREATE TYPE mood AS ENUM ('good', 'bad')",
+        "CREATE TABLE orders (id int PRIMARY KEY, a int, m mood)",
+        "INSERT INTO orders SELECT g, g, 'good' FROM generate_series(1, 20) g",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders")
+    synced(spark, pipeline)
+    database.execute("UPDATE orders SET a = 100 WHERE id = 1")
+    return pipeline
+
+
+def test_ddl_after_a_snapshot_seen_with_a_window_that_ends_before_it(
+    spark: SparkSession, database: Database, orders: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the window is fixed, then the snapshot is taken, then the table is altered, then the window's look at
+    the catalogue sees it."""
+
+    def late(*arguments: object) -> object:
+        patched.setattr(capture_module, "look_at_catalogue", look_at_catalogue)
+        (taken,) = snapshot(lambda: spark, orders, [ORDERS])
+        assert taken.error is None
+        database.execute(RENAME_LABEL)
+        return look_at_catalogue(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(capture_module, "look_at_catalogue", late)
+        capture(orders)
+    assert set(read_again(synced(spark, orders))) == {"orders"}
+    assert_equal(spark, orders, ORDERS)
+
+
+def test_ddl_after_a_snapshot_that_is_ahead_of_the_log(
+    spark: SparkSession, database: Database, orders: Pipeline
+) -> None:
+    """The first windows that are landed then end before the snapshot, and only their look sees the DDL."""
+    pipeline = replace(orders, windows=replace(orders.windows, max_bytes=64))
+    for _ in range(3):
+        database.execute("UPDATE orders SET a = a + 1 WHERE id < 9")
+    (taken,) = snapshot(lambda: spark, pipeline, [ORDERS])
+    database.execute(RENAME_LABEL, "UPDATE orders SET a = a WHERE id = 2")
+    landed = capture(pipeline).landed
+    (seen,) = [
+        marker for marker in landed if marker.catalogue and (marker.catalogue.changed or marker.catalogue.moved)
+    ][:1]
+    assert seen.window.hi <= taken.lsn
+    assert set(read_again(synced(spark, pipeline))) == {"orders"}
+    assert_equal(spark, orders, ORDERS)
+
+
+def test_ddl_seen_with_a_window_that_is_landed_while_the_snapshot_is_read(
+    spark: SparkSession, database: Database, orders: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, but the window is in the log before the snapshot is: that must not count it as covered."""
+    exported, landed = threading.Event(), threading.Event()
+
+    def late(*arguments: object) -> object:
+        patched.setattr(capture_module, "look_at_catalogue", look_at_catalogue)
+        reader.start()
+        assert exported.wait(_SECONDS)
+        database.execute(RENAME_LABEL)
+        return look_at_catalogue(*arguments)  # type: ignore[arg-type]
+
+    def meanwhile(*arguments: object) -> None:
+        exported.set()
+        assert landed.wait(_SECONDS)
+        check_identity(*arguments)  # type: ignore[arg-type]
+
+    reader = threading.Thread(target=lambda: snapshot(lambda: spark, orders, [ORDERS]))
+    with monkeypatch.context() as patched:
+        patched.setattr(capture_module, "look_at_catalogue", late)
+        patched.setattr(snapshot_module, "check_identity", meanwhile)
+        before = ChangeLog(orders.lake.change_log).checkpoint()
+        capture(orders)
+        landed.set()
+        reader.join()
+    after = ChangeLog(orders.lake.change_log).checkpoint()
+    assert before is not None
+    assert after is not None
+    assert after.ordinal > before.ordinal
+    assert set(read_again(synced(spark, orders))) == {"orders"}
+    assert_equal(spark, orders, ORDERS)
