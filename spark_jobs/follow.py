@@ -155,6 +155,8 @@ class Follower:
         try:
             with self._slot:
                 done = capture(self._pipeline)
+        except ConfigurationError:
+            raise
         except CdcError as error:
             with self._lock:
                 self._landed.pause = (self._landed.pause or _Pause(error)).again(error)

@@ -99,7 +99,7 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
-        return -1, -1, 0
+        return -1, -1, -1
     identity = checkpoint.identity
     state = table_state(pipeline.lake, table, *identity.stream)
     shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal

@@ -42,7 +42,7 @@ def snapshot_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
     """Re-create every table from a snapshot at one LSN."""
     return _job(
         blueprint.snapshot_job,
-        dg.AssetSelection.assets(*(blueprint.snapshot_key(table) for table in blueprint.verified_tables)),
+        dg.AssetSelection.assets(*(blueprint.snapshot_key(table) for table in blueprint.table_specs)),
         "Create publication and slot if missing, and re-create every table from a snapshot at one LSN.",
         blueprint.run_tags,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,15 +18,10 @@ from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
 
-_log = logging.getLogger(__name__)
-
-
 # a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
 _STAGED_FROM_ROWS = 20_000
 _ROW_GROUP_ROWS = 65_536  # what one task reads
 _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
-# the number of the commit that a staging folder is for
-_NUMBER = re.compile(r"(\d+)-")
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class TableRange:
         now = self.state_since()
         if now is None:
             raise LakeError(f"{self.name}: its Delta table is gone", hint="run it again: it takes a new snapshot")
-        if now.generation != self.state.generation:
+        if now.generation != self.state.generation or now.commits < self.state.commits:  # an older copy was put back
             return now
         # the cut may know of later windows, without changes, that left no commit in the table
         return replace(now, ordinal=max(now.ordinal, self.state.ordinal))

@@ -19,7 +19,7 @@ Severity = Literal["warn", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """``text`` is one line: what was found, and what to do."""
+    """``text`` is one line: what was found, a colon, and what to do."""
 
     severity: Severity
     text: str
@@ -39,7 +39,7 @@ def _of_state(health: SlotHealth) -> Iterator[Finding]:
         yield Finding("error", f"slot {slot} is about to be lost: capture now, or raise max_slot_wal_keep_size")
     elif health.wal_status == "extended" and health.safe_wal_size is not None:
         text = f"slot {slot} holds more than max_wal_size; {health.safe_wal_size:,} bytes of WAL until it is lost"
-        yield Finding("warn", text)
+        yield Finding("warn", f"{text}: run sync, or see why it does not run")
 
 
 def _of_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:

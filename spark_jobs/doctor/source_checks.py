@@ -109,7 +109,7 @@ def _slot_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Check]:
         yield fail(AREA, what, f"invalidated: {health.invalidation_reason}", RECOVER)
     elif findings := slot_findings(health, None, limits):
         for finding in findings:
-            text, _, remedy = finding.text.rpartition(": ")
-            yield warn(AREA, what, text, remedy)
+            found, _, remedy = finding.text.rpartition(": ")
+            yield warn(AREA, what, found, remedy)
     else:
         yield ok(AREA, what, found)

@@ -74,7 +74,8 @@ def replace_table(frame: DataFrame, path: str) -> None:
     writer.save(path)
 
 
-def rows_written(spark: SparkSession, path: str) -> int:
-    """The number of rows that the newest commit wrote, by its own metrics."""
-    newest = spark.sql(f"DESCRIBE HISTORY {delta_identifier(path)} LIMIT 1").collect()[0]
-    return int(newest["operationMetrics"].get("numOutputRows", 0))
+def rows_written(spark: SparkSession, path: str, version: int) -> int:
+    """The number of rows that the commit of this version wrote, by its own metrics. Another writer may have committed
+    since."""
+    history = spark.sql(f"DESCRIBE HISTORY {delta_identifier(path)}").where(f"version = {version}")
+    return int(history.collect()[0]["operationMetrics"].get("numOutputRows", 0))

@@ -31,7 +31,7 @@ def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
     try:
         if pgconn.status != pq.ConnStatus.OK:
             raise _refused(pgconn.error_message.decode(errors="replace"))
-        answer(pgconn, PIN_STATEMENT)
+        execute(pgconn, PIN_STATEMENT)
         yield pgconn
     finally:
         pgconn.finish()
@@ -40,8 +40,10 @@ def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
 def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
     """The result of one command. Unlike ``exec_``, this can be interrupted while the server is working."""
     pgconn.send_query(command.encode())
+    ready = select.poll()  # select() refuses file descriptors from 1024 on
+    ready.register(pgconn.socket, select.POLLIN)
     while pgconn.is_busy():
-        select.select([pgconn.socket], [], [])
+        ready.poll()
         pgconn.consume_input()
     result = pgconn.get_result()
     while pgconn.get_result() is not None:
@@ -49,6 +51,14 @@ def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
     if result is None:
         raise SourceUnreachableError("the replication connection to PostgreSQL was lost")
     return result
+
+
+def execute(pgconn: pq.abc.PGconn, command: str) -> None:
+    """Execute a command whose result does not matter. Raises SourceError if the server refuses it."""
+    result = answer(pgconn, command)
+    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given").decode()
+        raise SourceError(f"a setting of the replication connection was refused: {message}")
 
 
 def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:

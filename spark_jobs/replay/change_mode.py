@@ -188,7 +188,8 @@ def _put_in_place(
         committing_session(spark, provenance) as own,
     ):
         replace_table(rows(own), path)
-        version, written = committed_version(own, path), rows_written(own, path)
+        version = committed_version(own, path)
+        written = rows_written(own, path, version)
     return ModeChanged(
         state.name,
         state.mode,

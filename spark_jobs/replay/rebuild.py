@@ -147,7 +147,8 @@ def _put_in_place(
         committing_session(spark, provenance) as own,
     ):
         own.read.format("delta").load(built.path).write.format("delta").mode("overwrite").save(path)
-        return committed_version(own, path), rows_written(own, path)
+        version = committed_version(own, path)
+        return version, rows_written(own, path, version)
 
 
 def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> TableState:

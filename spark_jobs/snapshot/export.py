@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from spark_jobs.errors import PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected, source_errors
-from spark_jobs.postgres.replication import answer, replication_connection
+from spark_jobs.postgres.replication import answer, execute, replication_connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
@@ -83,7 +83,7 @@ def exported_snapshot(dsn: SecretStr, *, patience: str = PATIENCE) -> Iterator[t
     """
     with connected(dsn) as connection:
         with replication_connection(dsn) as replication:
-            answer(replication, f"SELECT pg_catalog.set_config('lock_timeout', '{patience}', false)")
+            execute(replication, f"SELECT pg_catalog.set_config('lock_timeout', '{patience}', false)")
             snapshot_name, lsn = _create_exporting_slot(replication)
             with source_errors("the snapshot could not be imported"):
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

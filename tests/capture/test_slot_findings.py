@@ -66,6 +66,9 @@ def test_the_slot(change: dict[str, Any], severity: str, said: str) -> None:
     (finding,) = slot_findings(replace(WELL, **change), Lag(0, 0.0), HealthLimits())
     assert finding.severity == severity
     assert said in finding.text
+    found, _, remedy = finding.text.rpartition(": ")  # as the doctor prints them
+    assert found
+    assert remedy
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,16 @@ def test_assets_from_python() -> None:
     assert keys_and_deps(component.definitions()) == ASSETS
 
 
+def test_a_snapshot_of_every_table_whatever_its_mode() -> None:
+    """Only the check that compares rows leaves out tables that hold changes."""
+    _, defs = loaded(body(tables=["public.orders", {"name": "public.audit", "mode": "append"}]))
+    selected = defs.resolve_job_def("shop_snapshot").asset_layer.selected_asset_keys
+    assert {key.to_user_string() for key in selected} == {"shop/snapshot/public/orders", "shop/snapshot/public/audit"}
+    checks = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
+    assert "shop/public/orders:verify" in checks
+    assert "shop/public/audit:verify" not in checks
+
+
 def test_jobs_sensor_schedule_checks_resource_and_pool() -> None:
     _, defs = loaded(body())
     jobs = {job.name for job in defs.resolve_all_job_defs()}

@@ -162,7 +162,8 @@ class LineWindowRows:
     def _check_order(self, places: LinePlaces) -> None:
         lsns = places.commit_lsn[places.commit_lsn >= 0]
         if len(lsns):
-            if (np.diff(lsns, prepend=self._last_lsn) <= 0).any() or lsns[0] < self.window.lo:
+            misplaced = lsns[0] < self.window.lo or lsns[-1] >= self.window.hi
+            if misplaced or (np.diff(lsns, prepend=self._last_lsn) <= 0).any():
                 raise self._error(int(lsns[0]), "the transactions come out of commit order, or are not of this window")
             self._last_lsn = int(lsns[-1])
 
