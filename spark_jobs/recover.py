@@ -67,7 +67,7 @@ def recover(
     if landed is None:
         raise SlotError(
             f"there is nothing to recover: no change log is at {pipeline.lake.change_log}",
-            hint="`postgres-cdc sync` makes slot and log",
+            hint="`postgres-cdc sync` creates the slot and the change log",
         )
     chapter, reasons = None, {}
     broken = _broken(pipeline)

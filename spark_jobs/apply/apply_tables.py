@@ -9,10 +9,11 @@ from dataclasses import replace
 from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import one_relid
+from spark_jobs.apply.needs_new_generation import needs_new_generation
 from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.opened_table import OpenedTable, file_sizes, opened_table
 from spark_jobs.lake.small_merge import merge_into
@@ -22,7 +23,6 @@ from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
-from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.write_guard import UNGUARDED, WriteGuard
@@ -79,40 +79,23 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
     cause of the last snapshot, which decides whether the next one has to wait.
     """
     state = work.state_now()
-    if state.is_lost:
-        lost = NeedsSnapshotError(
-            f"{state.name}: Delta's log clean-up has removed the commit that says how far the table is",
-            hint=new_snapshot(state.name),
-        )
-        return TableApplied.without_commit(work.name, work.last, state=state, error=lost)
-    if what := work.pipeline.table(state.name).options.types.changed_since(state.types):
-        other = NeedsSnapshotError(
-            f"{state.name}: {what}", hint=f"`postgres-cdc sync` takes a new snapshot; else {new_snapshot(state.name)}"
-        )
-        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
-    if why := why_masked_otherwise(state.mask, work.pipeline.salt_word_of(state.name)):
-        other = NeedsSnapshotError(
-            f"{state.name} must be read again: {why}",
-            hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(state.name)}",
-        )
-        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
-    if state.mode != (mode := work.pipeline.mode_of(state.name)):
-        what = f"{state.name} is kept in mode {state.mode}, and the configuration says {mode}"
-        other = OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(state.name)}")
-        return TableApplied.without_commit(work.name, work.last, state=state, error=other)
+    if error := needs_new_generation(work.pipeline, state):
+        return TableApplied.without_commit(work.name, work.last, state=state, error=error)
     ahead = work.after(state)
     if ahead is None:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
     changed = change_without_event(ahead.markers, state)
     if changed and not (ahead.regions and ahead.regions.make_up_for(ahead.markers, state)):
         return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
-    understood, error = understood_windows(ahead.markers, state)
-    if changed and error:  # the regions were read at the end of all windows, so the range cannot be cut short
+    understood, unknown = understood_windows(ahead.markers, state)
+    if changed and unknown:  # the regions were read at the end of all windows, so the range cannot be cut short
         return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
     if not understood:
-        return TableApplied.without_commit(work.name, ahead.first, state=state, error=error)
+        return TableApplied.without_commit(work.name, ahead.first, state=state, error=unknown)
     result = _apply_range(spark, replace(ahead, markers=understood, regions=ahead.regions if changed else None))
-    return result if error is None or result.error is not None else replace(result, outcome="stopped", error=error)
+    if unknown is None or result.error is not None:
+        return result
+    return replace(result, outcome="stopped", error=unknown)
 
 
 def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:

@@ -133,7 +133,8 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
         checkpoint = log.checkpoint()
         if checkpoint is None:
             raise SlotError(
-                f"there is no change log yet for slot {source.slot}", hint="`postgres-cdc sync` makes slot and log"
+                f"there is no change log yet for slot {source.slot}",
+                hint="`postgres-cdc sync` creates the slot and the change log",
             )
         identity = slot_identity(control, pipeline).following(checkpoint.identity)
         require_withheld(control, pipeline)

@@ -73,7 +73,9 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
     log = ChangeLog(pipeline.lake.change_log)
     last = log.checkpoint()
     if last is None:
-        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+        raise LakeError(
+            f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"
+        )
     states = table_states(pipeline.lake, all_followed_names(pipeline), last.identity)
     needed, errors = needed_windows(pipeline, last, states), _Errors()
     change_log = cuts = messages = None

@@ -43,7 +43,9 @@ def snapshot(
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
-        raise SlotError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` makes slot and log")
+        raise SlotError(
+            f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"
+        )
     with connected(pipeline.source.dsn) as connection:
         wanted = followed_names(connection, pipeline) if names is None else tuple(names)
         stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
