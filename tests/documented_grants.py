@@ -18,9 +18,11 @@ ROLE, TABLES, PUBLICATION = "cdc", ("orders", "items"), "shop"
 
 
 def documented_statements() -> list[str]:
-    """The SQL of "The source", comments left out."""
-    text = README.read_text().split("**2. The source.**")[1]
-    block = re.sub(r"--.*", "", text.split("```sql\n")[1].split("```")[0])
+    """The README's block of SQL that creates the role, without comments."""
+    (creating,) = (
+        text for text in re.findall(r"```sql\n(.*?)```", README.read_text(), re.DOTALL) if "CREATE ROLE" in text
+    )
+    block = re.sub(r"--.*", "", creating)
     return [" ".join(statement.split()) for statement in block.split(";") if statement.strip()]
 
 
