@@ -292,7 +292,7 @@ def test_never_two_runs_at_a_time(followed: UnderDagster) -> None:
     [
         ("0/16B3748", "not an LSN window: '0/16B3748' (expected START-END"),
         ("00000000FF000000-00000000FE000000", "not an LSN window"),
-        ("00FF0000FF000000-00FF0000FF100000", "but the change log ends at"),
+        ("00FF0000FF000000-00FF0000FF100000", "leaves a gap: the change log ends at"),
     ],
 )
 def test_hand_typed_key_is_refused(followed: UnderDagster, key: str, said: str) -> None:
