@@ -10,7 +10,10 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
+from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.sync import prepare
+from tests.change_log.test_window_marker import IDENTITY
 from tests.fault_campaign.checks import check, gaps
 from tests.fault_campaign.complaints import foreign_tracebacks, told, unclear
 from tests.fault_campaign.load import transactions
@@ -52,7 +55,8 @@ def test_a_slot_ahead_of_the_log_and_a_gap_in_it(database: Database, make_pipeli
 
 
 def commit(version: int, first: int, last: int, *, takes_windows: bool = True) -> OurCommit:
-    return OurCommit(version, "app", version, "generation", 1, first, last, takes_windows, f"run-{version}", 0.0)
+    generation = Lsn(450).key
+    return OurCommit(version, "app", version, generation, 1, first, last, takes_windows, f"run-{version}", 0.0)
 
 
 def test_a_window_that_was_applied_twice_is_found_and_columns_are_none() -> None:
@@ -64,6 +68,16 @@ def test_a_window_that_was_applied_twice_is_found_and_columns_are_none() -> None
     assert "windows 5 to 5 twice" in twice
     (astray,) = faults([snapshot, later, commit(3, 3, 3, takes_windows=False)], ())
     assert "columns were written at window 3, the table was at 5" in astray
+
+
+def test_a_window_that_was_left_out_is_found_unless_the_snapshot_shows_it() -> None:
+    """The snapshot is of LSN 450, and window n begins at 100 n: the log was behind when it was taken."""
+    changed = (RelationCounts(1, "public", "t"),)
+    markers = [WindowMarker(n, Window(Lsn(100 * n), Lsn(100 * n + 100)), IDENTITY, changed) for n in range(9)]
+    snapshot = commit(0, 2, 2, takes_windows=False)
+    assert faults([snapshot, commit(1, 5, 6)], markers) == []
+    (left_out,) = faults([snapshot, commit(1, 6, 7)], markers)
+    assert "windows [5] left out" in left_out
 
 
 _OURS = """Traceback (most recent call last):
