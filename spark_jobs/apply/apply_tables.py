@@ -15,7 +15,7 @@ from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
-from spark_jobs.lake.opened_table import OpenedTable, file_sizes, opened_table
+from spark_jobs.lake.opened_table import OpenedTable, opened_table
 from spark_jobs.lake.small_merge import merge_into
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -153,16 +153,12 @@ def _commit(
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     provenance = work.provenance(relid, net.changes, before.columns)
-    # a TRUNCATE that ends rows touches all of them
-    key_range = net.key_range if net.ended is None else None
-    sizes = None if opened is None else file_sizes(opened, net.columns.shape, key_range)
     version: int | None = None
-    if opened is not None and sizes is not None and work.pipeline.merge_engine == "auto":
-        version = merge_into(opened, sizes, net, provenance, compact=compact)
+    if opened is not None and work.pipeline.merge_engine == "auto":
+        version = merge_into(opened, net, provenance, compact=compact)
     engine: Engine = "spark" if version is None else "deltalake"
     if version is None:
-        touched = None if sizes is None else sizes.touched
         with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
-            version = write_net(spark(), work.path, net, provenance, compact=compact, touched=touched)
+            version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
     since = work.state_since()
     return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, engine=engine, state=since)

@@ -56,6 +56,12 @@ class Commit:
         return {}
 
     @property
+    def output_rows(self) -> int:
+        """The number of rows that the commit wrote, by its own metrics; 0 if it has none."""
+        metrics = next((each.get("operationMetrics") for each in self.actions("commitInfo")), None) or {}
+        return int(metrics.get("numOutputRows", 0))
+
+    @property
     def timestamp(self) -> int:
         """The commit's time by its writer's clock, in microseconds since 1970. Raises ValueError if it has none."""
         for information in self.actions("commitInfo"):

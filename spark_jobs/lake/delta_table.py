@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, delta_identifier, quoted
+from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, quoted
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn
@@ -74,8 +75,9 @@ def replace_table(frame: DataFrame, path: str) -> None:
     writer.save(path)
 
 
-def rows_written(spark: SparkSession, path: str, version: int) -> int:
-    """The number of rows that the commit of this version wrote, by its own metrics. Another writer may have committed
-    since."""
-    history = spark.sql(f"DESCRIBE HISTORY {delta_identifier(path)}").where(f"version = {version}")
-    return int(history.collect()[0]["operationMetrics"].get("numOutputRows", 0))
+def rows_written(path: str, version: int) -> int:
+    """The number of rows that the commit of this version wrote. Another writer may have committed since. Raises OSError
+    and ValueError if the commit cannot be read."""
+    log = TransactionLog.open(path, version)
+    assert log is not None, f"{path} has just been committed to"
+    return next(log.commits()).output_rows

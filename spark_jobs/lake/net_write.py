@@ -19,6 +19,7 @@ from spark_jobs.lake.merge_sql import (
     named_columns,
     ranged_key,
 )
+from spark_jobs.lake.opened_table import OpenedTable, file_sizes
 from spark_jobs.lake.past_sql import (
     RowsEnded,
     history_statement,
@@ -98,17 +99,17 @@ def write_net(
     provenance: Provenance,
     *,
     compact: bool = False,
-    touched: int | None = None,
+    opened: OpenedTable | None = None,
 ) -> int:
     """Commit a net change that is not empty. Returns the Delta version. ``compact``: small files are put together;
-    ``touched``: bytes of the files that may hold a row of it, where that is known.
+    ``opened``: the table before it, where that is known: its file sizes say how to merge.
 
     Raises OvertakenError when a writer of ours has committed since the table's state was read, and Spark's own
     exceptions. After a conflict with a foreign commit, such as an OPTIMIZE, the write is retried.
     """
     shape = net.columns.shape
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
-        for key, setting in _conf_of_small(net, touched).items():
+        for key, setting in _conf_of_small(opened, net).items():
             own.conf.set(key, setting)
         rows = with_variants(net.read(own), shape.columns)
         if net.truncated or net.insert_only:
@@ -122,8 +123,13 @@ def write_net(
         return committed_version(own, path)
 
 
-def _conf_of_small(net: NetSource, touched: int | None) -> dict[str, str]:
-    if touched is None or not net.broadcast or touched > _REWRITTEN_BYTES:
+def _conf_of_small(opened: OpenedTable | None, net: NetSource) -> dict[str, str]:
+    """The settings of a MERGE of few rows into small files."""
+    if opened is None or net.truncated or net.insert_only or not net.broadcast:
+        return {}
+    key_range = net.key_range if net.ended is None else None  # a TRUNCATE that ends rows touches all of them
+    touched = file_sizes(opened, net.columns.shape, key_range).touched
+    if touched > _REWRITTEN_BYTES:
         return {}
     return _REWRITTEN if touched > _INTERPRETED_BYTES else _REWRITTEN | _INTERPRETED
 

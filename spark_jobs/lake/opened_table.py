@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,11 @@ class OpenedTable:
     columns: tuple[DeltaColumn, ...]
     physical: Mapping[str, str]
     features: frozenset[str]
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
+        return pa.table(self.table.get_add_actions(flatten=True))
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ def opened_table(path: str) -> OpenedTable | None:
 
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:
     """``key_range``: that of the touched rows; None if any row may be touched."""
-    files = pa.table(opened.table.get_add_actions(flatten=True))
+    files = opened.files
     return FileSizes(files.num_rows, _bytes(files), _bytes(_in_range(files, opened, shape, key_range)))
 
 

@@ -20,7 +20,7 @@ from spark_jobs.delta.append import after_commit
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import SMALL_BYTES, FileSizes, OpenedTable
+from spark_jobs.lake.opened_table import SMALL_BYTES, OpenedTable, file_sizes
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
@@ -37,9 +37,7 @@ _STATISTICS = ColumnProperties(statistics_enabled="CHUNK")
 _NO_STATISTICS = ColumnProperties(statistics_enabled="NONE")
 
 
-def merge_into(
-    opened: OpenedTable, sizes: FileSizes, net: NetSource, provenance: Provenance, *, compact: bool = False
-) -> int | None:
+def merge_into(opened: OpenedTable, net: NetSource, provenance: Provenance, *, compact: bool = False) -> int | None:
     """Commit a net change that is not empty, on the version that was opened. Returns the Delta version.
 
     Returns None if the work is left to Spark. Raises OvertakenError if anybody has committed to the table since its
@@ -53,6 +51,7 @@ def merge_into(
         return None
     if held != provenance.commits - 1:
         raise _overtaken(table)
+    sizes = file_sizes(opened, net.columns.shape, net.key_range)
     is_small = sizes.whole <= SMALL_BYTES
     if (sizes.touched > SMALL_BYTES and not net.insert_only) or (compact and not is_small):
         return None

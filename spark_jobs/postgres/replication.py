@@ -57,8 +57,12 @@ def execute(pgconn: pq.abc.PGconn, command: str) -> None:
     """Execute a command whose result does not matter. Raises SourceError if the server refuses it."""
     result = answer(pgconn, command)
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-        message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given").decode()
-        raise SourceError(f"a setting of the replication connection was refused: {message}")
+        raise SourceError(f"a setting of the replication connection was refused: {refusal(result)}")
+
+
+def refusal(result: pq.abc.PGresult) -> str:
+    """Why the server refused the command, in its own words."""
+    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given").decode(errors="replace")
 
 
 def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:
@@ -70,8 +74,7 @@ def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:
         result = answer(pgconn, f"TIMELINE_HISTORY {current}")
     history = result.get_value(0, 1) if result.status == pq.ExecStatus.TUPLES_OK else None
     if history is None:
-        message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given").decode()
-        raise SourceError(f"the history of timeline {current} could not be read: {message}")
+        raise SourceError(f"the history of timeline {current} could not be read: {refusal(result)}")
     left = {int(number): Lsn.parse(lsn.decode()) for number, lsn in _LEFT.findall(history)}
     return left.get(timeline)
 

@@ -173,4 +173,4 @@ def _publish(spark: SparkSession, built: str, into: str, origin: str) -> int:
         for key, value in (*TABLE_PROPERTIES, ("userMetadata", origin)):
             writer = writer.option(key, value)
         writer.save(into)
-        return rows_written(own, into, 0)
+        return rows_written(into, 0)

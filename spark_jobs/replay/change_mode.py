@@ -189,7 +189,7 @@ def _put_in_place(
     ):
         replace_table(rows(own), path)
         version = committed_version(own, path)
-        written = rows_written(own, path, version)
+        written = rows_written(path, version)
     return ModeChanged(
         state.name,
         state.mode,

@@ -148,7 +148,7 @@ def _put_in_place(
     ):
         own.read.format("delta").load(built.path).write.format("delta").mode("overwrite").save(path)
         version = committed_version(own, path)
-        return version, rows_written(own, path, version)
+        return version, rows_written(path, version)
 
 
 def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> TableState:

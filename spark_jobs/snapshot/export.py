@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from spark_jobs.errors import PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected, source_errors
-from spark_jobs.postgres.replication import answer, execute, replication_connection
+from spark_jobs.postgres.replication import answer, execute, refusal, replication_connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
@@ -193,8 +193,7 @@ def _create_exporting_slot(pgconn: pq.abc.PGconn) -> tuple[str, Lsn]:
     # the syntax that every version since 10 accepts
     result = answer(pgconn, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
     if result.status != pq.ExecStatus.TUPLES_OK:
-        message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"no reason given"
-        reason = message.decode(errors="replace")
+        reason = refusal(result)
         hint = "`postgres-cdc doctor` lists what is needed"
         if "slots are in use" in reason:
             hint = "raise max_replication_slots"

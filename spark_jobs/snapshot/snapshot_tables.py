@@ -224,6 +224,6 @@ def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGu
             else:
                 all_rows = snapshot_rows(rows_read, table.mode, table.moment)
             replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
-            rows = rows_written(own, path, committed_version(own, path))
+            rows = rows_written(path, committed_version(own, path))
         since = table.state()
     return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason)
