@@ -34,6 +34,7 @@ from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
+from spark_jobs.spark.session import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,10 +46,9 @@ _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 # Up to this many bytes, a MERGE rewrites whole files, which takes one join less than deletion vectors
 _REWRITTEN_BYTES = 8 << 20
 _REWRITTEN = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
-# Up to this many it interprets expressions, too: to compile them costs more than it saves. Ten of 1,000 rows took 3.3
-# CPU seconds with deletion vectors and compiled code, and 1.5 like this; ten of 30,000 rows (1.4 MB) 3.4 and 1.9
+# Up to this many it interprets expressions, too. Ten of 1,000 rows took 3.3 CPU seconds with deletion vectors and
+# compiled code, and 1.5 like this; ten of 30,000 rows (1.4 MB) 3.4 and 1.9
 _INTERPRETED_BYTES = 2 << 20
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _conf_of_small(opened: OpenedTable | None, net: NetSource) -> dict[str, str]
     touched = file_sizes(opened, net.columns.shape, key_range).touched
     if touched > _REWRITTEN_BYTES:
         return {}
-    return _REWRITTEN if touched > _INTERPRETED_BYTES else _REWRITTEN | _INTERPRETED
+    return _REWRITTEN if touched > _INTERPRETED_BYTES else _REWRITTEN | INTERPRETED
 
 
 def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:

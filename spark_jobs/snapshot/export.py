@@ -60,13 +60,15 @@ class _SnapshotValue:
 class CtidRange:
     """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end.
 
-    ``file``: the file with the rows that the snapshot shows. ``form``: the part of the catalogue that any rewriting
-    ALTER TABLE changes. Both show after the read whether the rows may have been rewritten.
+    ``stored_bytes``: their share of heap and TOAST table. ``file``: the file with the rows that the snapshot shows.
+    ``form``: the part of the catalogue that any rewriting ALTER TABLE changes. Both show after the read whether the
+    rows may have been rewritten.
     """
 
     leaf: QualifiedName
     first: int
     last: int | None
+    stored_bytes: int
     file: _SnapshotValue
     form: _SnapshotValue
 
@@ -102,7 +104,7 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
     """
     query = """
         SELECT n.nspname::text, c.relname::text, c.relkind::text, coalesce(pg_catalog.pg_relation_size(c.oid), 0),
-          c.oid::bigint
+          coalesce(pg_catalog.pg_table_size(c.oid), 0), c.oid::bigint
         FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -110,7 +112,7 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
     with source_errors("the table could not be divided into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
     ranges: list[CtidRange] = []
-    for nspname, relname, relkind, size, leaf in leaves:
+    for nspname, relname, relkind, size, stored, leaf in leaves:
         name = QualifiedName(nspname, relname)
         if relkind != "r":
             raise PreconditionError(f"{name} is a foreign table: it has no snapshot of its own", hint="leave it out")
@@ -119,7 +121,8 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
         starts = list(range(0, blocks, step))
         ends = [*starts[1:], None]
         file, form = (_snapshot_value(connection, query, leaf) for query in (_FILE, _FORM))
-        ranges += [CtidRange(name, first, last, file, form) for first, last in zip(starts, ends, strict=True)]
+        share = stored // len(starts)
+        ranges += [CtidRange(name, first, last, share, file, form) for first, last in zip(starts, ends, strict=True)]
     return tuple(ranges)
 
 

@@ -30,6 +30,7 @@ from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges,
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import INTERPRETED
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_guard import WriteGuard
 
@@ -222,6 +223,8 @@ def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGu
             if before is not None and table.goes_on_from(before):
                 all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
             else:
+                for key, setting in INTERPRETED.items() if read.is_small else ():
+                    own.conf.set(key, setting)
                 all_rows = snapshot_rows(rows_read, table.mode, table.moment)
             replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
             rows = rows_written(path, committed_version(own, path))

@@ -1,20 +1,24 @@
-"""Reads one table on executors in an exported snapshot: for a new snapshot, and for ``verify`` to compare with."""
+"""Reads one table in an exported snapshot: for a new snapshot, and for ``verify`` to compare with.
+
+Executors read it, or the driver if it is small: then no Python worker has to start and to receive this package.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.errors import PreconditionError
+from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.variants import with_variants
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.net_columns import ddl, value, value_fields
+from spark_jobs.schema.net_columns import arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
@@ -28,15 +32,21 @@ if TYPE_CHECKING:
 
 _TASKS = 16  # small tables have one range per task; from 32 ranges on, tasks grow
 _RANGES_PER_TASK = 4  # the most: 256 MB of heap, which a retried task reads again
+_SMALL_BYTES = 4 << 20
+_DRIVER_BYTES = 32 << 20  # values of a small table may be compressed: with more than this, executors read it
+
+_TaskReader: TypeAlias = Callable[[int], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class TableRead:
-    """``tasks``: the queries of each task, which runs them one after the other. ``columns``: in ``shape``'s order."""
+    """``tasks``: the queries of each task, which runs them one after the other. ``columns``: in ``shape``'s order.
+    ``stored_bytes``: the size of heap and TOAST tables that are read."""
 
     shape: TableShape
     columns: tuple[SnapshotColumn, ...]
     tasks: tuple[tuple[RangeQuery, ...], ...]
+    stored_bytes: int
 
     @classmethod
     def of(
@@ -76,14 +86,21 @@ class TableRead:
         queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]
         step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
         tasks = tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step))
-        return cls(shape, columns, tasks)
+        return cls(shape, columns, tasks, sum(part.stored_bytes for part in ranges))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the driver reads the table."""
+        return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _TASKS and bool(self.columns)
 
     def rows(
         self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
-        """The rows with the Delta table's column names and types. Each Spark action reads them again.
+        """The rows with the Delta table's column names and types. Unless the table is small, each Spark action reads
+        them again.
 
-        ``conninfo``: a result of ``connection.conninfo``.
+        ``conninfo``: a result of ``connection.conninfo``. Raises SourceError and UnrepresentableError for a small
+        table; for others, the Spark action raises them.
         """
         values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
         return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
@@ -91,27 +108,53 @@ class TableRead:
     def values(
         self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
-        """The rows as the decoder yields them, in columns named by ``net_columns.value``."""
-        read = _range_reader(self, conninfo, snapshot_name, on_unrepresentable)
+        """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
+        read = _task_reader(self, conninfo, snapshot_name, on_unrepresentable)
+        schema = ddl(value_fields(self.shape))
+        if self.is_small and (rows := self._read_here(read)) is not None:
+            return spark.createDataFrame(rows, schema=schema).coalesce(1)
         tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
-        return tasks.mapInArrow(read, ddl(value_fields(self.shape)))
+        return tasks.mapInArrow(_on_executors(read), schema)
+
+    def _read_here(self, read: _TaskReader) -> pa.Table | None:
+        """All rows, or None if they take too much memory."""
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        try:
+            for rows in chain.from_iterable(map(read, range(len(self.tasks)))):
+                batches.append(rows)
+                size += rows.nbytes
+                if size > _DRIVER_BYTES:
+                    return None
+        except CdcError as error:
+            raise error.within(f"{self.shape.name} cannot be read") from error
+        return pa.Table.from_batches(batches, arrow_schema(value_fields(self.shape)))
 
 
-def _range_reader(
+def _task_reader(
     plan: TableRead, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that executors run: task numbers in, rows out. The connection string and the salt of masked columns
-    travel only in its closure, so no plan, log or web page shows them."""
+) -> _TaskReader:
+    """The function that reads the rows of a task, by its number. The connection string and the salt of masked columns
+    travel to executors only in its closure, so no plan, log or web page shows them."""
     tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
 
-    def read_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read_task(task: int) -> Iterator[pa.RecordBatch]:
+        for query in tasks[task]:
+            for rows in read_range(conninfo, snapshot_name, query):
+                yield _typed(rows, columns, table, on_unrepresentable)
+
+    return read_task
+
+
+def _on_executors(read_task: _TaskReader) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: task numbers in, rows out."""
+
+    def read_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for query in tasks[task]:
-                    for rows in read_range(conninfo, snapshot_name, query):
-                        yield _typed(rows, columns, table, on_unrepresentable)
+                yield from read_task(task)
 
-    return read_ranges
+    return read_tasks
 
 
 def _typed(

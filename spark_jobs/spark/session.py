@@ -54,6 +54,8 @@ _RUNTIME_CONF = {
     "spark.databricks.delta.autoCompact.minNumFiles": "8",  # see table_commit: enabled now and then only
     "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),  # MERGE reads whole files: 1 GB ones are slow
 }
+# for a statement that reads and writes little: to compile its expressions costs more than it saves
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # on one machine: few, larger tasks. snapshotPartitions alone takes a small MERGE from 3.6 s to 1.3 s
 _LOCAL_CONF = {
     "spark.databricks.delta.snapshotPartitions": "1",

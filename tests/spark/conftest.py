@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.snapshot import table_read
 from tests.fixtures import spark_connect
+
+
+@pytest.fixture
+def read_by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every table were large: executors read it for its snapshot, and not the driver."""
+    monkeypatch.setattr(table_read, "_SMALL_BYTES", -1)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.snapshot import table_read
 from spark_jobs.spark.session import spark_session
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -37,6 +38,7 @@ def follow_elsewhere(
 
 
 def main(options: str, database_file: str, lake: str) -> None:
+    table_read._SMALL_BYTES = -1  # executors read every table
     spark = spark_session(pickle.loads(Path(options).read_bytes()))  # noqa: S301 - our own file
     database = pickle.loads(Path(database_file).read_bytes())  # noqa: S301
     followed = Followed.start(spark, database, Path(lake), "item")

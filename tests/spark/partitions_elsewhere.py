@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot import table_read
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
@@ -31,6 +32,7 @@ _CHANGES = (
 
 
 def main(options: str, database_file: str, lake: str) -> None:
+    table_read._SMALL_BYTES = -1  # executors read every table
     spark = spark_session(pickle.loads(Path(options).read_bytes()))  # noqa: S301 - our own file
     database = pickle.loads(Path(database_file).read_bytes())  # noqa: S301
     database.execute(*_SCHEMA)

@@ -141,7 +141,12 @@ def ways_of(database: Database) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-def test_every_value_of_every_type_by_every_way(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", ["driver", "executors"])
+def test_every_value_of_every_type_by_every_way(
+    spark: SparkSession, database: Database, tmp_path: Path, reader: str, request: pytest.FixtureRequest
+) -> None:
+    if reader == "executors":
+        request.getfixturevalue("read_by_executors")
     database.execute(*PREPARATION)
     with database.connect() as connection:
         columns = corpus(connection)

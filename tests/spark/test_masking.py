@@ -372,6 +372,7 @@ def test_beside_columns_of_chosen_types(spark: SparkSession, database: Database,
     assert_equal(since)
 
 
+@pytest.mark.usefixtures("read_by_executors")
 def test_large_ranges_on_executors(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     from tests.spark.followed_pipeline import Followed
 

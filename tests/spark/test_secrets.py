@@ -87,6 +87,9 @@ def trial(server: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.Te
                 f"INSERT INTO {table} SELECT g, '{CANARY if table == MASKED else ROW}' FROM generate_series(1, 9) g"
                 for table in TABLES
             ),
+            # more than the driver reads itself
+            "ALTER TABLE items ALTER note SET STORAGE EXTERNAL",
+            "INSERT INTO items SELECT g, repeat('-', 1000000) FROM generate_series(10, 15) g",
         )
         with documented_role(database, PASSWORD) as dsn, watched(port, folder / "tmp") as seen:
             journey = Journey(folder, database, dsn, _spark(folder, jars_folder, port))

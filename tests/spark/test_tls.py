@@ -131,6 +131,7 @@ def test_each_kind_refuses_in_one_line_that_says_why(tls: TlsServer, authority: 
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("read_by_executors")
 def test_a_table_is_read_by_executors_and_followed(tls: TlsServer, spark: SparkSession, tmp_path: Path) -> None:
     # the superuser of the fixtures comes over TLS too: libpq's default is to prefer it
     with fresh_database(tls.server) as database:
