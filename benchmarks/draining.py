@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ from benchmarks.measurement import Measurement, peak_memory, timed
 from benchmarks.workload import Size, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline, WindowLimits
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.slot import slot_status
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import apply, capture, sync
 
@@ -28,11 +30,14 @@ _TENTHS = 10
 
 @dataclass(frozen=True)
 class _Run:
-    """One capture and apply: its windows, WAL ``bytes``, and the most that driver and JVM held."""
+    """One capture and apply: its windows, WAL ``bytes``, how far behind it the slot's ``restart_lsn`` was (from where
+    the server decodes for every window), seconds for each, and the most that driver and JVM held."""
 
     windows: int
     bytes: int
-    seconds: float
+    held: int
+    landing: float
+    applying: float
     driver: int
     jvm: int
 
@@ -50,9 +55,13 @@ def measure_drain(server: PostgresServer, pipeline: Pipeline, spark: SparkSessio
     whole = [run for run in runs if run.windows == _WINDOWS_OF_A_RUN]
     third = max(1, len(whole) // 3)
     first, last = whole[:third], whole[-third:]
-    total, seconds = sum(run.bytes for run in runs), sum(run.seconds for run in runs)
+    total, seconds = sum(run.bytes for run in runs), sum(run.landing + run.applying for run in runs)
     yield Measurement(f"backlog of {total >> 20:,} MiB drained in {len(runs)} runs", seconds)
-    yield Measurement("seconds per byte of the first runs, against the last", None, None, _pace(first) / _pace(last))
+    for part in ("landing", "applying"):
+        ratio = mean(_pace(run, part) for run in first) / mean(_pace(run, part) for run in last)
+        yield Measurement(f"{part}: seconds per byte of the first runs, against the last", None, None, ratio)
+    held = max(run.held for run in runs)
+    yield Measurement("WAL that the server decoded again for a window, at most", mebibytes=held / (1 << 20))
     for name, runs_of in (("first", first), ("last", last)):
         yield Measurement(
             f"peak memory of driver, {name} runs", mebibytes=max(run.driver for run in runs_of) / (1 << 20)
@@ -60,8 +69,8 @@ def measure_drain(server: PostgresServer, pipeline: Pipeline, spark: SparkSessio
         yield Measurement(f"peak memory of JVM, {name} runs", mebibytes=max(run.jvm for run in runs_of) / (1 << 20))
 
 
-def _pace(runs: Sequence[_Run]) -> float:
-    return mean(run.seconds / run.bytes for run in runs)
+def _pace(run: _Run, part: str) -> float:
+    return float(getattr(run, part)) / run.bytes
 
 
 def _make_backlog(server: PostgresServer, wal_bytes: int) -> None:
@@ -89,4 +98,12 @@ def _runs(pipeline: Pipeline, spark: SparkSession) -> Iterator[_Run]:
         caught_up = captured.caught_up
         size = sum(marker.window.size for marker in captured.landed)
         if size:
-            yield _Run(len(captured.landed), size, landing + applying, peak.driver, peak.jvm)
+            yield _Run(len(captured.landed), size, _held(pipeline), landing, applying, peak.driver, peak.jvm)
+
+
+def _held(pipeline: Pipeline) -> int:
+    with connected(pipeline.source.dsn) as connection:
+        status = slot_status(connection, pipeline.source.slot)
+    assert status is not None
+    assert status.restart_lsn is not None
+    return status.confirmed_flush_lsn - status.restart_lsn

@@ -258,13 +258,22 @@ def _read(
     copy = f"pgcdc_{secrets.token_hex(8)}"
     _make_copy(bulk, slot, copy)
     try:
-        run(bulk, _text("SELECT pg_replication_slot_advance({}, {}::pg_lsn)", copy, str(window.lo)))
+        _place_copy(bulk, copy, window.lo)
         with _output_of(bulk, slot, _changes_query("get", copy, window.hi, options, output)) as reader:
             yield reader
     finally:
         # at once, so that the next window finds a free slot; if the connection is lost, the copy is gone already
         with suppress(ConnectionLostError):
             _drop_copy(bulk, copy)
+
+
+def _place_copy(bulk: dbapi.Connection, copy: str, lsn: Lsn) -> None:
+    """Advance the copy to ``lsn``, unless it already stands there: even then, the server would decode everything from
+    the slot's ``restart_lsn``, which in a backlog can be a gigabyte behind."""
+    statement = """
+        SELECT pg_replication_slot_advance(slot_name, {}::pg_lsn) FROM pg_replication_slots
+        WHERE slot_name = {} AND confirmed_flush_lsn <> {}::pg_lsn"""
+    run(bulk, _text(statement, str(lsn), copy, str(lsn)))
 
 
 class NoSpareSlotError(PreconditionError):
