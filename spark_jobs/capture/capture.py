@@ -24,6 +24,7 @@ from spark_jobs.capture.plugins import plugin_of
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, changed_facts_rows, facts_rows, marker_row
+from spark_jobs.change_log.retention import compact_log_in_passing
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError
@@ -198,6 +199,7 @@ def _capture(
         session = replace(session, checkpoint=marker)
         landed.append(marker)
         advance(session, marker)
+        compact_log_in_passing(session.log, marker.ordinal)
         landed_end = window.hi
     progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
     return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from spark_jobs.change_log.log import LOG_CONFIGURATION, LOG_LAYOUT, NO_ORDINAL, ChangeLog, rows_of_kind
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, keep_small
+from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 
 
 def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: int) -> Upkeep:
@@ -18,9 +18,17 @@ def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: i
     ``last`` is the last window's marker: this window stays, and so do the fingerprints that it refers to. Raises
     LakeError; OvertakenError when another process maintains the log.
     """
-    table = CountedTable(log.files, LOG_LAYOUT, apart=pc.field("ordinal") == NO_ORDINAL)
     expiry = Expiry(age, min(needed, last.ordinal), _fingerprints_of(last))
-    return keep_small(table, LOG_CONFIGURATION, expiry, KEPT_FOR_READERS)
+    return keep_small(_counted(log), LOG_CONFIGURATION, expiry, KEPT_FOR_READERS)
+
+
+def compact_log_in_passing(log: ChangeLog, ordinal: int) -> None:
+    """To be called after window ``ordinal`` was landed, see ``compact_in_passing``."""
+    compact_in_passing(_counted(log), ordinal)
+
+
+def _counted(log: ChangeLog) -> CountedTable:
+    return CountedTable(log.files, LOG_LAYOUT, apart=pc.field("ordinal") == NO_ORDINAL)
 
 
 def _fingerprints_of(last: WindowMarker) -> pc.Expression | None:

@@ -1,4 +1,5 @@
-"""Maintain a table of numbered rows: drop expired rows, compact small files, remove old files from storage.
+"""Maintain a table of numbered rows: drop expired rows, compact small files, remove old files from storage. A part of
+the compaction also happens in passing, while rows are appended.
 
 Each step is a commit of its own that changes no row that is kept, and may be repeated after any crash. These commits
 are counted in a transaction identifier and made through the handle that the files were read with: of two processes that
@@ -8,6 +9,7 @@ appended, so that a file's age is that of its rows. That is why only files of th
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +28,17 @@ from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError, OvertakenError
 
+_log = logging.getLogger(__name__)
+
 _APP_ID = "pgcdc:maintenance"
 _MILLISECONDS = 1000
 _DAY = 24 * 3600 * _MILLISECONDS
 # readers may still use a file that is no longer part of the table, writers may write one that is not yet part of it
 KEPT_FOR_READERS = timedelta(days=1)
 _SMALL_BYTES = FILE_BYTES // 2
+# how often, in appends, the newest files are compacted in passing, and which: together they are at most a gigabyte
+_IN_PASSING_EVERY = 1000
+_TINY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,24 @@ def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expir
     return Upkeep(len(before), len(after), sum(file.size for file in after), deleted, overdue)
 
 
+def compact_in_passing(table: CountedTable, number: int) -> None:
+    """To be called after the append of ``number``: after every thousandth, compacts the tiny files of the last ones.
+
+    ``deltalake`` reads the list of all files with each append. Without this, that list would grow by a file with each
+    append for as long as nobody runs ``postgres-cdc maintain``. A failure is only logged: the append is done, and
+    ``maintain`` compacts what is left.
+    """
+    if number % _IN_PASSING_EVERY:
+        return
+    path = table.files.path
+    try:
+        with table_errors(f"{path} cannot be compacted", hint=WRITABLE):
+            # twice as many as are new: the last time may have failed
+            _put_together(table, after=number - 2 * _IN_PASSING_EVERY, below=_TINY_BYTES)
+    except LakeError as error:
+        _log.warning("%s", error)
+
+
 def _first_younger(files: Sequence[DataFile], column: str, age: timedelta) -> int | None:
     """The first number after the oldest files, those whose rows were all appended longer ago than ``age``; None if
     there are none. ``files`` are in the order of their numbers.
@@ -106,13 +131,18 @@ def _drop_before(table: CountedTable, number: int, keep: pc.Expression | None) -
         _replace(table, handle, dropped, rows, is_loss=True)
 
 
-def _put_together(table: CountedTable) -> None:
-    """Replace the small files of each period by larger ones."""
-    periods = {_period(table, file) for file in table.files.all()}
+def _put_together(table: CountedTable, *, after: int | None = None, below: int = _SMALL_BYTES) -> None:
+    """Replace the files of each period that are smaller than ``below`` bytes by larger ones; only those with numbers
+    greater than ``after``."""
+
+    def is_meant(file: DataFile) -> bool:
+        last = file.greatest.get(table.files.column)
+        return file.size < below and (after is None or (last is not None and last > after))
+
+    periods = {_period(table, file) for file in table.files.all() if is_meant(file)}
     for period in sorted(periods):
         handle = _opened(table.files.path)
-        of_period = (file for file in table.files.all(handle) if _period(table, file) == period)
-        small = [file for file in of_period if file.size < _SMALL_BYTES]
+        small = [file for file in table.files.all(handle) if _period(table, file) == period and is_meant(file)]
         if len(small) > 1:
             _replace(table, handle, small, _ordered(table, small), is_loss=False)
 

@@ -22,7 +22,7 @@ from spark_jobs.delta.append import Layout, after_commit
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.files import decoded_path
 from spark_jobs.delta.table import open_table, table_errors
-from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, keep_small
+from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -57,7 +57,7 @@ _TABLE_CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
-_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=())
+CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=())
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,7 @@ def write_cut(
     ]
     with table_errors(f"the cuts at {lake.cuts} cannot be written", hint=_MOVE_AWAY):
         _append(lake, handle, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)
+    compact_in_passing(CountedTable(cut_files(lake), CUTS_LAYOUT), cut.number)
     return cut
 
 
@@ -230,5 +231,5 @@ def keep_cuts_small(lake: Lake, age: timedelta) -> Upkeep | None:
     latest = latest_cut(lake)
     if latest is None:
         return None
-    table = CountedTable(cut_files(lake), _LAYOUT)
+    table = CountedTable(cut_files(lake), CUTS_LAYOUT)
     return keep_small(table, _TABLE_CONFIGURATION, Expiry(age, latest.number), KEPT_FOR_READERS)

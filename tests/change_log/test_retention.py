@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
-from spark_jobs.change_log.retention import keep_log_small
+from spark_jobs.change_log.retention import compact_log_in_passing, keep_log_small
 from spark_jobs.change_log.window_marker import CatalogueSeen
 from spark_jobs.delta import upkeep
 from spark_jobs.delta.upkeep import Upkeep
-from spark_jobs.errors import OvertakenError
+from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.fingerprint import Fingerprint
 from tests.change_log.test_log import marker, window
@@ -133,3 +133,43 @@ def test_two_processes_at_once_and_a_window_that_is_landed_meanwhile(
     _kept(log)
     assert [each.ordinal for each in log.markers()] == list(range(13))
     assert len(_rows(log, 0, 12)) == 13 * 4
+
+
+def _files(log: ChangeLog) -> int:
+    return len(DeltaTable(log.path).file_uris())
+
+
+def test_a_log_that_nobody_maintains_stays_in_few_files(log: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_IN_PASSING_EVERY", 5)
+    rows = _rows(log, 0, 11)
+    for ordinal in range(12, 36):
+        assert log.land(IDENTITY, ordinal, window(ordinal))
+        compact_log_in_passing(log, ordinal)
+    assert [each.ordinal for each in log.markers()] == list(range(36))
+    assert log.checkpoint() == log.markers(34)[0] == marker(35)
+    assert _rows(log, 0, 11) == rows
+    assert len(_rows(log, 0, 35)) == 36 * 4
+    # windows 0 to 5 were out of its reach, 6 to 9 are of two days, the others of today
+    assert _files(log) == 6 + 2 + 1
+
+
+def test_a_failed_compaction_in_passing_is_caught_up_and_no_error(
+    log: ChangeLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upkeep, "_IN_PASSING_EVERY", 5)
+    with monkeypatch.context() as broken:
+        broken.setattr(upkeep, "_replace", _disk_is_full)
+        for ordinal in range(12, 16):
+            log.land(IDENTITY, ordinal, window(ordinal))
+            compact_log_in_passing(log, ordinal)
+    assert "the disk is full" in caplog.text
+    files = _files(log)
+    for ordinal in range(16, 21):
+        log.land(IDENTITY, ordinal, window(ordinal))
+        compact_log_in_passing(log, ordinal)
+    assert _files(log) < files
+    assert [each.ordinal for each in log.markers()] == list(range(21))
+
+
+def _disk_is_full(*_: object, **__: object) -> None:
+    raise LakeError("the disk is full")

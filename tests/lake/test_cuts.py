@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.configuration import Lake
+from spark_jobs.delta import upkeep
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import cuts
 from spark_jobs.lake.cuts import Cut, TableCut, cut_until, forget, latest_cut, write_cut
@@ -139,3 +140,13 @@ def test_a_table_that_is_forgotten_later_is_in_the_cut_as_it_was(tmp_path: Path)
 def _sorted(cut: Cut | None) -> Cut:
     assert cut is not None
     return replace(cut, tables=tuple(sorted(cut.tables, key=lambda table: table.name)))
+
+
+def test_cuts_that_nobody_maintains_stay_in_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_IN_PASSING_EVERY", 10)
+    lake = Lake(str(tmp_path))
+    for number in range(1, 46):
+        write_cut(lake, number, Lsn(100 * number), (replace(ORDERS, version=number),))
+    assert len(DeltaTable(lake.cuts).file_uris()) == 1 + 5
+    assert latest_cut(lake) == Cut(45, 45, Lsn(4500), (replace(ORDERS, version=45),))
+    assert [cut_until(lake, Lsn(100 * number)).number for number in (1, 9, 10, 23, 40, 45)] == [1, 9, 10, 23, 40, 45]
