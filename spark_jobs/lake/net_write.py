@@ -27,6 +27,7 @@ from spark_jobs.lake.past_sql import (
     open_values_query,
     soft_delete_statement,
 )
+from spark_jobs.lake.rewrite import check_nothing_undone, rewrite, version_to_rewrite
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.variants import with_variants
 from spark_jobs.retries import again_when_concurrent
@@ -108,19 +109,26 @@ def write_net(
     exceptions. After a conflict with a foreign commit, such as an OPTIMIZE, the write is retried.
     """
     shape = net.columns.shape
+    is_merged = not (net.truncated or net.insert_only)
+    rewritten = version_to_rewrite(path, net.columns, net.rows) if is_merged else None
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
         for key, setting in _conf_of_small(opened, net).items():
             own.conf.set(key, setting)
         rows = with_variants(net.read(own), shape.columns)
-        if net.truncated or net.insert_only:
+        if not is_merged:
             _write_all(rows, path, net)
+        elif rewritten is not None:
+            rewrite(rows, path, net.columns, net.rows, rewritten)
         elif net.columns.mode == "history":
             _merge_history(rows, path, net)
         elif shape.has_key:
             _merge_by_key(rows, path, net)
         else:
             merge_copies(rows, path, shape, net.key_range, lenient=net.lenient)
-        return committed_version(own, path)
+        version = committed_version(own, path)
+    if rewritten is not None:
+        check_nothing_undone(path, rewritten, version)
+    return version
 
 
 def _conf_of_small(opened: OpenedTable | None, net: NetSource) -> dict[str, str]:
