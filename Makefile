@@ -16,6 +16,9 @@ LIVE := postgres or spark or browser or slow
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
+# without cached bytecode, each of the hundreds of processes that tests start compiles what it imports: 2 s
+unexport PYTHONDONTWRITEBYTECODE
+
 DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.capture.capture import capture
+from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -78,6 +79,22 @@ def test_a_window_that_was_left_out_is_found_unless_the_snapshot_shows_it() -> N
     assert faults([snapshot, commit(1, 5, 6)], markers) == []
     (left_out,) = faults([snapshot, commit(1, 6, 7)], markers)
     assert "windows [5] left out" in left_out
+
+
+def test_windows_whose_changes_cancel_out_need_no_commit() -> None:
+    def left_out(*windows: ChangeCounts) -> list[str]:
+        markers = [
+            WindowMarker(n, Window(Lsn(100 * n), Lsn(100 * n + 100)), IDENTITY, (RelationCounts(1, "s", "t", changes),))
+            for n, changes in enumerate(windows, start=5)
+        ]
+        after = commit(1, 5 + len(windows), 9)
+        return faults([commit(0, 4, 4, takes_windows=False), after], markers)
+
+    inserted, deleted = ChangeCounts(inserts=7), ChangeCounts(deletes=7)
+    assert left_out(ChangeCounts(inserts=7, updates=2, deletes=7)) == left_out(inserted, deleted) == []
+    for windows in ([inserted], [inserted, ChangeCounts(deletes=6)], [ChangeCounts(updates=1)]):
+        assert len(left_out(*windows)) == 1
+    assert len(left_out(inserted, replace(deleted, truncates=1))) == 1
 
 
 _OURS = """Traceback (most recent call last):
