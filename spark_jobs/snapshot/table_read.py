@@ -90,7 +90,7 @@ class TableRead:
 
     @property
     def is_small(self) -> bool:
-        """Whether the driver reads the table."""
+        """Whether the driver reads the table, unless its values turn out to be large."""
         return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _TASKS and bool(self.columns)
 
     def rows(
