@@ -161,7 +161,8 @@ class MergeModel(StrictModel):
     """How changes are written into tables."""
 
     engine: MergeEngine = Field(
-        default="spark", description="auto: small changes of small tables without Spark, the rest with it"
+        default="spark",
+        description="auto: small changes, and large ones of small tables, without Spark, the rest with it",
     )
 
 

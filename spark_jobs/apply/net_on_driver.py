@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +29,8 @@ _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
 def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
     """The net change of a small range. Raises as ``net_change`` does.
 
-    Few rows are handed over from memory, more through Parquet files in the lake that live as long as the context.
+    Spark reads few rows from memory, and more from Parquet files in the lake. These are written when it first reads
+    them, and live as long as the context.
     """
     net = net_change(
         landed.rows,
@@ -52,7 +54,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
             net.changes,
             ended=ended,
             broadcast=broadcast,
-            in_memory=net.rows if rows < _STAGED_FROM_ROWS else None,
+            in_memory=net.rows,
         )
 
 
@@ -70,9 +72,14 @@ def _frame(net: NetChange, work: TableRange) -> Iterator[Frame]:
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
         return
     with staging_folder(lake, work.state) as folder:
-        with lake_errors(f"{work.name}: {folder} cannot be written"):
-            _stage(rows, folder)
-        yield lambda spark: spark.read.schema(schema).parquet(folder)
+
+        @cache
+        def staged() -> str:
+            with lake_errors(f"{work.name}: {folder} cannot be written"):
+                _stage(rows, folder)
+            return folder
+
+        yield lambda spark: spark.read.schema(schema).parquet(staged())
 
 
 def _stage(rows: pa.Table, folder: str) -> None:

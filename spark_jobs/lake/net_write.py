@@ -60,7 +60,7 @@ class NetSource:
     for a table without a key, no row goes. ``lenient``: rows that go may be missing in the table. ``changes``: those
     that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of the
     table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
-    rows are not shuffled. ``in_memory``: the rows, if there are few.
+    rows are not shuffled. ``in_memory``: the rows, if the driver has them.
     """
 
     columns: NetColumns

@@ -45,11 +45,13 @@ class OpenedTable:
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Number of ``files``; bytes of the ``whole`` table, and of the files that may hold a ``touched`` row."""
+    """Number of ``files``; bytes of the ``whole`` table, and of the files that may hold a ``touched`` row; ``beside``:
+    the rows in the latter, None if not known."""
 
     files: int
     whole: int
     touched: int
+    beside: int | None
 
 
 def opened_table(path: str) -> OpenedTable | None:
@@ -84,7 +86,10 @@ def opened_table(path: str) -> OpenedTable | None:
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:
     """``key_range``: that of the touched rows; None if any row may be touched."""
     files = opened.files
-    return FileSizes(files.num_rows, _bytes(files), _bytes(_in_range(files, opened, shape, key_range)))
+    touched = _in_range(files, opened, shape, key_range)
+    counts = touched.column("num_records")
+    beside = None if counts.null_count else pc.sum(counts).as_py()
+    return FileSizes(files.num_rows, _bytes(files), _bytes(touched), beside)
 
 
 def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> pa.Table:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LEAST_ROWS = 50_000
-_LEAST_SHARE = 0.25  # of the table's rows; for a smaller part, MERGE writes much less
+LEAST_SHARE = 0.25  # of the table's rows; for a smaller part, MERGE writes much less
 # these promise readers what happened to single rows
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 _BROADCAST_KEYS = 1_000_000  # a hundred bytes each, at most; beyond that Spark decides how to join
@@ -53,7 +53,7 @@ def version_to_rewrite(path: str, columns: NetColumns, rows: int) -> int | None:
     if table is None or any(table.metadata().configuration.get(name) == "true" for name in _ROW_BY_ROW):
         return None
     held = pc.sum(pa.table(table.get_add_actions(flatten=True)).column("num_records")).as_py()
-    if held is None or rows < held * _LEAST_SHARE:
+    if held is None or rows < held * LEAST_SHARE:
         return None
     return int(table.version())
 

@@ -1,8 +1,9 @@
-"""Merge a few changes into a Delta table without Spark: with ``deltalake``, in the same kind of commit.
+"""Merge changes into a Delta table without Spark: with ``deltalake``, in the same kind of commit.
 
 This takes 0.03 s where a warm Spark session needs a second, and no JVM has to start. But ``deltalake`` rewrites whole
-files that hold a changed row, so this is only for small tables, and for appends. Where the rows are not certain to be
-those that Spark would write, the work is left to Spark: see ``merge_into``.
+files that hold a changed row. So this is only for small tables, for appends, and for larger tables much of which has
+changed: there it takes a third of the CPU time of Spark. Where the rows are not certain to be those that Spark would
+write, the work is left to Spark: see ``merge_into``.
 
 https://delta-io.github.io/delta-rs/usage/merging-tables/
 """
@@ -20,7 +21,8 @@ from spark_jobs.delta.append import after_commit
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import SMALL_BYTES, OpenedTable, file_sizes
+from spark_jobs.lake.opened_table import SMALL_BYTES, FileSizes, OpenedTable, file_sizes
+from spark_jobs.lake.rewrite import LEAST_SHARE
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
@@ -28,6 +30,7 @@ from spark_jobs.schema.table_shape import TableShape
 
 _log = logging.getLogger(__name__)
 
+_MUCH_CHANGED_BYTES = 512 << 20  # of rows in memory
 # each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
 _FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
@@ -53,7 +56,7 @@ def merge_into(opened: OpenedTable, net: NetSource, provenance: Provenance, *, c
         raise _overtaken(table)
     sizes = file_sizes(opened, net.columns.shape, net.key_range)
     is_small = sizes.whole <= SMALL_BYTES
-    if (sizes.touched > SMALL_BYTES and not net.insert_only) or (compact and not is_small):
+    if (compact and not is_small) or not (net.insert_only or _is_cheap(sizes, rows)):
         return None
     commit = CommitProperties(
         custom_metadata={"userMetadata": provenance.user_metadata()},
@@ -73,6 +76,16 @@ def merge_into(opened: OpenedTable, net: NetSource, provenance: Provenance, *, c
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
     return int(table.version())
+
+
+def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:
+    """Whether the files that may hold a changed row are small, or full of changed rows and not too large for memory, if
+    their rows are as wide as the changed ones."""
+    if sizes.touched <= SMALL_BYTES:
+        return True
+    if sizes.beside is None or rows.num_rows < sizes.beside * LEAST_SHARE:
+        return False
+    return bool(sizes.beside * rows.nbytes <= _MUCH_CHANGED_BYTES * rows.num_rows)
 
 
 def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:

@@ -1,4 +1,4 @@
-"""``merge: {engine: auto}``: small changes of small tables without Spark. The source is the oracle, Spark reads."""
+"""``merge: {engine: auto}``: most changes without Spark. The source is the oracle, Spark reads."""
 
 from __future__ import annotations
 
@@ -192,11 +192,32 @@ def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
     monkeypatch.setattr(small_merge, "SMALL_BYTES", 0)
     followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
-    followed.database.execute("DELETE FROM item WHERE id = 21")
+    followed.database.execute("DELETE FROM item WHERE id = 7")
     assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
     followed.database.execute("INSERT INTO item VALUES (22, 'new', 'd', 1, 1)")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_merge, "SMALL_BYTES", 0)
+    followed.database.execute("INSERT INTO item SELECT g, 'v', 'd', g, g FROM generate_series(101, 30100) g")
+    assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
+    followed.database.execute(
+        "UPDATE item SET v = 'w', doc = id::text WHERE id % 4 <> 0",
+        "DELETE FROM item WHERE id % 10 = 0",
+        "INSERT INTO item SELECT g, 'new', 'd', g, 'NaN' FROM generate_series(40001, 42000) g",
+    )
+    (applied,) = synced(followed.pipeline).tables
+    assert (applied.engine, applied.rows_written > 20_000) == ("deltalake", True)
+    assert_equal(followed.spark, followed.pipeline, "item")
+    # as much by Spark, which reads the rows from files; then nothing of them is left
+    monkeypatch.setattr(small_merge, "_MUCH_CHANGED_BYTES", 0)
+    followed.database.execute("UPDATE item SET v = 'x', doc = 'e' WHERE id % 3 <> 0")
+    assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
+    assert_equal(followed.spark, followed.pipeline, "item")
+    staged = Path(followed.pipeline.lake.path, "_staging")
+    assert [left for left in staged.rglob("*") if left.is_file()] == []
 
 
 def test_many_small_commits_leave_few_files_and_a_log_that_spark_reads(followed: Followed) -> None:

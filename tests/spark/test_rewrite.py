@@ -58,7 +58,7 @@ _CHANGES = {
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every net change were large."""
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
+    monkeypatch.setattr(rewrite, "LEAST_SHARE", 0.0)
 
 
 @pytest.fixture
