@@ -29,8 +29,8 @@ _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
 def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
     """The net change of a small range. Raises as ``net_change`` does.
 
-    Spark reads few rows from memory, and more from Parquet files in the lake. These are written when it first reads
-    them, and live as long as the context.
+    Spark reads few rows from memory, and more from Parquet files in the lake, which live as long as the context. With
+    the engine ``auto`` they are only written when Spark is needed.
     """
     net = net_change(
         landed.rows,
@@ -79,6 +79,8 @@ def _frame(net: NetChange, work: TableRange) -> Iterator[Frame]:
                 _stage(rows, folder)
             return folder
 
+        if work.pipeline.merge_engine == "spark":  # Spark is certain to read them
+            staged()
         yield lambda spark: spark.read.schema(schema).parquet(staged())
 
 
