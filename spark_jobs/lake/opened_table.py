@@ -87,9 +87,13 @@ def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | Non
     """``key_range``: that of the touched rows; None if any row may be touched."""
     files = opened.files
     touched = _in_range(files, opened, shape, key_range)
-    counts = touched.column("num_records")
-    beside = None if counts.null_count else pc.sum(counts).as_py()
-    return FileSizes(files.num_rows, _bytes(files), _bytes(touched), beside)
+    return FileSizes(files.num_rows, _bytes(files), _bytes(touched), row_count(touched))
+
+
+def row_count(files: pa.Table) -> int | None:
+    """The rows in these files, deleted ones included; None if not known, or without files."""
+    counts = files.column("num_records")
+    return None if counts.null_count else pc.sum(counts).as_py()
 
 
 def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> pa.Table:
