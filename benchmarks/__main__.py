@@ -22,6 +22,7 @@ from benchmarks.catalogue_look import measure_catalogue_looks
 from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_following
+from benchmarks.idle_tables import measure_idle_tables
 from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement, temporary_folder
 from benchmarks.replaying import measure_replay
@@ -105,6 +106,10 @@ def _many(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_many(bench.server, bench.pipeline, bench.spark)
 
 
+def _idle(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_idle_tables(bench.server, bench.pipeline, bench.spark, bench.size.unit // 100)
+
+
 def _age(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_age(bench.server, bench.pipeline, bench.spark, bench.size.unit // 2)
 
@@ -134,6 +139,7 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "large": _large,
     "floor": _floor,
     "many": _many,
+    "idle": _idle,
     "age": _age,
     "mixed": _mixed,
     "drain": _drain,

@@ -26,8 +26,8 @@ from spark_jobs.lake.cuts import CUTS_LAYOUT, CUTS_SCHEMA, TableCut, cut_files, 
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
-_CHECKPOINT_EVERY, _COMPACTED_EVERY = 100, 1000  # commits
-_BEHIND_CHECKPOINT = 50  # commits after the last checkpoint
+_CHECKPOINT_EVERY, _COMPACTED_EVERY = 10, 1000  # commits
+_BEHIND_CHECKPOINT = 5  # commits after the last checkpoint
 # the clock runs too fast here for what happens a day later: old commits and removed files are forgotten at once
 _FORGETFUL = {"delta.logRetentionDuration": "interval 0 days", "delta.deletedFileRetentionDuration": "interval 0 days"}
 _MINUTE = 60_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Literal
 
 from pydantic import SecretStr
@@ -251,7 +252,11 @@ class Pipeline:
 
     def table(self, name: QualifiedName) -> Table:
         """The table's configuration, or the defaults if there is none."""
-        return next((table for table in self.tables or () if table.name == name), Table(name))
+        return self._by_name.get(name) or Table(name)
+
+    @cached_property
+    def _by_name(self) -> dict[QualifiedName, Table]:
+        return {table.name: table for table in self.tables or ()}
 
     def column_options(self, name: QualifiedName) -> ColumnOptions:
         """The options of the table's columns, including the pipeline's policy."""

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError, PreconditionError
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.table_mask import why_masked_otherwise
-from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import followed_names
 from spark_jobs.tables.masked_columns import mask_words
+from spark_jobs.tables.progress import NO_PROGRESS, Progress, progress_of
 from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the change log's last marker.
+    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the change log's last marker,
+    ``progress`` how far the tables, and the messages table, are.
 
     ``missing`` tables need a new generation: they have none in this chapter of the log, or one in another mode, with
     other types or with other masks. ``reasons`` has a sentence for those with other types or masks. ``stopped`` tables
@@ -34,6 +36,7 @@ class Prepared:
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
+    progress: Progress
     stopped: tuple[TableStopped, ...] = ()
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
 
@@ -50,7 +53,9 @@ def prepare(pipeline: Pipeline) -> Prepared:
         masks = mask_words(connection, pipeline)
         names = followed_names(connection, pipeline)
         checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
-        states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
+        asked = (*names, MESSAGES_NAME) if has_messages_table(pipeline) else names
+        progress = NO_PROGRESS if checkpoint is None else progress_of(pipeline.lake, asked, checkpoint.identity)
+        states: dict[QualifiedName, TableState | LakeError] = {**progress.states, **progress.errors}
         stopped = stopped_tables(connection, pipeline, names, states)
         if checkpoint is None:
             for table in stopped:
@@ -64,36 +69,39 @@ def prepare(pipeline: Pipeline) -> Prepared:
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
-    missing = tuple(name for name in tables if _has_no_snapshot(states.get(name), checkpoint, pipeline.mode_of(name)))
-    remasked = {name: why for name in tables if (why := _mask_change(states.get(name), masks.get(name, "")))}
-    # a table with other types or masks must be read from the source, even if its mode changed too
-    reasons = {**_type_changes(pipeline, {name: states.get(name) for name in tables}), **remasked}
-    missing = tuple(name for name in tables if name in missing or name in reasons)
-    return Prepared(checkpoint, tables, missing, stopped, reasons)
+    began = _Begun(pipeline, checkpoint, masks, states)
+    # a cut may be older than a table's newest generation, so the table itself is asked before a new one is begun
+    in_doubt = [name for name in tables if began.needs_another(name) and name in progress.states]
+    began = replace(began, states={**states, **table_states(pipeline.lake, in_doubt, checkpoint.identity)})
+    missing = tuple(name for name in tables if began.needs_another(name))
+    reasons = {name: why for name in missing if (why := began.why_from_source(name))}
+    return Prepared(checkpoint, tables, missing, progress, stopped, reasons)
 
 
-def _type_changes(
-    pipeline: Pipeline, states: Mapping[QualifiedName, TableState | LakeError | None]
-) -> dict[QualifiedName, str]:
-    """The tables whose chosen types differ from the configured ones, and what changed."""
-    changed = {
-        name: pipeline.table(name).options.types.changed_since(state.types)
-        for name, state in states.items()
-        if isinstance(state, TableState) and not state.is_lost
-    }
-    return {name: what for name, what in changed.items() if what}
+@dataclass(frozen=True)
+class _Begun:
+    """The generations that the tables have, and what the configuration asks for. ``masks``: their words."""
 
+    pipeline: Pipeline
+    checkpoint: WindowMarker
+    masks: Mapping[QualifiedName, str]
+    states: Mapping[QualifiedName, TableState | LakeError]
 
-def _mask_change(state: TableState | LakeError | None, mask: str) -> str:
-    """How the table's masks changed since its snapshot; empty if they did not, or if it has no readable snapshot."""
-    if not isinstance(state, TableState) or state.is_lost:
-        return ""
-    return why_masked_otherwise(state.mask, mask)
+    def needs_another(self, name: QualifiedName) -> bool:
+        """Whether the table has no generation in this chapter of the log, or one of another form than configured."""
+        state = self.states.get(name)
+        if isinstance(state, LakeError):  # an unreadable table is replaced only on request
+            return False
+        if state is None or is_of_earlier_chapter(state, self.checkpoint.identity.chapter):
+            return True
+        return not state.is_lost and (state.mode != self.pipeline.mode_of(name) or bool(self.why_from_source(name)))
 
-
-def _has_no_snapshot(state: TableState | LakeError | None, checkpoint: WindowMarker, mode: Mode) -> bool:
-    if isinstance(state, LakeError):  # an unreadable table is replaced only on request
-        return False
-    if state is None or is_of_earlier_chapter(state, checkpoint.identity.chapter):
-        return True
-    return not state.is_lost and state.mode != mode
+    def why_from_source(self, name: QualifiedName) -> str:
+        """How its types or masks changed: then it must be read from the source, even if its mode changed too. Empty if
+        they did not, or if it has no readable snapshot."""
+        state = self.states.get(name)
+        if not isinstance(state, TableState) or state.is_lost:
+            return ""
+        return why_masked_otherwise(state.mask, self.masks.get(name, "")) or self.pipeline.table(
+            name
+        ).options.types.changed_since(state.types)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply.apply import CatchUpReport, apply
+from spark_jobs.apply.plan import Known
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -32,6 +33,7 @@ from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.tables.progress import Progress as TablesProgress
 from spark_jobs.tables.stopped_tables import TableStopped
 
 # how often a table is read again at most in one sync; each round is one more cause
@@ -83,7 +85,7 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     started = time.monotonic()
     prepared = prepare(pipeline)
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
-    done = _Done(stopped={table.name for table in prepared.stopped})
+    done = _Done({table.name for table in prepared.stopped}, prepared.progress)
     if prepared.missing:
         missing, reasons = prepared.missing, prepared.reasons
         done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
@@ -171,7 +173,8 @@ def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, 
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         done.windows += captured.landed
-        done.add(apply(spark, pipeline, excluding=done.failed, run_id=run_id, progress=progress))
+        known = Known(captured.checkpoint, done.reached) if done.reached else None
+        done.add(apply(spark, pipeline, excluding=done.failed, run_id=run_id, progress=progress, known=known))
         if captured.caught_up:
             due = _explained_by(captured)
             if waited or due is None:
@@ -193,9 +196,11 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 
 @dataclass
 class _Done:
-    """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it."""
+    """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
+    ``reached``: how far the tables are, until one of them is written."""
 
     stopped: set[QualifiedName]
+    reached: TablesProgress | None = None
     failed: set[QualifiedName] = field(default_factory=set)
     snapshots: list[TableSnapshot] = field(default_factory=list)
     modes: list[ModeChanged] = field(default_factory=list)
@@ -205,6 +210,7 @@ class _Done:
     cut: Cut | None = None
 
     def begin(self, begun: NewGenerations) -> None:
+        self.reached = None
         self.snapshots += begun.snapshots
         self.modes += begun.modes
         self.failed |= begun.errors.keys()
@@ -218,6 +224,7 @@ class _Done:
             self.tables[table.name] = [*(done for done in rounds if done.error is None), table]
 
     def add(self, report: CatchUpReport) -> None:
+        self.reached = None
         self.messages = report.messages and report.messages.after(self.messages)
         self.cut = report.cut
         for outcome in report.tables:

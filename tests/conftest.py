@@ -7,4 +7,5 @@ pytest_plugins = [
     "tests.fixtures.servers",
     "tests.fixtures.spark",
     "tests.fixtures.pipelines",
+    "tests.fixtures.object_store",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.apply.apply_messages import apply_messages
 from spark_jobs.apply.apply_tables import apply_tables
-from spark_jobs.apply.plan import Plan, plan_apply
+from spark_jobs.apply.plan import Known, Plan, plan_apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
@@ -48,17 +48,20 @@ def apply(
     messages: bool | None = None,
     run_id: str = "",
     progress: Progress = silent,
+    known: Known | None = None,
 ) -> CatchUpReport:
     """Apply landed windows to ``names`` (default: all followed tables), each from its own watermark to the log's end.
 
     Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
     that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
     default it is when ``names`` is None. ``spark`` is called only when there is something to write. A table that fails,
-    or that another process is writing, is reported with its error; the others are brought up to date.
-    Raises LakeError when there is no change log.
+    or that another process is writing, is reported with its error; the others are brought up to date. ``known``: see
+    ``plan_apply``. Raises LakeError when there is no change log.
     """
     with_messages = has_messages_table(pipeline) and (names is None if messages is None else messages)
-    plan = plan_apply(pipeline, names, excluding=excluding, upto=upto, messages=with_messages, run_id=run_id)
+    plan = plan_apply(
+        pipeline, names, excluding=excluding, upto=upto, messages=with_messages, run_id=run_id, known=known
+    )
     # first: they need no Spark, so an outbox is served while Spark is down
     done = {MESSAGES_NAME: apply_messages(pipeline, plan)} if plan.messages else {}
     cut = plan.progress.cut

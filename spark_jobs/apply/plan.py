@@ -7,7 +7,7 @@ without changes costs nothing: its Delta table is not opened, nothing is scanned
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
@@ -20,6 +20,15 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.progress import Progress, concerns, progress_of
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a caller has just read, so that it is not read again: the log's last marker, and how far the tables are. If
+    one of them has gone on since, applying finds that out."""
+
+    checkpoint: WindowMarker
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -53,23 +62,30 @@ def plan_apply(
     upto: Lsn | None = None,
     messages: bool = False,
     run_id: str = "",
+    known: Known | None = None,
 ) -> Plan:
     """Plan ``names`` (default: all followed tables) without ``excluding``, up to the last window that ends at or before
-    ``upto``. Raises LakeError when there is no change log.
+    ``upto``. ``known`` must include all these tables. Raises LakeError when there is no change log.
     """
     log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = log.checkpoint()
+    checkpoint = known.checkpoint if known else log.checkpoint()
     if checkpoint is None:
         raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
     tables = followed if names is None else tuple(name for name in names if name not in excluding)
     asked_for = (*tables, MESSAGES_NAME) if messages else tables
-    progress = progress_of(pipeline.lake, asked_for, checkpoint.identity)
+    progress = known.progress.of(asked_for) if known else progress_of(pipeline.lake, asked_for, checkpoint.identity)
+    missing = {
+        name: LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
+        for name in progress.without_snapshot(tables)
+    }
+    progress = replace(progress, errors={**progress.errors, **missing})
     # upto is an LSN of the log's current chapter: all windows of earlier chapters come before it, whatever their LSNs
     chapter = checkpoint.identity.chapter
+    lowest = _lowest(progress, checkpoint, messages)
     ahead = tuple(
         marker
-        for marker in log.markers(_lowest(progress, checkpoint, messages))
+        for marker in (log.markers(lowest) if lowest < checkpoint.ordinal else ())
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
     work = tuple(

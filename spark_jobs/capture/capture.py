@@ -62,13 +62,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """``landed``: the windows of this run. ``upto``: the LSN that the run had to reach. ``caught_up``: the change log
-    ends there or later."""
+    """``landed``: the windows of this run. ``checkpoint``: the log's last marker. ``upto``: the LSN that the run had to
+    reach."""
 
     landed: tuple[WindowMarker, ...]
-    caught_up: bool
-    landed_end: Lsn
+    checkpoint: WindowMarker
     upto: Lsn
+
+    @property
+    def landed_end(self) -> Lsn:
+        """The end of the change log."""
+        return self.checkpoint.window.hi
+
+    @property
+    def caught_up(self) -> bool:
+        return self.landed_end >= self.upto
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,6 @@ def _capture(
     session: CaptureSession, windows: Sequence[Window], end: Lsn, landed: list[WindowMarker], progress: Progress
 ) -> CaptureReport:
     """Land the windows, and append their markers to ``landed``, which already holds those of earlier attempts."""
-    landed_end = session.checkpoint.window.hi
     for number, window in enumerate(windows):
 
         def show(messages: int, number: int = number, window: Window = window) -> None:
@@ -200,9 +207,9 @@ def _capture(
         landed.append(marker)
         advance(session, marker)
         compact_log_in_passing(session.log, marker.ordinal)
-        landed_end = window.hi
-    progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
-    return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)
+    report = CaptureReport(tuple(landed), session.checkpoint, end)
+    progress(Step("capture", f"landed to {report.landed_end}", len(windows), len(windows), "windows"))
+    return report
 
 
 def _land_through(

@@ -33,6 +33,8 @@ _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 128 << 10
 FILE_BYTES = 32 << 20
 _MILLISECONDS = 1000
+# deltalake opens a table by reading each commit since the last checkpoint twice
+CHECKPOINT_INTERVAL = "10"
 _CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 
 

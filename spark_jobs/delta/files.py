@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -65,6 +65,21 @@ def table_filesystem(path: str) -> fs.FileSystem:
     """
     filesystem, folder = lake_filesystem(path)
     return fs.SubTreeFileSystem(folder, filesystem)
+
+
+def existing_folders(paths: Iterable[str]) -> frozenset[str]:
+    """Those of ``paths`` that are folders; with one listing of each folder that they lie in. Raises OSError."""
+    parents: dict[str, set[str]] = {}
+    for path in paths:
+        parent, _, name = path.rpartition("/")
+        parents.setdefault(parent, set()).add(name)
+    return frozenset(f"{parent}/{name}" for parent, names in parents.items() for name in names & _folder_names(parent))
+
+
+def _folder_names(path: str) -> frozenset[str]:
+    filesystem, folder = lake_filesystem(path)
+    listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return frozenset(entry.base_name for entry in listed if entry.type == fs.FileType.Directory)
 
 
 def ask_tables(

@@ -1,7 +1,8 @@
 """A Delta table's newest commits, read from their own files, at a cost that does not grow with the table's history.
 
 For a table of fifty thousand commits ``deltalake`` lists all commit files and reads a checkpoint of all added files.
-Finding the newest commit is cheaper: ``_last_checkpoint`` names a version close to it, and versions have no gaps.
+Finding the newest commit is cheaper: the version that this process saw last, or else the one in ``_last_checkpoint``,
+is close to it, and versions have no gaps. Both are only hints: without that version's file, the folder is listed.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from spark_jobs.delta.files import lake_filesystem
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
+# by table, the newest version that this process has seen
+_seen: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -78,27 +81,43 @@ class TransactionLog:
     filesystem: fs.FileSystem
     folder: str
     version: int
+    _read: Commit | None = field(default=None, repr=False)  # to find the version, a commit was read already
 
     @classmethod
     def open(cls, table: str, version: int | None = None) -> TransactionLog | None:
         """The log at the newest version, or at ``version``, which must exist; None if there is no Delta table."""
         filesystem, folder = lake_filesystem(f"{table}/_delta_log")
+        if version is not None:
+            return cls(filesystem, folder, version)
+        known = _commit_near_end(filesystem, folder, _seen.get(table))
+        version = (
+            _newest_listed(filesystem, folder) if known is None else _newest_from(filesystem, folder, known.version)
+        )
         if version is None:
-            version = _newest_version(filesystem, folder)
-        return None if version is None else cls(filesystem, folder, version)
+            return None
+        note_version(table, version)
+        return cls(filesystem, folder, version, known)
 
     def commits(self) -> Iterator[Commit]:
         """The commits, newest first, up to the first one that log clean-up has removed."""
         for version in range(self.version, -1, -1):
-            path = _commit_file(self.folder, version)
-            try:
-                with self.filesystem.open_input_stream(path) as stream:
-                    lines = stream.read().splitlines()
-            except FileNotFoundError:
+            if self._read is not None and self._read.version == version:
+                yield self._read
+                continue
+            commit = _commit(self.filesystem, self.folder, version)
+            if commit is None:
                 return
-            if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
-                raise ValueError(f"{path} is damaged")
-            yield Commit(version, tuple(lines))
+            yield commit
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The version of the last transaction of this application; None without any."""
+        for commit in self.commits():
+            for txn in commit.transactions:
+                if txn.app_id == app_id:
+                    return txn.version
+            if commit.version == 0:
+                return None
+        return next((txn.version for txn in self.checkpoint_transactions() if txn.app_id == app_id), None)
 
     def checkpoint_transactions(self) -> tuple[Transaction, ...]:
         """The transaction identifiers in the newest checkpoint, the one updated last first."""
@@ -115,20 +134,56 @@ class TransactionLog:
         return tuple(Transaction(row["appId"], row["version"]) for row in found)
 
 
-def _newest_version(filesystem: fs.FileSystem, folder: str) -> int | None:
-    def is_there(version: int) -> bool:
-        return bool(filesystem.get_file_info(_commit_file(folder, version)).type == fs.FileType.File)
+def note_version(table: str, version: int) -> None:
+    """Note that this process has seen or committed ``version``: the next look for the newest one begins there."""
+    _seen[table] = version
 
+
+def is_newest(table: str, version: int) -> bool:
+    """Whether ``version`` is the newest one of the Delta table. False, too, if log clean-up has removed its commit."""
+    filesystem, folder = lake_filesystem(f"{table}/_delta_log")
+    return _has_commit(filesystem, folder, version) and not _has_commit(filesystem, folder, version + 1)
+
+
+def _has_commit(filesystem: fs.FileSystem, folder: str, version: int) -> bool:
+    # of a file that is missing, get_file_info would also ask an object store whether it is a folder
+    try:
+        filesystem.open_input_stream(_commit_file(folder, version)).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _commit(filesystem: fs.FileSystem, folder: str, version: int) -> Commit | None:
+    """None if there is no such commit. Raises ValueError if it is damaged."""
+    path = _commit_file(folder, version)
+    try:
+        with filesystem.open_input_stream(path) as stream:
+            lines = stream.read().splitlines()
+    except FileNotFoundError:
+        return None
+    if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
+        raise ValueError(f"{path} is damaged")
+    return Commit(version, tuple(lines))
+
+
+def _commit_near_end(filesystem: fs.FileSystem, folder: str, seen: int | None) -> Commit | None:
+    """The commit of the version ``seen`` last, or else of that in ``_last_checkpoint``; None if neither is there."""
+    if seen is not None and (commit := _commit(filesystem, folder, seen)):
+        return commit
     known = _last_checkpoint(filesystem, folder)
-    if known is None or not is_there(known):  # a hint that is too old names a version that clean-up has removed
-        return _newest_listed(filesystem, folder)
+    return None if known is None else _commit(filesystem, folder, known)
+
+
+def _newest_from(filesystem: fs.FileSystem, folder: str, known: int) -> int:
+    """The newest version, given one that exists."""
     step = 1
-    while is_there(known + step):
+    while _has_commit(filesystem, folder, known + step):
         step *= 2
     low, high = known + step // 2, known + step  # low exists, high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if is_there(middle) else (low, middle)
+        low, high = (middle, high) if _has_commit(filesystem, folder, middle) else (low, middle)
     return low
 
 

@@ -8,8 +8,9 @@ serves as an index: tables that it lists need not be opened while they are idle.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +19,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.append import Layout, after_commit
+from spark_jobs.delta.append import CHECKPOINT_INTERVAL, Layout, after_commit
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.files import decoded_path
 from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -54,6 +56,7 @@ _APP_ID = "pgcdc:cuts"
 _MOVE_AWAY = "they may be moved away: the next sync writes new ones"
 # short retention: no older version of this table is ever read
 _TABLE_CONFIGURATION = {
+    "delta.checkpointInterval": CHECKPOINT_INTERVAL,
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
@@ -74,15 +77,20 @@ class TableCut:
 
 @dataclass(frozen=True)
 class Cut:
-    """The state of ``tables`` at ``lsn``, the end of window ``ordinal``."""
+    """The state of ``tables`` at ``lsn``, the end of window ``ordinal``. ``written_at``: UTC, where it was read."""
 
     number: int
     ordinal: int
     lsn: Lsn
     tables: tuple[TableCut, ...]
+    written_at: datetime | None = field(default=None, compare=False)
 
     def table(self, name: QualifiedName) -> TableCut | None:
-        return next((table for table in self.tables if table.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[QualifiedName, TableCut]:
+        return {table.name: table for table in self.tables}
 
 
 def latest_cut(lake: Lake) -> Cut | None:
@@ -109,6 +117,19 @@ def _latest(lake: Lake) -> tuple[DeltaTable | None, Cut | None]:
 
 def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
     """The latest cut in these files."""
+    cut = _cut_of_file(cuts.path, files[0].path) if len(files) == 1 else _cut_of(cuts, files)
+    if cut is None:
+        return None
+    return replace(cut, written_at=datetime.fromtimestamp(max(file.modified for file in files) / 1000, timezone.utc))
+
+
+@lru_cache(maxsize=2)
+def _cut_of_file(path: str, file: str) -> Cut | None:
+    """The latest cut in one file of the table. Files are never changed, and their names never used again."""
+    return _cut_of(CountedFiles(path, "cut", CUTS_SCHEMA), [DataFile(file, 0, 0)])
+
+
+def _cut_of(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
     rows = cuts.dataset(files).to_table()
     if not rows.num_rows:
         return None
@@ -205,6 +226,8 @@ def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) 
             commit_properties=commit,
             post_commithook_properties=after_commit(commit),
         )
+        if handle is not None:
+            note_version(cut_files(lake).path, handle.version())
     except CommitFailedError as error:
         raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
     except DeltaError:

@@ -29,9 +29,10 @@ _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte":
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A table that ``deltalake`` has opened at one version. ``columns``: those that the source has too; ``physical``:
-    the name of each column in the data files; ``features``: the Delta features that the table uses."""
+    """The table at ``path`` that ``deltalake`` has opened at one version. ``columns``: those that the source has too;
+    ``physical``: the name of each column in the data files; ``features``: the Delta features that the table uses."""
 
+    path: str
     table: DeltaTable
     columns: tuple[DeltaColumn, ...]
     physical: Mapping[str, str]
@@ -80,7 +81,7 @@ def opened_table(path: str) -> OpenedTable | None:
     )
     physical = {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
     features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
-    return OpenedTable(table, columns, physical, features)
+    return OpenedTable(path, table, columns, physical, features)
 
 
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:

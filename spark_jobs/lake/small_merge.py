@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.append import CHECKPOINT_INTERVAL, after_commit
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
@@ -33,6 +35,7 @@ _log = logging.getLogger(__name__)
 _MUCH_CHANGED_BYTES = 512 << 20  # of rows in memory
 # each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
+_INTERVAL = "delta.checkpointInterval"
 _FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 # Spark treats NaN as equal to NaN, and 0 to -0; DataFusion joins floats by their bits
 _NO_KEYS = {LakeKind.FLOAT, LakeKind.DOUBLE}
@@ -49,7 +52,7 @@ def merge_into(opened: OpenedTable, net: NetSource, provenance: Provenance, *, c
     table, rows = opened.table, net.in_memory
     if rows is None or not _is_certain(opened, net, rows):
         return None
-    held = table.transaction_version(provenance.txn_app_id)
+    held = _commits_held(opened, provenance)
     if held is None:  # the table may have forgotten it: see table_state
         return None
     if held != provenance.commits - 1:
@@ -75,7 +78,28 @@ def merge_into(opened: OpenedTable, net: NetSource, provenance: Provenance, *, c
         # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
-    return int(table.version())
+    version = int(table.version())
+    note_version(opened.path, version)
+    _keep_log_short(table, version)
+    return version
+
+
+def _commits_held(opened: OpenedTable, provenance: Provenance) -> int | None:
+    """The number of our commits at the version that was opened. ``deltalake`` would read all commits once more."""
+    with table_errors(f"{opened.path} cannot be read"):
+        log = TransactionLog.open(opened.path, int(opened.table.version()))
+        return None if log is None else log.transaction_version(provenance.txn_app_id)
+
+
+def _keep_log_short(table: DeltaTable, version: int) -> None:
+    """Write a checkpoint after every tenth commit, as Spark does; where the table has no interval of its own,
+    ``deltalake`` would write one after every hundredth."""
+    if _INTERVAL in table.metadata().configuration or version % int(CHECKPOINT_INTERVAL):
+        return
+    try:
+        table.create_checkpoint()
+    except DeltaError as error:  # the commit is made; the next checkpoint covers it too
+        _log.warning("%s has no checkpoint of version %d: %s", table.table_uri, version, error)
 
 
 def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:

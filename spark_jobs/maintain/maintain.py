@@ -21,6 +21,7 @@ from spark_jobs.delta.files import decoded_path
 from spark_jobs.delta.upkeep import CountedTable, Upkeep, keep_small
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.lake.cuts import keep_cuts_small
+from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.lake.table_upkeep import TableFiles, history_properties, keep_table_small
@@ -95,6 +96,9 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
             progress(Step("maintain", str(name), 3 + len(tables), 3 + len(states), "tables"))
             done = _maintain_table(pipeline, spark, name, guard) if isinstance(state, TableState) else state
             tables.append(TableMaintained(name, error=done) if isinstance(done, CdcError) else done)
+        with errors.collected(), guard.cuts():
+            # syncs do not look at an idle table, and VACUUM will remove the files of the version that its cut names
+            show_in_latest_cut(pipeline.lake, last.identity, states.keys())
     first = log.first_window() or last
     held = needed.by if change_log is not None and change_log.overdue else ""
     return MaintainReport(

@@ -112,10 +112,11 @@ WITH RECURSIVE wanted AS (
   SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
   JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
 )
-SELECT w.nspname::text, w.relname::text, w.oid::bigint, (
-  SELECT p.oid::regclass::text FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relpersistence <> 'p'
-  WHERE t.root = w.oid ORDER BY 1 LIMIT 1)
-FROM wanted w
+SELECT w.nspname::text, w.relname::text, w.oid::bigint, u.member
+FROM wanted w LEFT JOIN (
+  SELECT t.root, min(p.oid::regclass::text) AS member
+  FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relpersistence <> 'p' GROUP BY t.root
+) u ON u.root = w.oid
 """
 
 

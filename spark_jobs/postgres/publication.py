@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 from psycopg import sql
@@ -35,6 +36,13 @@ class Publication:
     ours: bool
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
+
+    def publishes(self, table: QualifiedName) -> bool:
+        return table in self._tables
+
+    @cached_property
+    def _tables(self) -> frozenset[QualifiedName]:
+        return frozenset(self.tables)
 
 
 # the content of pg_publication_tables; since PostgreSQL 16 that view locks each table, and waits while one is altered
@@ -211,7 +219,7 @@ def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName])
 
 def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError | None:
     """The error about one table in a publication that we may not alter; None if it publishes the table."""
-    if table not in found.tables:
+    if not found.publishes(table):
         return PreconditionError(
             f"publication {found.name} does not publish {table}",
             hint=f"ALTER PUBLICATION ... ADD TABLE {table}; partitioned: publish_via_partition_root = true",

@@ -18,6 +18,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.delta_table import replace_table, rows_written, table_at
+from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, table_states
@@ -28,7 +29,6 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.latest_cut import show_in_latest_cut
 from spark_jobs.replay.mode_base import other_mode
 from spark_jobs.replay.other_mode import OtherMode
 from spark_jobs.retries import again_when_overtaken
@@ -93,7 +93,7 @@ def change_modes(
             progress(Step("mode", f"{state.name} to {pipeline.mode_of(state.name)}", len(done), len(todo), "tables"))
         made = [table.name for table in done if table.error is None]
         with guard.cuts():
-            show_in_latest_cut(pipeline, LandedWindows.of(pipeline).identity, made)
+            show_in_latest_cut(pipeline.lake, LandedWindows.of(pipeline).identity, made)
     return tuple(done)
 
 

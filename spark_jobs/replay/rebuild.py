@@ -17,6 +17,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.delta_table import rows_written
+from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
@@ -24,7 +25,6 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build, BuiltAside
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.latest_cut import show_in_latest_cut
 from spark_jobs.replay.replay import followed_tables
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.retries import again_when_overtaken
@@ -65,7 +65,9 @@ def rebuild(
                 done.append(TableReplayed(name, "stopped", error=error))
             progress(Step("rebuild", f"{name}: {done[-1].outcome}", len(done), len(tables), "tables"))
         with guard.cuts():
-            show_in_latest_cut(pipeline, landed.identity, [table.name for table in done if table.outcome == "rebuilt"])
+            show_in_latest_cut(
+                pipeline.lake, landed.identity, [table.name for table in done if table.outcome == "rebuilt"]
+            )
     errors = tuple(table.error for table in done if table.error is not None)
     return ReplayReport.of(windows, tuple(done), errors)
 

@@ -1,20 +1,22 @@
 """How far each table is, and which landed windows concern it.
 
-A table that is still at the version in the latest cut is not opened: an idle table only costs a check for two file
-names. All others are read from their own logs. These include tables with newer commits than the cut: an OPTIMIZE, or a
-snapshot whose process was killed before it could write a cut.
+A table that is in the latest cut is not opened, so a sync does not cost more with each idle table. A snapshot takes its
+table out of the cut first, and whoever writes a table reads its own log again. What the cut cannot know is what others
+did: an OPTIMIZE, a table that was deleted or replaced. A listing shows which tables are there, and with each look a
+few of them, in turn, are checked for a newer version than the cut's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from pyarrow import fs
+from datetime import datetime, timedelta, timezone
+from math import ceil
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.files import ask_tables, lake_filesystem
+from spark_jobs.delta.files import ask_tables, existing_folders, lake_errors
+from spark_jobs.delta.transaction_log import is_newest
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
@@ -23,25 +25,80 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.catalogue_changes import tells_of
 from spark_jobs.tables.understood_windows import unknown_messages
 
+# Each look checks one table in a hundred, as a check costs two requests to an object store. If the cut is old, it
+# checks all: by default VACUUM deletes the files of a version a week after an OPTIMIZE has replaced it
+_TURNS = 100
+_OLD = timedelta(hours=1)
+
 
 @dataclass(frozen=True)
 class Progress:
     """``states`` of the tables that were asked for, ``errors`` of those that cannot be read, and the latest ``cut``.
 
-    A messages table that does not exist yet is in neither.
+    Tables without a snapshot are in neither, and nor is a messages table that does not exist yet.
     """
 
     states: Mapping[QualifiedName, TableState]
     errors: Mapping[QualifiedName, LakeError]
     cut: Cut | None
 
+    def of(self, names: Iterable[QualifiedName]) -> Progress:
+        """The progress of these tables alone."""
+        wanted = frozenset(names)
+        return Progress(
+            {name: state for name, state in self.states.items() if name in wanted},
+            {name: error for name, error in self.errors.items() if name in wanted},
+            self.cut,
+        )
+
+    def without_snapshot(self, names: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
+        """Those of ``names`` that were asked for, and are not in the lake."""
+        return tuple(name for name in names if name not in self.states and name not in self.errors)
+
+
+NO_PROGRESS = Progress({}, {}, None)
+
 
 def progress_of(lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity) -> Progress:
     """How far these tables are; ``MESSAGES_NAME`` may be one of them."""
     cut = latest_cut(lake)
-    found = ask_tables(lambda name: _state(lake, name, identity, cut), names)
-    states = {name: state for name, state in found.items() if isinstance(state, TableState)}
-    return Progress(states, {name: error for name, error in found.items() if isinstance(error, LakeError)}, cut)
+    known = _as_in_cut(lake, names, cut)
+    found = ask_tables(
+        lambda name: _opened_state(lake, name, identity, cut), [name for name in names if name not in known]
+    )
+    states = {name: known.get(name) or found[name] for name in names}
+    return Progress(
+        {name: state for name, state in states.items() if isinstance(state, TableState)},
+        {name: error for name, error in states.items() if isinstance(error, LakeError)},
+        cut,
+    )
+
+
+def _as_in_cut(lake: Lake, names: Sequence[QualifiedName], cut: Cut | None) -> dict[QualifiedName, TableState]:
+    """The states of the tables that need not be opened."""
+    if cut is None:
+        return {}
+    listed = [name for name in names if name != MESSAGES_NAME and cut.table(name) is not None]
+    with lake_errors(f"the tables at {lake.path} cannot be listed"):
+        there = existing_folders([lake.table(name) for name in listed])
+    known = [table for name in listed if lake.table(name) in there and (table := cut.table(name)) is not None]
+    checked = {table.name: table.version for table in _in_turn(known, cut)}
+    still = ask_tables(lambda name: _is_newest(lake, name, checked[name]), tuple(checked))
+    return {table.name: _state_of_cut(cut, table) for table in known if still.get(table.name, True) is True}
+
+
+def _in_turn(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
+    """The tables to check now. If no cut is old, after ``_TURNS`` cuts it was the turn of all."""
+    if cut.written_at is None or datetime.now(timezone.utc) - cut.written_at > _OLD:
+        return tables
+    count = ceil(len(tables) / _TURNS)
+    first = cut.number * count % max(1, len(tables))
+    return (*tables, *tables)[first : first + count]
+
+
+def _is_newest(lake: Lake, name: QualifiedName, version: int) -> bool:
+    with lake_errors(f"{name} cannot be read"):
+        return is_newest(lake.table(name), version)
 
 
 def known_state(state: TableState, cut: Cut | None) -> TableState:
@@ -78,24 +135,9 @@ def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     return TableCut(state.name, state.relid, state.generation, state.version, state.commits)
 
 
-def _state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> TableState | None:
-    if name == MESSAGES_NAME:
-        messages = messages_state(lake, identity)
-        return None if messages is None else known_state(messages, cut)
-    known = cut.table(name) if cut else None
-    if cut is not None and known is not None and _is_newest(lake, known):
-        return _state_of_cut(cut, known)
-    state = table_state(lake, name, *identity.stream)
-    if state is None:
-        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
-    return known_state(state, cut)
-
-
-def _is_newest(lake: Lake, known: TableCut) -> bool:
-    """Whether the table exists and has no commit after the one in the cut."""
-    filesystem, log = lake_filesystem(f"{lake.table(known.name)}/_delta_log")
-    folder, following = filesystem.get_file_info([log, f"{log}/{known.version + 1:020}.json"])
-    return bool(folder.type == fs.FileType.Directory and following.type == fs.FileType.NotFound)
+def _opened_state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> TableState | None:
+    state = messages_state(lake, identity) if name == MESSAGES_NAME else table_state(lake, name, *identity.stream)
+    return None if state is None else known_state(state, cut)
 
 
 def _state_of_cut(cut: Cut, known: TableCut) -> TableState:
