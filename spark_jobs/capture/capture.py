@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import pyarrow as pa
@@ -81,11 +82,12 @@ class CaptureReport:
 
 @dataclass(frozen=True)
 class CaptureSession:
-    """The connections and the state that capturing needs. ``checkpoint`` is the log's last marker."""
+    """The connections and the state that capturing needs. ``bulk`` connects with its first call. ``checkpoint`` is the
+    log's last marker."""
 
     pipeline: Pipeline
     control: Connection
-    bulk: dbapi.Connection
+    bulk: Callable[[], dbapi.Connection]
     log: ChangeLog
     identity: SlotIdentity
     checkpoint: WindowMarker
@@ -149,10 +151,12 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
         require_withheld(control, pipeline)
         MaskedNow.of(control, pipeline)  # only to raise before anything is read
         slot = following_slot(control, pipeline, checkpoint, identity)
-        with bulk_connection(conninfo(source.dsn)) as bulk:
+        with ExitStack() as connections:
+            # half the time of a run that finds no window
+            bulk = cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn))))
             if slot.confirmed_flush_lsn < checkpoint.window.hi:
                 # a crash of ours between landing and advancing, or a crash of the server that lost the advance
-                check_landed_again(control, bulk, pipeline, checkpoint, slot)
+                check_landed_again(control, bulk(), pipeline, checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
             yield CaptureSession(pipeline, control, bulk, log, identity, checkpoint, slot)
 
@@ -229,7 +233,7 @@ def _land_through(
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(
-            session.bulk, identity.slot, window, identity.options, through=through, output=plugin.output
+            session.bulk(), identity.slot, window, identity.options, through=through, output=plugin.output
         ) as printed,
     ):
         reader = plugin.reader(WindowRead(ordinal, window, session.pipeline, session.control, spool, tables))
