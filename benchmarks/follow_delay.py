@@ -1,7 +1,7 @@
 """How late the lake is while ``postgres-cdc follow`` runs: from a commit to the Delta version that shows it.
 
-Run: python -m benchmarks.follow_delay --jars FOLDER [--seconds 600] [--rate 200]. A PostgreSQL of its own, ``pgbench``
-on its four tables, and a row a second in a fifth; at the end source and lake are compared.
+Run: python -m benchmarks.follow_delay --jars FOLDER [--seconds 600] [--rate 200] [--engine spark]. A PostgreSQL of its
+own, ``pgbench`` on its four tables, and a row a second in a fifth; at the end source and lake are compared.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ class _Beats:
     memory: list[tuple[float, int, int]] = field(default_factory=list)  # (when, driver, JVM), in bytes
 
 
-def _configured(folder: Path, jars: str) -> Path:
+def _configured(folder: Path, jars: str, engine: str) -> Path:
     attributes = {
         "name": "beating",
         "source": {"dsn": "{{ env." + _DSN_VARIABLE + " }}"},
         "lake": {"path": str(folder / "lake")},
         "tables": [str(table) for table in _TABLES],
         "spark": {"jars": jars},
+        "merge": {"engine": engine},
     }
     file = folder / "beating.yaml"
     file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
@@ -112,6 +113,8 @@ def _delays(pipeline: Pipeline, beats: _Beats) -> list[float]:
 def _memory(beats: _Beats) -> Iterator[str]:
     for place, name in ((1, "driver"), (2, "JVM")):
         early = max(sample[place] for sample in beats.memory if sample[0] <= _EARLY_SECONDS)
+        if not early:  # no JVM was needed
+            continue
         late = max(sample[place] for sample in beats.memory[-60:])
         ends = f"{early / 2**20:,.0f} until minute two, {late / 2**20:,.0f} at the end"
         yield f"memory of {name}, MiB: {ends} ({late / early:.2f})"
@@ -123,6 +126,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--rate", type=int, default=200, help="transactions of pgbench in a second")
     parser.add_argument("--every", default="1s", help="of postgres-cdc follow")
+    parser.add_argument("--engine", choices=("spark", "auto"), default="spark", help="merge.engine")
     return parser.parse_args()
 
 
@@ -164,7 +168,8 @@ def _followed(server: PostgresServer, file: Path, arguments: argparse.Namespace)
 def _report(pipeline: Pipeline, beats: _Beats, rounds: list[_Round], arguments: argparse.Namespace) -> Iterator[str]:
     delays = sorted(_delays(pipeline, beats))
     written = sum(len(done["applied"]) for done in rounds if isinstance(done["applied"], list))
-    yield f"{arguments.seconds:.0f} s of pgbench at {arguments.rate}/s; {len(rounds):,} rounds, {written:,} commits"
+    load = f"{arguments.seconds:.0f} s of pgbench at {arguments.rate}/s, engine {arguments.engine}"
+    yield f"{load}; {len(rounds):,} rounds, {written:,} commits"
     worst_twentieth = quantiles(delays, n=20)[-1]
     yield f"from commit to the Delta version that shows it, seconds: median {median(delays):.1f},"
     yield f"  19 of 20 within {worst_twentieth:.1f}, worst {delays[-1]:.1f}"
@@ -177,7 +182,7 @@ def main() -> None:
     jars = arguments.jars if arguments.jars in ("packages", "provided") else str(Path(arguments.jars).resolve())
     with _server() as server, temporary_folder() as folder:
         os.environ[_DSN_VARIABLE] = server.dsn()
-        file = _configured(folder, jars)
+        file = _configured(folder, jars, arguments.engine)
         beats, rounds = _followed(server, file, arguments)
         pipeline = load_pipeline(file)
         for line in _report(pipeline, beats, rounds, arguments):
