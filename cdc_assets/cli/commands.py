@@ -38,6 +38,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in SUMMARIES:
             return None
+        # imports pyarrow, which every command needs, and --help does not
+        from cdc_assets.cli.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
         command = import_module(f"cdc_assets.cli.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
