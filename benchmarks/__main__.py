@@ -19,6 +19,7 @@ from rich.table import Table
 from benchmarks.age import measure_age
 from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.catalogue_look import measure_catalogue_looks
+from benchmarks.cold import measure_cold
 from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_following
@@ -32,7 +33,7 @@ from benchmarks.without_key import measure_without_key
 from benchmarks.workload import MIXED, Size, make_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
-from spark_jobs.configuration import Pipeline, SparkOptions
+from spark_jobs.configuration import MergeEngine, Pipeline, SparkOptions
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
 from tests.fixtures.server_binaries import server_binaries
@@ -53,7 +54,9 @@ class _Bench:
     size: Size
     jars: str
 
-    def configuration(self, name: str, tables: tuple[QualifiedName, ...], *, streamed: bool = False) -> Path:
+    def configuration(
+        self, name: str, tables: tuple[QualifiedName, ...], *, streamed: bool = False, engine: MergeEngine = "spark"
+    ) -> Path:
         dsn = _STREAMING_DSN_VARIABLE if streamed else _DSN_VARIABLE
         attributes = {
             "name": name,
@@ -61,6 +64,7 @@ class _Bench:
             "lake": {"path": str(self.folder / "lake" / name)},
             "tables": [str(table) for table in tables],
             "spark": {"jars": self.jars},
+            "merge": {"engine": engine},
         }
         file = self.folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}))
@@ -96,6 +100,10 @@ def _large(bench: _Bench) -> Iterator[Measurement]:
     for transaction in transactions(bench.size):
         pipeline = bench.pipeline(transaction.table.relname, (transaction.table,))
         check_equal(bench.spark, pipeline, transaction.table)
+
+
+def _cold(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_cold(bench.server, bench.configuration)
 
 
 def _floor(bench: _Bench) -> Iterator[Measurement]:
@@ -135,6 +143,7 @@ def _keyless(bench: _Bench) -> Iterator[Measurement]:
 _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "memory": _memory,
     "variants": _variants,
+    "cold": _cold,
     "looks": _looks,
     "large": _large,
     "floor": _floor,

@@ -1,7 +1,8 @@
 """Keeps pandas out of a command's process, where nothing but pyarrow asks for it.
 
-pyarrow imports pandas, if it is installed, with the first array or scalar that it makes of Python values: a fifth of the
-CPU time of a command that finds nothing to do. If that fails, it goes without, until something needs pandas after all.
+pyarrow imports pandas, if it is installed, with the first array or scalar that it makes of Python values. That was a
+quarter of the CPU time of a command that finds nothing to do. If the import fails, pyarrow goes without pandas until
+something needs it after all.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ class _NoPandas(MetaPathFinder):
 
 
 def keep_pandas_out() -> None:
-    """Import pyarrow, and let it find out that there is no pandas: it asks only once. Others may import pandas later,
-    and pyarrow then works with it as usual. Does nothing if pandas is imported already."""
+    """Import pyarrow, and let its first question, which it does not repeat, find no pandas. Does nothing if pandas is
+    imported already.
+
+    pyspark may import pandas later, and both convert from and to it as usual. Only ``pa.array`` of a Series takes it
+    for any other sequence.
+    """
     if "pandas" in sys.modules:
         return
     finder = _NoPandas()

@@ -1,0 +1,52 @@
+"""What a command loads that has nothing to write, or writes without Spark: its start is most of what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.sync import sync
+from tests.cli.command import configured
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+# each costs a fifth of a second or more
+HEAVY = ("pandas", "pyspark", "py4j", "dagster")
+PROGRAM = """
+import json, sys
+from cdc_assets.cli import run
+code = run(sys.argv[1:])
+sys.stderr.write(json.dumps(sorted(sys.modules)))
+sys.exit(code)
+"""
+
+
+def test_a_cold_command_loads_only_what_it_needs(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1), (2), (3), (4)")
+    assert sync(pipeline_of(database, tmp_path / "lake", "public.t"), lambda: spark).errors == ()
+    command = configured(tmp_path, database.dsn, database.name, ["public.t"], merge={"engine": "auto"})
+
+    def loaded(name: str, updates: int = 0) -> set[str]:
+        """The modules of the process of ``postgres-cdc name``, which applies so many updates."""
+        call = [sys.executable, "-c", PROGRAM, name, "--config", str(command.configuration), "--json"]
+        environment = {**os.environ, **command.environment}
+        done = subprocess.run(call, capture_output=True, text=True, env=environment, timeout=120, check=True)
+        tables = json.loads(done.stdout)["tables"]
+        assert sum(table["changes"]["updates"] for table in tables if "changes" in table) == updates
+        return set(json.loads(done.stderr))
+
+    database.execute("UPDATE t SET n = 0 WHERE id < 4")
+    assert loaded("sync", updates=3).isdisjoint(HEAVY)
+    assert loaded("sync").isdisjoint(HEAVY)
+    assert loaded("status").isdisjoint(HEAVY)
