@@ -64,4 +64,4 @@ def _updates(command: str, configuration: Path) -> int:
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     call = [sys.executable, "-m", "cdc_assets.cli", command, "--config", str(configuration), "--json"]
     done = subprocess.run(call, stdout=subprocess.PIPE, check=True, env=environ)
-    return sum(table["changes"]["updates"] for table in json.loads(done.stdout)["tables"] if "changes" in table)
+    return sum(table.get("updates", 0) for table in json.loads(done.stdout)["tables"])

@@ -57,8 +57,8 @@ _RUNTIME_CONF = {
 # for a statement that reads and writes little: to compile its expressions costs more than it saves
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # the JVM's thorough compiler waits for ten times as many calls as by default: most code of a session never runs often
-# enough to return what compiling it costs. A first MERGE, and twenty more of ten changes, took a quarter less CPU time; one
-# of 200,000 changes a sixth
+# enough to return what compiling it costs. A first MERGE, and twenty more of ten changes, took a quarter less CPU time;
+# one of 200,000 changes a sixth
 _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
