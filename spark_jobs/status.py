@@ -15,7 +15,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError, LakeError, SlotError, SourceError
 from spark_jobs.lake.cuts import Cut, latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
-from spark_jobs.lake.table_state import PartitionsRead, TableState, table_states
+from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
@@ -48,7 +48,7 @@ class TableStatus:
     the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty if it was the first or was
     asked for. ``missing_operations``: those that its publications left out at that time; the lake does not see them.
     ``mode``: what the table keeps, which may differ from the present configuration. ``partitions``: those that were
-    last read again since the snapshot, and why.
+    last read again since the snapshot, and why. ``strategy``: how our last commit was written; None for a snapshot.
     """
 
     name: QualifiedName
@@ -63,6 +63,7 @@ class TableStatus:
     missing_operations: tuple[str, ...] = ()
     mode: Mode = "mirror"
     partitions: PartitionsRead | None = None
+    strategy: Strategy | None = None
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,7 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
         missing_operations=state.missing_operations,
         mode=state.mode,
         partitions=state.partitions,
+        strategy=state.strategy,
     )
 
 

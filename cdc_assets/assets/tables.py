@@ -238,6 +238,7 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
     repeat them."""
     version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
     engine = {} if outcome.engine is None else {"engine": outcome.engine}
+    strategy = {} if outcome.strategy is None else {"strategy": outcome.strategy}
     taken = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
     reason = {} if taken is None else {"snapshot_reason": taken.reason, "snapshot_lsn": str(taken.lsn)}
     changed = next((table for table in begun.modes if table.name == outcome.name), None)
@@ -251,6 +252,7 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
         "run_seconds": seconds,
         **version,
         **engine,
+        **strategy,
         **reason,
         **mode,
         **columns,

@@ -15,8 +15,8 @@ from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
+from spark_jobs.lake.net_write_without_spark import write_net_without_spark
 from spark_jobs.lake.opened_table import OpenedTable, opened_table
-from spark_jobs.lake.small_merge import merge_into
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
@@ -155,10 +155,18 @@ def _commit(
     provenance = work.provenance(relid, net.changes, before.columns)
     version: int | None = None
     if opened is not None and work.pipeline.merge_engine == "auto":
-        version = merge_into(opened, net, provenance, compact=compact)
+        version = write_net_without_spark(opened, net, provenance, compact=compact)
     engine: Engine = "spark" if version is None else "deltalake"
     if version is None:
         with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
             version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
     since = work.state_since()
-    return replace(counted, outcome="applied", rows_written=net.rows, delta_version=version, engine=engine, state=since)
+    return replace(
+        counted,
+        outcome="applied",
+        rows_written=net.rows,
+        delta_version=version,
+        engine=engine,
+        strategy=since.strategy if since else None,
+        state=since,
+    )

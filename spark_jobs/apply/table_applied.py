@@ -9,7 +9,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.table_state import PartitionsRead, TableState
+from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -24,8 +24,8 @@ class TableApplied:
     ``first`` to ``last`` are window ordinals, [``lo``, ``hi``) is their WAL. With outcome ``nothing to apply`` or
     ``already applied`` no commit was made and ``delta_version`` is None; with ``stopped`` there is an ``error``, and
     earlier commits of this call stand. ``columns`` has a phrase for each change of the table's columns. ``engine`` made
-    the newest commit, None if there is none. ``state`` is the table's state afterwards. ``partitions`` is set when only
-    these partitions of the table were read again.
+    the newest commit, and ``strategy`` says how; None if there is none. ``state`` is the table's state afterwards.
+    ``partitions`` is set when only these partitions of the table were read again.
     """
 
     name: QualifiedName
@@ -39,6 +39,7 @@ class TableApplied:
     delta_version: int | None = None
     columns: tuple[str, ...] = ()
     engine: Engine | None = None
+    strategy: Strategy | None = None
     state: TableState | None = None
     error: CdcError | None = None
     partitions: PartitionsRead | None = None
@@ -86,4 +87,5 @@ class TableApplied:
             rows_written=before.rows_written + self.rows_written,
             delta_version=before.delta_version if self.delta_version is None else self.delta_version,
             engine=self.engine or before.engine,
+            strategy=self.strategy or before.strategy,
         )

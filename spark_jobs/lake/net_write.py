@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from spark_jobs.lake.past_sql import (
 )
 from spark_jobs.lake.rewrite import check_nothing_undone, rewrite, version_to_rewrite
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.lake.table_state import Strategy
 from spark_jobs.lake.variants import with_variants
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.mode_columns import mode_columns
@@ -111,6 +112,7 @@ def write_net(
     shape = net.columns.shape
     is_merged = not (net.truncated or net.insert_only)
     rewritten = version_to_rewrite(path, net.columns, net.rows) if is_merged else None
+    provenance = replace(provenance, strategy=_strategy(net, is_rewritten=rewritten is not None))
     with overtaking(path), committing_session(spark, provenance, compact=compact) as own:
         for key, setting in _conf_of_small(opened, net).items():
             own.conf.set(key, setting)
@@ -129,6 +131,14 @@ def write_net(
     if rewritten is not None:
         check_nothing_undone(path, rewritten, version)
     return version
+
+
+def _strategy(net: NetSource, *, is_rewritten: bool) -> Strategy:
+    if net.truncated:
+        return "overwrite"
+    if net.insert_only:
+        return "append"
+    return "rewrite" if is_rewritten else "merge"
 
 
 def _conf_of_small(opened: OpenedTable | None, net: NetSource) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, txn_app_id
+from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.errors import is_concurrent_commit, is_overtaken
 from spark_jobs.spark.session import isolated_session
@@ -45,7 +45,7 @@ class Provenance:
     this commit's number: one more than the table had. ``cause`` is the cause of the table's snapshot. ``columns``: how
     the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
     into another mode; its windows are those that were applied again. ``partitions``: the latest partitions that were
-    read again alone, by this commit or an earlier one.
+    read again alone, by this commit or an earlier one. ``strategy``: how a net change was written; None for a snapshot.
     """
 
     system_identifier: int
@@ -64,6 +64,7 @@ class Provenance:
     columns: tuple[str, ...] = ()
     mode_changed: ModeOrigin | None = None
     partitions: PartitionsRead | None = None
+    strategy: Strategy | None = None
 
     @property
     def txn_app_id(self) -> str:
@@ -86,6 +87,7 @@ class Provenance:
                 **asdict(self.changes),
                 "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
+                "strategy": self.strategy,
                 "partitions_read": None if self.partitions is None else asdict(self.partitions),
                 **_mode_change(self.mode_changed),
             },

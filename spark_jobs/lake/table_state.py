@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pyarrow import fs
 
@@ -43,6 +43,11 @@ class SnapshotCause:
     at: datetime
 
 
+# how a net change was written. append: rows were added; overwrite: all rows were replaced after a TRUNCATE; rewrite: so
+# many had changed that reading and writing the whole table cost less than a MERGE
+Strategy = Literal["append", "overwrite", "merge", "rewrite"]
+
+
 @dataclass(frozen=True)
 class PartitionsRead:
     """Some partitions of a table were read again, and nothing else of it: why, how many ``rows`` they held, at which
@@ -62,7 +67,8 @@ class TableState:
     out, the mode unless it is ``mirror``, the chosen types of its columns, and the word of its masks. Parts may be
     empty. ``relid`` is the source table's OID. ``commits`` is the number of our commits, the version of the table's
     transaction identifier. ``cause``: why that snapshot was taken, None if a user asked for it. ``partitions``: the
-    partitions last read again since that snapshot.
+    partitions last read again since that snapshot. ``strategy``: how our last commit was written; None if it was a
+    snapshot, or is not known.
     """
 
     name: QualifiedName
@@ -74,6 +80,7 @@ class TableState:
     commits: int = 0
     cause: SnapshotCause | None = None
     partitions: PartitionsRead | None = None
+    strategy: Strategy | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -222,6 +229,7 @@ def state_written(name: QualifiedName, version: int, commits: int, written: dict
         commits,
         _cause(written.get("cause")),
         None if (read := written.get("partitions_read")) is None else PartitionsRead(**read),
+        written.get("strategy"),
     )
 
 

@@ -17,7 +17,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake import small_merge
+from spark_jobs.lake import net_write_without_spark
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
@@ -154,6 +154,7 @@ def test_a_sync_that_needs_no_spark_asks_for_none(followed: Followed) -> None:
     followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)", "DELETE FROM item WHERE id < 4")
     (applied,) = synced(followed.pipeline).tables
     assert (applied.engine, applied.rows_written, applied.changes.deletes) == ("deltalake", 4, 3)
+    assert applied.strategy == "merge"
     assert applied.state is not None
     assert applied.state.version == applied.delta_version
     assert_equal(followed.spark, followed.pipeline, "item")
@@ -189,7 +190,7 @@ def test_what_is_left_to_spark(followed: Followed, statements: tuple[str, ...]) 
 def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_merge, "SMALL_BYTES", 0)
+    monkeypatch.setattr(net_write_without_spark, "SMALL_BYTES", 0)
     followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     followed.database.execute("DELETE FROM item WHERE id = 7")
@@ -200,7 +201,7 @@ def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
 
 
 def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_merge, "SMALL_BYTES", 0)
+    monkeypatch.setattr(net_write_without_spark, "SMALL_BYTES", 0)
     followed.database.execute("INSERT INTO item SELECT g, 'v', 'd', g, g FROM generate_series(101, 30100) g")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     followed.database.execute(
@@ -212,7 +213,7 @@ def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, mon
     assert (applied.engine, applied.rows_written > 20_000) == ("deltalake", True)
     assert_equal(followed.spark, followed.pipeline, "item")
     # as much by Spark, which reads the rows from files; then nothing of them is left
-    monkeypatch.setattr(small_merge, "_MUCH_CHANGED_BYTES", 0)
+    monkeypatch.setattr(net_write_without_spark, "_MUCH_CHANGED_BYTES", 0)
     followed.database.execute("UPDATE item SET v = 'x', doc = 'e' WHERE id % 3 <> 0")
     assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
     assert_equal(followed.spark, followed.pipeline, "item")
@@ -255,7 +256,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     followed.database.execute("INSERT INTO item VALUES (21, 'once', 'd', 1, 1)")
     capture(followed.pipeline)
     stale = TableRange(followed.pipeline, _state(followed), followed.markers)
-    merge, raced = small_merge.merge_into, list[bool]()
+    merge, raced = net_write_without_spark.write_net_without_spark, list[bool]()
 
     def late(*arguments: object, **options: object) -> int | None:
         if not raced:
@@ -266,7 +267,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
             raise OvertakenError("as before")
         return merge(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("spark_jobs.apply.apply_tables.merge_into", late)
+    monkeypatch.setattr("spark_jobs.apply.apply_tables.write_net_without_spark", late)
     (applied,) = apply_tables(no_spark, [stale])
     assert (raced, applied.error, applied.outcome) == ([True], None, "already applied")
     assert_equal(followed.spark, followed.pipeline, "item")

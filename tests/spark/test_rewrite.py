@@ -131,7 +131,10 @@ def test_values_that_stay_and_readers_of_single_rows_need_a_merge(
 def test_a_small_part_of_the_rows_is_merged(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 10)
     followed.database.execute("UPDATE by_number SET n = 0 WHERE id <= 40", "UPDATE by_two SET n = 0 WHERE part = 'a'")
-    assert [done.error for done in followed.sync()] == [None] * len(TABLES)
+    applied = followed.sync()
+    assert [done.error for done in applied] == [None] * len(TABLES)
+    strategies = {done.name.relname: done.strategy for done in applied}
+    assert (strategies["by_number"], strategies["by_two"], strategies["all_key"]) == ("merge", "rewrite", None)
     _assert_equal(followed)
     assert _newest_operation(followed, "by_number") == "MERGE"
     assert _newest_operation(followed, "by_two") == "WRITE"
