@@ -11,7 +11,8 @@ import dagster as dg
 
 from cdc_assets.assets.window_events import catch_up_events
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failures, logged_progress
+from cdc_assets.failures import failures
+from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import markers_in, windows_of
 from cdc_assets.slot_observation import markers_since
 from spark_jobs.change_counts import NO_CHANGES

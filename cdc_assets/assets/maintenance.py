@@ -7,7 +7,8 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.failures import failure_of, failures
+from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import delete_partitions_before
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 

@@ -10,7 +10,8 @@ import dagster as dg
 from cdc_assets.asset_keys import source_key
 from cdc_assets.assets.table_metadata import source_keys_of, table_metadata
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.failures import failure_of, failures
+from cdc_assets.logged_progress import logged_progress
 from spark_jobs.qualified_name import QualifiedName
 
 

@@ -24,7 +24,8 @@ from cdc_assets.assets.table_metadata import (
 )
 from cdc_assets.assets.window_events import catch_up_events
 from cdc_assets.blueprint import WATERMARK_CHECK, Blueprint
-from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.failures import failure_of, failures
+from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import markers_since
 from spark_jobs.change_log.window_marker import WindowMarker

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failures, logged_progress
+from cdc_assets.failures import failures
+from cdc_assets.logged_progress import logged_progress
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:

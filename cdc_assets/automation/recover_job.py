@@ -5,7 +5,8 @@ from __future__ import annotations
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failure_of, failures, logged_progress
+from cdc_assets.failures import failure_of, failures
+from cdc_assets.logged_progress import logged_progress
 
 
 def recover_job(blueprint: Blueprint) -> dg.JobDefinition:

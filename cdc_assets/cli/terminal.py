@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from cdc_assets.step_amount import step_amount
 from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
 
@@ -79,6 +80,7 @@ class Terminal:
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}"),
+            BytesPerSecond(),
             TimeElapsedColumn(),
             TimeLeft(),
             console=self.errors,
@@ -99,9 +101,18 @@ class _Harmless:
             yield segment._replace(text="\n".join(CONTROLS.sub("", line) for line in lines))
 
 
+class BytesPerSecond(ProgressColumn):
+    """The pace so far of what is counted in bytes."""
+
+    def render(self, task: Task) -> Text:
+        if task.finished or not task.speed or task.fields.get("unit") != "bytes":
+            return Text("")
+        return Text(f"{size(round(task.speed))}/s", style="progress.data.speed")
+
+
 class TimeLeft(ProgressColumn):
-    """How long a backlog will take at the pace so far, which can be told because all windows span the same WAL. Empty
-    while the first one is read."""
+    """How long the rest will take at the pace so far, which can be told because all windows span the same WAL, and what
+    is read is counted in bytes. Empty at the first step."""
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining
@@ -120,17 +131,11 @@ class _Steps:
     def __call__(self, step: Step, /) -> None:
         description = f"{step.what}  [dim]{Text(one_line(step.detail)).markup}[/dim]"
         if step.what not in self._lines:
-            self._lines[step.what] = self._display.add_task(description, total=step.total, amount="")
+            self._lines[step.what] = self._display.add_task(description, total=step.total, amount="", unit=step.unit)
         self._display.update(
             self._lines[step.what],
             description=description,
             completed=step.done,
             total=step.total,
-            amount=_amount(step),
+            amount=step_amount(step),
         )
-
-
-def _amount(step: Step) -> str:
-    if step.unit == "bytes":
-        return size(step.done) if step.total is None else f"{size(step.done)} of {size(step.total)}"
-    return f"{step.done:,} {step.unit}" if step.total is None else f"{step.done:,} of {step.total:,} {step.unit}"

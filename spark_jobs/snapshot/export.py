@@ -60,12 +60,13 @@ class _SnapshotValue:
 class CtidRange:
     """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end.
 
-    ``stored_bytes``: their share of heap and TOAST table. ``file``: the file with the rows that the snapshot shows.
-    ``form``: the part of the catalogue that any rewriting ALTER TABLE changes. Both show after the read whether the
-    rows may have been rewritten.
+    ``relid``: the leaf's OID. ``stored_bytes``: their share of heap and TOAST table. ``file``: the file with the rows
+    that the snapshot shows. ``form``: the part of the catalogue that any rewriting ALTER TABLE changes. Both show after
+    the read whether the rows may have been rewritten.
     """
 
     leaf: QualifiedName
+    relid: int
     first: int
     last: int | None
     stored_bytes: int
@@ -122,7 +123,8 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = _RANGE_BY
         ends = [*starts[1:], None]
         file, form = (_snapshot_value(connection, query, leaf) for query in (_FILE, _FORM))
         share = stored // len(starts)
-        ranges += [CtidRange(name, first, last, share, file, form) for first, last in zip(starts, ends, strict=True)]
+        bounds = zip(starts, ends, strict=True)
+        ranges += [CtidRange(name, leaf, first, last, share, file, form) for first, last in bounds]
     return tuple(ranges)
 
 
@@ -165,7 +167,9 @@ def range_query(
     if truncates_follow and ctid_range.first == 0 and ctid_range.last is None:
         same = sql.SQL("{} OR {}").format(same, _unchanged(ctid_range.form))
     check = sql.SQL("SELECT 1 / ({})::int").format(same)
-    return RangeQuery(str(ctid_range.leaf), statement.as_string(None), check.as_string(None))
+    label = f"{ctid_range.relid}/{ctid_range.first}"
+    leaf, stored_bytes = str(ctid_range.leaf), ctid_range.stored_bytes
+    return RangeQuery(leaf, statement.as_string(None), check.as_string(None), label, stored_bytes)
 
 
 def _unchanged(known: _SnapshotValue) -> sql.Composed:

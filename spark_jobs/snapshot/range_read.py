@@ -14,11 +14,19 @@ from spark_jobs.postgres.bulk_read import bulk_connection, run, streamed
 @dataclass(frozen=True)
 class RangeQuery:
     """The result of ``export.range_query``: ``rows`` selects the rows of one range of ``table``; ``check`` divides by
-    zero if rows may have been missing."""
+    zero if rows may have been missing. ``label`` identifies the range among all, by numbers; ``stored_bytes``: its size
+    in the source."""
 
     table: str
     rows: str
     check: str
+    label: str = ""
+    stored_bytes: int = 0
+
+
+def marked(snapshot_name: str, label: str, rows: str) -> str:
+    """The query ``rows``, with a comment by which ``read_progress`` finds it in pg_stat_activity."""
+    return f"/* {snapshot_name} {label} */ {rows}"
 
 
 def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
@@ -32,7 +40,7 @@ def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator
     with bulk_connection(conninfo) as connection:
         run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         run(connection, f"SET TRANSACTION SNAPSHOT {quoted}")
-        with streamed(connection, query.rows) as reader:
+        with streamed(connection, marked(snapshot_name, query.label, query.rows)) as reader:
             yield from reader
         run(connection, "COMMIT")
         try:

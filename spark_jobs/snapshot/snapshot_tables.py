@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
 from spark_jobs.snapshot.pace import next_cause
+from spark_jobs.snapshot.read_progress import as_they_end, read_progress
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import INTERPRETED
@@ -93,11 +94,18 @@ def snapshot_tables(
     with exported_snapshot(work.pipeline.source.dsn) as (exported, connection):
         work.check_exporter()
         seen = _seen(connection, work)
-        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool:
-            tables = (_Table(work, exported, name, seen) for name in work.names)
-            for future in as_completed([pool.submit(_snapshot_table, spark, table, guard) for table in tables]):
+        tables = [_Table(work, exported, name, seen) for name in work.names]
+        reads = {table.name: table.read() for table in tables}
+        possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
+        with (
+            read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
+            ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
+        ):
+            running = {pool.submit(_snapshot_table, spark, table, reads[table.name], guard) for table in tables}
+            for future in as_they_end(running, reading):
                 taken = future.result()
                 done[taken.name] = taken
+                reading.ended(taken.name)
                 progress(Step("snapshot", f"{taken.name}, {taken.rows:,} rows", len(done), len(work.names), "tables"))
     return tuple(done[name] for name in work.names)
 
@@ -137,8 +145,14 @@ class _Table:
     def sent(self) -> PublishedTable | None:
         return self.seen.published.get(self.name)
 
-    def read(self) -> TableRead:
-        """Plan the read. Raises PreconditionError when the table does not exist or cannot be followed."""
+    def read(self) -> TableRead | CdcError:
+        """Plan the read; a PreconditionError when the table does not exist or cannot be followed."""
+        try:
+            return self._read()
+        except CdcError as error:
+            return error
+
+    def _read(self) -> TableRead:
         ranges = self.seen.ranges.get(self.name, ())
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
@@ -198,9 +212,11 @@ class _Table:
         return self.work.reasons.get(self.name, "")
 
 
-def _snapshot_table(spark: SparkSession, table: _Table, guard: WriteGuard) -> TableSnapshot:
+def _snapshot_table(spark: SparkSession, table: _Table, read: TableRead | CdcError, guard: WriteGuard) -> TableSnapshot:
     try:
-        return _written(spark, table, table.read(), guard)
+        if isinstance(read, CdcError):
+            raise read
+        return _written(spark, table, read, guard)
     except CdcError as error:
         facts = table.seen.facts.get(table.name)
         return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)

@@ -10,7 +10,7 @@ from rich.progress import Progress as ProgressDisplay
 from rich.text import Text
 
 from cdc_assets.cli.json_output import json_text
-from cdc_assets.cli.terminal import Terminal, TimeLeft, new_table
+from cdc_assets.cli.terminal import BytesPerSecond, Terminal, TimeLeft, new_table
 from spark_jobs.errors import CONTROLS, CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -62,3 +62,15 @@ def test_a_backlog_says_how_long_it_will_take() -> None:
     assert left == "0:00:12 left"
     display.update(task, completed=10)
     assert column.render(display.tasks[0]).plain == ""
+
+
+def test_what_is_counted_in_bytes_shows_its_pace() -> None:
+    clock = iter(range(0, 100, 2))
+    display = ProgressDisplay(get_time=lambda: next(clock), auto_refresh=False)
+    for unit in ("bytes", "windows"):
+        task = display.add_task("read", total=10_000_000, unit=unit)
+        for done in range(1, 4):
+            display.update(task, completed=done * 1_000_000)
+    read, windows = display.tasks
+    assert BytesPerSecond().render(read).plain == "500.0 kB/s"
+    assert BytesPerSecond().render(windows).plain == ""
