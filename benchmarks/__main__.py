@@ -27,6 +27,7 @@ from benchmarks.idle_tables import measure_idle_tables
 from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement, temporary_folder
 from benchmarks.replaying import measure_replay
+from benchmarks.snapshots import measure_snapshots
 from benchmarks.variants import measure_variants
 from benchmarks.verifying import measure_verify
 from benchmarks.without_key import measure_without_key
@@ -122,6 +123,10 @@ def _age(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_age(bench.server, bench.pipeline, bench.spark, bench.size.unit // 2)
 
 
+def _snapshots(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_snapshots(bench.server, bench.pipeline, bench.spark, bench.size)
+
+
 def _mixed(bench: _Bench) -> Iterator[Measurement]:
     make_table(bench.server, MIXED, bench.size.rows)
     mixed = bench.pipeline("mixed", (MIXED,))
@@ -153,6 +158,7 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "mixed": _mixed,
     "drain": _drain,
     "keyless": _keyless,
+    "snapshots": _snapshots,
 }
 
 
