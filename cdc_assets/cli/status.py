@@ -103,7 +103,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _count(table.behind_windows),
             _count(table.behind_changes),
             _count(table.delta_version),
-            _state(table.error, table.applied_lsn, table.behind_changes, "no snapshot yet"),
+            _state(table.error, table.applied_lsn, table.behind_changes, "no snapshot yet: sync reads it whole"),
         )
     if messages is not None:
         shown.add_row(

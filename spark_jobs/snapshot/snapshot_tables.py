@@ -12,6 +12,7 @@ from spark_jobs.column_options import ChosenTypes
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
+from spark_jobs.lake.leftovers import files_without_table, remove_files
 from spark_jobs.lake.past_rows import Moment, rows_with_past, snapshot_rows
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
@@ -102,8 +103,7 @@ def snapshot_tables(
             ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
         ):
             running = {pool.submit(_snapshot_table, spark, table, reads[table.name], guard) for table in tables}
-            for future in as_they_end(running, reading):
-                taken = future.result()
+            for taken in (future.result() for future in as_they_end(running, reading)):
                 done[taken.name] = taken
                 reading.ended(taken.name)
                 progress(Step("snapshot", f"{taken.name}, {taken.rows:,} rows", len(done), len(work.names), "tables"))
@@ -122,10 +122,9 @@ class _Seen:
 
 
 def _seen(connection: Connection, work: SnapshotWork) -> _Seen:
-    publications = work.watched.publications
-    words = fingerprint_words(connection, work.watched)
-    published = published_tables(connection, publications, work.names) if publications else {}
     watched = work.watched
+    words = fingerprint_words(connection, watched)
+    published = published_tables(connection, watched.publications, work.names) if watched.publications else {}
     found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in found}
     ranges = {name: ctid_ranges(connection, known.relid, _RANGE_BYTES) for name, known in facts.items()}
@@ -242,7 +241,10 @@ def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGu
                 for key, setting in INTERPRETED.items() if read.is_small else ():
                     own.conf.set(key, setting)
                 all_rows = snapshot_rows(rows_read, table.mode, table.moment)
+            left = files_without_table(path) if before is None else ()
             replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
-            rows = rows_written(path, committed_version(own, path))
+            version = committed_version(own, path)
+            remove_files(path, left if version == 0 else ())
+            rows = rows_written(path, version)
         since = table.state()
     return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason)

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.lake import region_merge
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.progress import Step
 from spark_jobs.recover import recover
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
@@ -52,6 +54,20 @@ def somewhere_in_snapshots(pipeline: Pipeline) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     snapshot(lambda: spark, pipeline)
+
+
+def between_first_snapshots(pipeline: Pipeline) -> None:
+    """One table has its first snapshot, files of another one are being written."""
+
+    def die_between(step: Step, /) -> None:
+        if step.what == "snapshot":
+            folders = [Path(pipeline.lake.table(table.name)) for table in pipeline.tables or ()]
+            while any(not list(folder.rglob("*.parquet")) for folder in folders):
+                time.sleep(0.01)
+            _die()
+
+    spark = spark_session(pipeline.spark)
+    sync(pipeline, lambda: spark, progress=die_between)
 
 
 def recover_slot_made(pipeline: Pipeline) -> None:
@@ -94,7 +110,7 @@ def partitions_written(pipeline: Pipeline) -> None:
 BORDERS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied)}
 STEPS = BORDERS | {step.__name__: step for step in (somewhere_in_sync, somewhere_in_snapshots)}
 STEPS |= {step.__name__: step for step in (recover_slot_made, recover_chapter_begun, recover_between_snapshots)}
-STEPS |= {step.__name__: step for step in (partitions_staged, partitions_written)}
+STEPS |= {step.__name__: step for step in (between_first_snapshots, partitions_staged, partitions_written)}
 
 
 def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -117,6 +119,44 @@ def test_killed_in_the_middle_of_snapshots(four_tables: Followed, tmp_path: Path
     report = sync(four_tables.pipeline, lambda: four_tables.spark)
     assert (report.errors, report.snapshots) == ((), ())
     four_tables.assert_equal()
+
+
+def test_killed_between_first_snapshots(
+    spark: SparkSession, database: Database, tmp_path: Path, jars_folder: Path
+) -> None:
+    """The next sync reads the table that was not committed, and that one only. Nothing is left of the first attempt."""
+    database.execute(
+        "CREATE TABLE small (id int PRIMARY KEY, v text)",
+        "INSERT INTO small VALUES (1, 'one')",
+        "CREATE TABLE large (id int PRIMARY KEY, v text)",
+        "INSERT INTO large SELECT g, md5(g::text) FROM generate_series(1, 300000) g",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.small", "public.large")
+    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
+    small, large = QualifiedName("public", "small"), QualifiedName("public", "large")
+    followed = Followed(spark, database, pipeline, (small, large))
+    assert started("between_first_snapshots", followed, tmp_path).wait(300) == -signal.SIGKILL
+
+    folder = Path(pipeline.lake.table(large))
+    in_vain = set(folder.rglob("*.parquet"))
+    assert in_vain
+    assert [table.applied_lsn is None for table in pipeline_status(pipeline).tables] == [False, True]
+    deadline = time.monotonic() + 60
+    while held := database.execute(
+        "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND backend_xmin IS NOT NULL"
+        " AND backend_type = 'client backend' AND pid <> pg_backend_pid() UNION ALL"
+        " SELECT slot_name::text FROM pg_replication_slots WHERE temporary AND database = current_database()"
+    ):
+        assert time.monotonic() < deadline, f"the server still holds {held}"
+        time.sleep(0.1)
+
+    report = sync(pipeline, lambda: spark)
+    assert report.errors == ()
+    assert [taken.name for taken in report.snapshots] == [large]
+    left = set(folder.rglob("*.parquet"))
+    assert not in_vain & left
+    assert {file.name for file in left} == {Path(uri).name for uri in DeltaTable(folder).file_uris()}
+    followed.assert_equal()
 
 
 def test_killed_between_two_tables(four_tables: Followed, tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""What killed snapshots leave in the folder of a table that does not exist yet: data files that no version names.
+
+Once the table exists, ``maintain`` removes such files, but only after the time for which cuts are kept. So each attempt
+to read a large table could leave another copy of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pyarrow import fs
+
+from spark_jobs.delta.files import lake_filesystem
+
+_LOG = "_delta_log/"
+
+
+def files_without_table(path: str) -> tuple[str, ...]:
+    """The data files in the folder ``path``; none if it holds a Delta table, or cannot be listed. To be removed once a
+    version 0 is committed that was written after this call: it names none of them, and what a writer of them commits
+    late is skipped."""
+    filesystem, folder = lake_filesystem(path)
+    try:
+        found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+    except OSError:
+        return ()
+    files = [info.path for info in found if info.type == fs.FileType.File]
+    if any(_LOG in file.removeprefix(folder) for file in files):
+        return ()
+    return tuple(file for file in files if file.endswith((".parquet", ".parquet.crc")))
+
+
+def remove_files(path: str, files: Sequence[str]) -> None:
+    """Delete ``files`` of the folder ``path``. One that cannot be deleted stays: it harms nothing."""
+    filesystem, _ = lake_filesystem(path)
+    for file in files:
+        with suppress(OSError):
+            filesystem.delete_file(file)
