@@ -17,12 +17,12 @@ _SECONDS = 5.0
 def logged_progress(log: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> Progress:
     """Progress as log lines, one every few seconds: each is an event that Dagster stores."""
     last = clock()
-    first: dict[str, tuple[float, int]] = {}
+    first: dict[tuple[str, int | None], tuple[float, int]] = {}  # of each piece of work: when, and how much was done
 
     def progress(step: Step, /) -> None:
         nonlocal last
         now = clock()
-        began, done = first.setdefault(step.what, (now, step.done))
+        began, done = first.setdefault((step.what, step.total), (now, step.done))
         if now - last >= _SECONDS or step.done == step.total:
             last = now
             pace = (step.done - done) / (now - began) if now > began else 0.0

@@ -18,6 +18,15 @@ def test_bytes_with_their_pace_and_the_time_left() -> None:
     ]
 
 
+def test_a_second_piece_of_work_has_a_pace_of_its_own() -> None:
+    clock = iter([0.0, 1.0, 101.0, 200.0, 210.0])
+    lines: list[str] = []
+    progress = logged_progress(lines.append, lambda: next(clock))
+    for done, total in ((10, 100), (100, 100), (10, 400), (200, 400)):
+        progress(Step("read", "public.item", done * 1_000_000, total * 1_000_000, "bytes"))
+    assert [line.partition(", ")[2] for line in lines] == ["900.0 kB/s", "", "19.0 MB/s, 0:00:11 left"]
+
+
 def test_what_is_counted_otherwise() -> None:
     lines: list[str] = []
     progress = logged_progress(lines.append)
