@@ -6,6 +6,7 @@ to read a large table could leave another copy of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -14,6 +15,8 @@ from pyarrow import fs
 from spark_jobs.delta.files import lake_filesystem
 
 _LOG = "_delta_log/"
+# as Delta names the files of a table with column mapping; a user's own files are never touched
+_DATA_FILE = re.compile(r"\w{2}/\.?part-\d{5}-[0-9a-f]{8}-[^/]+\.parquet(\.crc)?")
 
 
 def files_without_table(path: str) -> tuple[str, ...]:
@@ -25,10 +28,10 @@ def files_without_table(path: str) -> tuple[str, ...]:
         found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
     except OSError:
         return ()
-    files = [info.path for info in found if info.type == fs.FileType.File]
-    if any(_LOG in file.removeprefix(folder) for file in files):
+    files = {info.path: info.path.removeprefix(folder).lstrip("/") for info in found if info.type == fs.FileType.File}
+    if any(name.startswith(_LOG) for name in files.values()):
         return ()
-    return tuple(file for file in files if file.endswith((".parquet", ".parquet.crc")))
+    return tuple(file for file, name in files.items() if _DATA_FILE.fullmatch(name))
 
 
 def remove_files(path: str, files: Sequence[str]) -> None:

@@ -98,7 +98,8 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
             tables.append(TableMaintained(name, error=done) if isinstance(done, CdcError) else done)
         with errors.collected(), guard.cuts():
             # syncs do not look at an idle table, and VACUUM will remove the files of the version that its cut names
-            show_in_latest_cut(pipeline.lake, last.identity, states.keys())
+            maintained = [table.name for table in tables if table.error is None]
+            show_in_latest_cut(pipeline.lake, last.identity, maintained)
     first = log.first_window() or last
     held = needed.by if change_log is not None and change_log.overdue else ""
     return MaintainReport(

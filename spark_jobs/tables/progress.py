@@ -51,6 +51,13 @@ class Progress:
             self.cut,
         )
 
+    def with_opened(self, opened: Mapping[QualifiedName, TableState | LakeError]) -> Progress:
+        """The same with what these tables' own logs say."""
+        states = {name: known_state(state, self.cut) for name, state in opened.items() if isinstance(state, TableState)}
+        errors = {name: error for name, error in opened.items() if isinstance(error, LakeError)}
+        others = self.of((self.states.keys() | self.errors.keys()) - opened.keys())
+        return Progress({**others.states, **states}, {**others.errors, **errors}, self.cut)
+
     def without_snapshot(self, names: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
         """Those of ``names`` that were asked for, and are not in the lake."""
         return tuple(name for name in names if name not in self.states and name not in self.errors)

@@ -19,6 +19,7 @@ from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay import change_mode
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables import progress
 from spark_jobs.verify.row_compare import compare
@@ -177,3 +178,25 @@ def test_an_idle_table_that_was_deleted_is_read_again(database: Database, tmp_pa
     report = followed.sync()
     assert [taken.name.relname for taken in report.snapshots] == ["t1"]
     followed.assert_equal()
+
+
+def test_a_mode_that_was_changed_without_a_cut_is_shown_by_the_next_sync(
+    database: Database, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = _Followed.start(database, tmp_path / "lake", spark, 2)
+    first, second = followed.pipeline.tables or ()
+    pipeline = replace(followed.pipeline, tables=(first, replace(second, mode="soft_delete")))
+    followed = replace(followed, pipeline=pipeline)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as until_then:
+        until_then.setattr(change_mode, "show_in_latest_cut", killed)
+        with pytest.raises(KeyboardInterrupt):
+            followed.sync()
+    in_cut, newest = followed.shown("t1")
+    assert in_cut < newest
+    followed.change()
+    assert followed.sync().modes == (), "it is in that mode already"
+    assert followed.shown("t1") == (newest, newest)
