@@ -33,7 +33,6 @@ from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.tables.progress import Progress as TablesProgress
 from spark_jobs.tables.stopped_tables import TableStopped
 
 # how often a table is read again at most in one sync; each round is one more cause
@@ -85,7 +84,7 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     started = time.monotonic()
     prepared = prepare(pipeline)
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
-    done = _Done({table.name for table in prepared.stopped}, prepared.progress)
+    done = _Done({table.name for table in prepared.stopped}, Known(prepared.checkpoint, prepared.progress))
     if prepared.missing:
         missing, reasons = prepared.missing, prepared.reasons
         done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
@@ -173,7 +172,7 @@ def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, 
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         done.windows += captured.landed
-        known = Known(captured.checkpoint, done.reached) if done.reached else None
+        known = done.known_after(captured)
         done.add(apply(spark, pipeline, excluding=done.failed, run_id=run_id, progress=progress, known=known))
         if captured.caught_up:
             due = _explained_by(captured)
@@ -197,10 +196,10 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 @dataclass
 class _Done:
     """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
-    ``reached``: how far the tables are, until one of them is written."""
+    ``known``: how far log and tables are, until a table is written."""
 
     stopped: set[QualifiedName]
-    reached: TablesProgress | None = None
+    known: Known | None = None
     failed: set[QualifiedName] = field(default_factory=set)
     snapshots: list[TableSnapshot] = field(default_factory=list)
     modes: list[ModeChanged] = field(default_factory=list)
@@ -209,8 +208,15 @@ class _Done:
     messages: TableApplied | None = None
     cut: Cut | None = None
 
+    def known_after(self, captured: CaptureReport) -> Known | None:
+        """What is known after ``captured``; None if a table was written, or somebody else has landed windows."""
+        if self.known is None:
+            return None
+        last = captured.landed[-1] if captured.landed else self.known.checkpoint
+        return replace(self.known, checkpoint=last) if last.window.hi == captured.landed_end else None
+
     def begin(self, begun: NewGenerations) -> None:
-        self.reached = None
+        self.known = None
         self.snapshots += begun.snapshots
         self.modes += begun.modes
         self.failed |= begun.errors.keys()
@@ -224,7 +230,7 @@ class _Done:
             self.tables[table.name] = [*(done for done in rounds if done.error is None), table]
 
     def add(self, report: CatchUpReport) -> None:
-        self.reached = None
+        self.known = None
         self.messages = report.messages and report.messages.after(self.messages)
         self.cut = report.cut
         for outcome in report.tables:

@@ -63,21 +63,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """``landed``: the windows of this run. ``checkpoint``: the log's last marker. ``upto``: the LSN that the run had to
-    reach."""
+    """``landed``: the windows of this run. ``upto``: the LSN that the run had to reach. ``caught_up``: the change log
+    ends there or later."""
 
     landed: tuple[WindowMarker, ...]
-    checkpoint: WindowMarker
+    caught_up: bool
+    landed_end: Lsn
     upto: Lsn
-
-    @property
-    def landed_end(self) -> Lsn:
-        """The end of the change log."""
-        return self.checkpoint.window.hi
-
-    @property
-    def caught_up(self) -> bool:
-        return self.landed_end >= self.upto
 
 
 @dataclass(frozen=True)
@@ -211,9 +203,9 @@ def _capture(
         landed.append(marker)
         advance(session, marker)
         compact_log_in_passing(session.log, marker.ordinal)
-    report = CaptureReport(tuple(landed), session.checkpoint, end)
-    progress(Step("capture", f"landed to {report.landed_end}", len(windows), len(windows), "windows"))
-    return report
+    landed_end = session.checkpoint.window.hi
+    progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
+    return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)
 
 
 def _land_through(
