@@ -69,7 +69,8 @@ def require_followed(names: Collection[QualifiedName], followed: Collection[Qual
 
 def _reached(pipeline: Pipeline, names: Sequence[QualifiedName], identity: SlotIdentity) -> Mapping[QualifiedName, int]:
     """The ordinal of each table's last window. Tables that cannot be read are left out: ``apply`` reports them."""
-    return {name: state.ordinal for name, state in progress_of(pipeline.lake, names, identity).states.items()}
+    progress = progress_of(pipeline.lake, names, identity, exactly=True)
+    return {name: state.ordinal for name, state in progress.states.items()}
 
 
 def _replayed(

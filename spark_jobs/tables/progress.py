@@ -66,10 +66,13 @@ class Progress:
 NO_PROGRESS = Progress({}, {}, None)
 
 
-def progress_of(lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity) -> Progress:
-    """How far these tables are; ``MESSAGES_NAME`` may be one of them."""
+def progress_of(
+    lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity, *, exactly: bool = False
+) -> Progress:
+    """At least how far these tables are; ``MESSAGES_NAME`` may be one of them. A table may have gone on since the
+    latest cut; ``exactly``: all are opened to see that."""
     cut = latest_cut(lake)
-    known = _as_in_cut(lake, names, cut)
+    known = {} if exactly else _as_in_cut(lake, names, cut)
     found = ask_tables(
         lambda name: _opened_state(lake, name, identity, cut), [name for name in names if name not in known]
     )
