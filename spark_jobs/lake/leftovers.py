@@ -20,9 +20,10 @@ _DATA_FILE = re.compile(r"\w{2}/\.?part-\d{5}-[0-9a-f]{8}-[^/]+\.parquet(\.crc)?
 
 
 def files_without_table(path: str) -> tuple[str, ...]:
-    """The data files in the folder ``path``; none if it holds a Delta table, or cannot be listed. To be removed once a
-    version 0 is committed that was written after this call: it names none of them, and what a writer of them commits
-    late is skipped."""
+    """The data files in the folder ``path``; none if it holds a Delta table, or cannot be listed.
+
+    They may be removed once a version 0 is committed that was written after this call: it names none of them. A writer
+    of them that still runs can no longer commit a version 0: it is overtaken, and reads the table's state again."""
     filesystem, folder = lake_filesystem(path)
     try:
         found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))

@@ -16,7 +16,7 @@ from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.spark.errors import is_concurrent_commit, is_overtaken
+from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mode import Mode
 
@@ -138,13 +138,14 @@ def has_committed(session: SparkSession) -> bool:
 
 
 @contextmanager
-def overtaking(path: str, *, by_any: bool = False) -> Iterator[None]:
+def overtaking(path: str, *, by_any: bool = False, creates: bool = False) -> Iterator[None]:
     """Turn Delta's error about a conflict with a concurrent commit of ours into OvertakenError; with ``by_any``, about
-    a conflict with anybody's commit."""
+    a conflict with anybody's commit. ``creates``: the commit creates the table, so a file that is gone was removed as a
+    leftover by the writer that committed first (``lake/leftovers.py``)."""
     try:
         yield
     except Exception as error:
-        if is_overtaken(error) or (by_any and is_concurrent_commit(error)):
+        if is_overtaken(error) or (by_any and is_concurrent_commit(error)) or (creates and is_file_gone(error)):
             raise _overtaken(path) from error
         raise
 

@@ -230,7 +230,7 @@ def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGu
         provenance = table.provenance(read.shape.relid, before)
         with (
             spark_errors(f"{table.name}: snapshot at {table.exported.lsn} failed"),
-            overtaking(path, by_any=True),
+            overtaking(path, by_any=True, creates=before is None),
             committing_session(spark, provenance) as own,
         ):
             source = conninfo(pipeline.source.dsn)
