@@ -185,12 +185,14 @@ class SparkOptions:
     """How to get a Spark session: a classic ``master`` or a Connect ``remote``, and where Delta's jars come from.
 
     ``jars`` is ``packages`` (Maven, by Spark), ``provided`` (the cluster has them) or a folder of jar files.
+    ``handed_in``: the caller brings the session, whose executors may be anywhere.
     """
 
     master: str | None = None
     remote: str | None = field(default=None, repr=False)  # may hold a token
     jars: str = "packages"
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold keys of object stores
+    handed_in: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

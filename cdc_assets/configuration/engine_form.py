@@ -62,6 +62,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             remote=model.spark.remote,
             jars=model.spark.jars,
             config=tuple(model.spark.config.items()),
+            handed_in=model.spark.resource is not None,
         ),
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,

@@ -34,7 +34,8 @@ from spark_jobs.decode.message_columns import (
     has_prefix,
     message_columns,
 )
-from spark_jobs.delta.append import Layout, append
+from spark_jobs.delta.append import append
+from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import CdcError, GapError, LakeError

@@ -20,10 +20,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
-from spark_jobs.delta.append import CHECKPOINT_INTERVAL, Layout, append
+from spark_jobs.delta.append import append
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
+from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import WRITABLE, decoded_path
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import CHECKPOINT_INTERVAL, open_table, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn

@@ -21,7 +21,7 @@ WRITABLE = "check lake.path, its permissions, the room on its disk, and the cred
 
 # an object store takes tens of milliseconds per request, but serves many at once
 _REQUESTS_AT_ONCE = 16
-_ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
@@ -36,11 +36,17 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     if scheme == "file":
         return fs.LocalFileSystem(), rest
     try:
-        filesystem, folder = fs.FileSystem.from_uri(f"{_ARROW_SCHEMES.get(scheme, scheme)}://{rest}")
+        filesystem, folder = fs.FileSystem.from_uri(storage_uri(path))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError) as error:
         hint = "choose a lake.path that this process can open too: a folder, s3a://, gs:// or abfss://"
         raise LakeError(f"{path} cannot be opened: {error}", hint=hint) from None
     return filesystem, folder
+
+
+def storage_uri(path: str) -> str:
+    """A path on an object store with the scheme by which libraries other than Hadoop know the store."""
+    scheme, _, rest = path.partition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}"
 
 
 def decoded_path(path: str) -> str:
@@ -65,6 +71,14 @@ def table_filesystem(path: str) -> fs.FileSystem:
     """
     filesystem, folder = lake_filesystem(path)
     return fs.SubTreeFileSystem(folder, filesystem)
+
+
+def create_local_folder(path: str) -> None:
+    """Create the folder of a table where the storage has folders: object stores have only names. Raises LakeError."""
+    filesystem, folder = lake_filesystem(path)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with lake_errors(f"{path} cannot be created"):
+            filesystem.create_dir(folder)
 
 
 def existing_folders(paths: Iterable[str]) -> frozenset[str]:

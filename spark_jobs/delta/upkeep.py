@@ -22,8 +22,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import PostCommitHookProperties, RemoveAction
 
-from spark_jobs.delta.append import FILE_BYTES, DataFiles, Layout, row_groups
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
+from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout, row_groups
 from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError, OvertakenError

@@ -19,10 +19,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.append import CHECKPOINT_INTERVAL, Layout, after_commit
+from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
+from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import decoded_path
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import CHECKPOINT_INTERVAL, open_table, table_errors
 from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 from spark_jobs.errors import LakeError, OvertakenError

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from spark_jobs.delta.append import CHECKPOINT_INTERVAL, after_commit
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.table import keep_log_short, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import SMALL_BYTES, FileSizes, OpenedTable, file_sizes
+from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, FileSizes, OpenedTable, file_sizes
 from spark_jobs.lake.rewrite import LEAST_SHARE
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.schema.lake_types import LakeKind
@@ -36,8 +36,6 @@ _log = logging.getLogger(__name__)
 _MUCH_CHANGED_BYTES = 512 << 20  # of rows in memory
 # each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
-_INTERVAL = "delta.checkpointInterval"
-_FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 # Spark treats NaN as equal to NaN, and 0 to -0; DataFusion joins floats by their bits
 _NO_KEYS = {LakeKind.FLOAT, LakeKind.DOUBLE}
 _STATISTICS = ColumnProperties(statistics_enabled="CHUNK")
@@ -85,7 +83,7 @@ def write_net_without_spark(
         return None
     version = int(table.version())
     note_version(opened.path, version)
-    _keep_log_short(table, version)
+    keep_log_short(table, version)
     return version
 
 
@@ -94,17 +92,6 @@ def _commits_held(opened: OpenedTable, provenance: Provenance) -> int | None:
     with table_errors(f"{opened.path} cannot be read"):
         log = TransactionLog.open(opened.path, int(opened.table.version()))
         return None if log is None else log.transaction_version(provenance.txn_app_id)
-
-
-def _keep_log_short(table: DeltaTable, version: int) -> None:
-    """Write a checkpoint after every tenth commit, as Spark does; where the table has no interval of its own,
-    ``deltalake`` would write one after every hundredth."""
-    if _INTERVAL in table.metadata().configuration or version % int(CHECKPOINT_INTERVAL):
-        return
-    try:
-        table.create_checkpoint()
-    except DeltaError as error:  # the commit is made; the next checkpoint covers it too
-        _log.warning("%s has no checkpoint of version %d: %s", table.table_uri, version, error)
 
 
 def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:
@@ -120,7 +107,7 @@ def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:
 def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
     """Whether the merge is certain to result in the same rows as Spark's."""
     columns, shape = net.columns, net.columns.shape
-    if not opened.features <= _FEATURES:
+    if not opened.features <= FEATURES:
         return False
     if columns.mode != "mirror" or not shape.has_key or net.truncated or net.ended is not None or columns.old_keys:
         return False

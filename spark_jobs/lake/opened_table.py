@@ -23,7 +23,9 @@ _log = logging.getLogger(__name__)
 
 # bytes of data files: rewriting that much takes half a second
 SMALL_BYTES = 32 << 20
-_PHYSICAL = "delta.columnMapping.physicalName"
+PHYSICAL = "delta.columnMapping.physicalName"
+# the features of a table as we created it
+FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
@@ -79,7 +81,7 @@ def opened_table(path: str) -> OpenedTable | None:
         for field in fields
         if MODE not in field["metadata"]
     )
-    physical = {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
+    physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
     features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
     return OpenedTable(path, table, columns, physical, features)
 

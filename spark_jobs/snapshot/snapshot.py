@@ -61,13 +61,12 @@ def snapshot(
         with connected(pipeline.source.dsn) as connection:  # the snapshot must be exported by the log's server
             check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
 
-    session = spark()
     with write_guard(pipeline.source) as guard:
         with guard.cuts():
             forget(pipeline.lake, wanted)
         watched = watched_tables(pipeline, wanted, checkpoint)
         work = SnapshotWork(pipeline, wanted, checkpoint, check_exporter, watched, reasons or {}, run_id)
-        taken = snapshot_tables(session, work, guard=guard, progress=progress)
+        taken = snapshot_tables(spark, work, guard=guard, progress=progress)
         with guard.cuts():  # a concurrent run may have written a cut with the old tables
             forget(pipeline.lake, wanted)
     return (*taken, *(TableSnapshot(name, Lsn(0), error=error) for name, error in stopped.items()))

@@ -1,9 +1,13 @@
-"""Takes snapshots of tables at one LSN: executors read ctid ranges in an exported snapshot; one commit per table."""
+"""Takes snapshots of tables at one LSN: ctid ranges of an exported snapshot are read at once; one commit per table.
+
+This process reads and writes them, in threads, where Spark is on this machine or the table is small. Executors of a
+cluster do it for large tables, and Spark for what only Spark can write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +20,7 @@ from spark_jobs.lake.leftovers import files_without_table, remove_files
 from spark_jobs.lake.past_rows import Moment, rows_with_past, snapshot_rows
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
+from spark_jobs.lake.whole_table import WholeTable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, clock_microseconds, conninfo
@@ -29,10 +34,12 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
 from spark_jobs.snapshot.pace import next_cause
+from spark_jobs.snapshot.read_here import is_read_here, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, read_progress
-from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.session import INTERPRETED
+from spark_jobs.spark.provider import SparkProvider, one_at_a_time
+from spark_jobs.spark.session import INTERPRETED, local_cores
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_guard import WriteGuard
 
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 
 _RANGE_BYTES = 64 << 20  # each task costs 0.3 s of a core and writes a file; with a quarter of this, 1.3 times as long
 _TABLES_AT_ONCE = 2
+_DELTA_SETTINGS = "spark.databricks.delta."
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class TableSnapshot:
 
 
 def snapshot_tables(
-    spark: SparkSession, work: SnapshotWork, *, guard: WriteGuard, progress: Progress = silent
+    spark: SparkProvider, work: SnapshotWork, *, guard: WriteGuard, progress: Progress = silent
 ) -> tuple[TableSnapshot, ...]:
     """Replace or create the Delta tables of ``work``, all at one LSN; each begins a new generation.
 
@@ -100,9 +108,11 @@ def snapshot_tables(
         possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
         with (
             read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
+            ThreadPoolExecutor(local_cores(work.pipeline.spark), thread_name_prefix="snapshot-range") as threads,
             ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
         ):
-            running = {pool.submit(_snapshot_table, spark, table, reads[table.name], guard) for table in tables}
+            writer = _Writer(one_at_a_time(spark), threads, guard)
+            running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
             for taken in (future.result() for future in as_they_end(running, reading)):
                 done[taken.name] = taken
                 reading.ended(taken.name)
@@ -181,6 +191,25 @@ class _Table:
         return facts.mask if facts is not None else ""
 
     @property
+    def path(self) -> str:
+        return self.work.pipeline.lake.table(self.name)
+
+    @property
+    def failed(self) -> str:
+        return f"{self.name}: snapshot at {self.exported.lsn} failed"
+
+    def may_be_written_here(self, read: TableRead) -> bool:
+        """Whether this process may read and write it. A user's settings for new Delta tables are Spark's to follow."""
+        options = self.work.pipeline.spark
+        is_plain = self.mode == "mirror" and not any(key.startswith(_DELTA_SETTINGS) for key, _ in options.config)
+        return is_plain and is_read_here(read, options)
+
+    def task_reader(self, read: TableRead) -> TaskReader:
+        pipeline = self.work.pipeline
+        source, snapshot_name = conninfo(pipeline.source.dsn), self.exported.snapshot_name
+        return read.task_reader(source, snapshot_name, pipeline.on_unrepresentable)
+
+    @property
     def moment(self) -> Moment:
         return Moment(self.exported.lsn, self.seen.at)
 
@@ -211,40 +240,72 @@ class _Table:
         return self.work.reasons.get(self.name, "")
 
 
-def _snapshot_table(spark: SparkSession, table: _Table, read: TableRead | CdcError, guard: WriteGuard) -> TableSnapshot:
+@dataclass(frozen=True)
+class _Writer:
+    """``threads`` read the ranges of all tables that this process reads itself."""
+
+    spark: SparkProvider
+    threads: Executor
+    guard: WriteGuard
+
+
+def _snapshot_table(writer: _Writer, table: _Table, read: TableRead | CdcError) -> TableSnapshot:
     try:
         if isinstance(read, CdcError):
             raise read
-        return _written(spark, table, read, guard)
+        return _written(writer, table, read)
     except CdcError as error:
         facts = table.seen.facts.get(table.name)
         return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
 
 
 @again_when_overtaken
-def _written(spark: SparkSession, table: _Table, read: TableRead, guard: WriteGuard) -> TableSnapshot:
+def _written(writer: _Writer, table: _Table, read: TableRead) -> TableSnapshot:
     """Write the table. Raises OvertakenError when another writer of ours commits in between."""
-    pipeline, path = table.work.pipeline, table.work.pipeline.lake.table(table.name)
-    with guard.table(table.name):
+    path = table.path
+    with writer.guard.table(table.name):
         before = table.state()
         provenance = table.provenance(read.shape.relid, before)
-        with (
-            spark_errors(f"{table.name}: snapshot at {table.exported.lsn} failed"),
-            overtaking(path, by_any=True, creates=before is None),
-            committing_session(spark, provenance) as own,
-        ):
-            source = conninfo(pipeline.source.dsn)
-            rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
-            if before is not None and table.goes_on_from(before):
-                all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
-            else:
-                for key, setting in INTERPRETED.items() if read.is_small else ():
-                    own.conf.set(key, setting)
-                all_rows = snapshot_rows(rows_read, table.mode, table.moment)
-            left = files_without_table(path) if before is None else ()
-            replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
-            version = committed_version(own, path)
-            remove_files(path, left if version == 0 else ())
-            rows = rows_written(path, version)
+        left = files_without_table(path) if before is None else ()
+        target = WholeTable.of(path, read.shape, provenance) if table.may_be_written_here(read) else None
+        if target is not None:
+            version, rows = _written_here(writer, table, read, target, provenance)
+        else:
+            version, rows = _written_by_spark(writer.spark(), table, read, before, provenance)
+        remove_files(path, left if version == 0 else ())
         since = table.state()
     return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason)
+
+
+def _written_here(
+    writer: _Writer, table: _Table, read: TableRead, target: WholeTable, provenance: Provenance
+) -> tuple[int, int]:
+    """The Delta version and its number of rows."""
+    try:
+        written = read_into_files(read, table.task_reader(read), target.path, target.layout, writer.threads)
+    except CdcError as error:
+        raise error.within(table.failed) from error
+    return target.commit(written.actions, written.rows, provenance), written.rows
+
+
+def _written_by_spark(
+    spark: SparkSession, table: _Table, read: TableRead, before: TableState | None, provenance: Provenance
+) -> tuple[int, int]:
+    """The Delta version and its number of rows."""
+    pipeline, path = table.work.pipeline, table.path
+    with (
+        spark_errors(table.failed),
+        overtaking(path, by_any=True, creates=before is None),
+        committing_session(spark, provenance) as own,
+    ):
+        source = conninfo(pipeline.source.dsn)
+        rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
+        if before is not None and table.goes_on_from(before):
+            all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
+        else:
+            for key, setting in INTERPRETED.items() if read.is_small else ():
+                own.conf.set(key, setting)
+            all_rows = snapshot_rows(rows_read, table.mode, table.moment)
+        replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
+        version = committed_version(own, path)
+        return version, rows_written(path, version)

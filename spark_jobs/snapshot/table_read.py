@@ -35,7 +35,7 @@ _RANGES_PER_TASK = 4  # the most: 256 MB of heap, which a retried task reads aga
 _SMALL_BYTES = 4 << 20
 _DRIVER_BYTES = 32 << 20  # values of a small table may be compressed: with more than this, executors read it
 
-_TaskReader: TypeAlias = Callable[[int], Iterator[pa.RecordBatch]]
+TaskReader: TypeAlias = Callable[[int], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,26 @@ class TableRead:
         self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
         """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
-        read = _task_reader(self, conninfo, snapshot_name, on_unrepresentable)
+        read = self.task_reader(conninfo, snapshot_name, on_unrepresentable)
         schema = ddl(value_fields(self.shape))
         if self.is_small and (rows := self._read_here(read)) is not None:
             return spark.createDataFrame(rows, schema=schema).coalesce(1)
         tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
         return tasks.mapInArrow(_on_executors(read), schema)
 
-    def _read_here(self, read: _TaskReader) -> pa.Table | None:
+    def task_reader(self, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable) -> TaskReader:
+        """The function that reads the rows of a task, by its number. The connection string and the salt of masked
+        columns travel to executors only in its closure, so no plan, log or web page shows them."""
+        tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
+
+        def read_task(task: int) -> Iterator[pa.RecordBatch]:
+            for query in tasks[task]:
+                for rows in read_range(conninfo, snapshot_name, query):
+                    yield _typed(rows, columns, table, on_unrepresentable)
+
+        return read_task
+
+    def _read_here(self, read: TaskReader) -> pa.Table | None:
         """All rows, or None if they take too much memory."""
         batches: list[pa.RecordBatch] = []
         size = 0
@@ -131,22 +143,7 @@ class TableRead:
         return pa.Table.from_batches(batches, arrow_schema(value_fields(self.shape)))
 
 
-def _task_reader(
-    plan: TableRead, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
-) -> _TaskReader:
-    """The function that reads the rows of a task, by its number. The connection string and the salt of masked columns
-    travel to executors only in its closure, so no plan, log or web page shows them."""
-    tasks, columns, table = plan.tasks, plan.columns, str(plan.shape.name)
-
-    def read_task(task: int) -> Iterator[pa.RecordBatch]:
-        for query in tasks[task]:
-            for rows in read_range(conninfo, snapshot_name, query):
-                yield _typed(rows, columns, table, on_unrepresentable)
-
-    return read_task
-
-
-def _on_executors(read_task: _TaskReader) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _on_executors(read_task: TaskReader) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that executors run: task numbers in, rows out."""
 
     def read_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -156,6 +156,12 @@ def has_executors(options: SparkOptions) -> bool:
     return not is_local(options) or (options.master or "").startswith("local-cluster")
 
 
+def local_cores(options: SparkOptions) -> int:
+    """How many tasks at once Spark runs on this machine for ``options``; the number of cores if it runs elsewhere."""
+    match = re.fullmatch(r"local\[(\d+)(?:,.*)?\]", options.master or "")
+    return int(match[1]) if match else 1 if options.master == "local" else os.cpu_count() or 1
+
+
 def _connect(options: SparkOptions) -> SparkSession:
     from pyspark.sql import SparkSession
 

@@ -9,8 +9,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs.delta import counted_files
-from spark_jobs.delta.append import Layout, append
+from spark_jobs.delta.append import append
 from spark_jobs.delta.counted_files import CountedFiles
+from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.transaction_log import TransactionLog
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), pa.field("text", pa.string())])

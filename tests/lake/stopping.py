@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,11 +54,15 @@ def stopped_at(function: str, call: Callable[[], object], folder: Path) -> Itera
 def main(function: str, work: str) -> None:
     call = pickle.loads(Path(work).read_bytes())  # noqa: S301
 
+    stopped: list[str] = []
+
     def stop(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == function:
+        if event == "call" and frame.f_code.co_name == function and not stopped:
+            stopped.append(function)
             sys.setprofile(None)
             os.kill(os.getpid(), signal.SIGSTOP)
 
+    threading.setprofile(stop)  # of the threads that the call starts
     sys.setprofile(stop)
     result = call()
     sys.setprofile(None)

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.snapshot import table_read
+from spark_jobs.snapshot import read_here, table_read
 from tests.fixtures import spark_connect
 
 
 @pytest.fixture
 def read_by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every table were large: executors read it for its snapshot, and not the driver."""
+    """As if every table were large, and Spark a cluster: executors read it for its snapshot, and not this process."""
     monkeypatch.setattr(table_read, "_SMALL_BYTES", -1)
+    monkeypatch.setattr(read_here, "has_executors", lambda _: True)
 
 
 @pytest.fixture

@@ -39,9 +39,10 @@ def follow_elsewhere(
 
 def main(options: str, database_file: str, lake: str) -> None:
     table_read._SMALL_BYTES = -1  # executors read every table
-    spark = spark_session(pickle.loads(Path(options).read_bytes()))  # noqa: S301 - our own file
+    kind = pickle.loads(Path(options).read_bytes())  # noqa: S301 - our own file
+    spark = spark_session(kind)
     database = pickle.loads(Path(database_file).read_bytes())  # noqa: S301
-    followed = Followed.start(spark, database, Path(lake), "item")
+    followed = Followed.start(spark, database, Path(lake), "item", options=kind)
     (snapshot,) = followed.snapshot()
     assert snapshot.error is None, snapshot.error
     followed.assert_equal()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Lake, Pipeline, Source, Table
+from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import SnapshotWork, TableSnapshot, snapshot_tables
@@ -39,11 +39,14 @@ class Followed:
     on_driver_bytes: int = ON_DRIVER_BYTES
 
     @classmethod
-    def start(cls, spark: SparkSession, database: Database, lake: Path, *tables: str) -> Followed:
-        """The tables must be there. Makes publication, slot and log."""
+    def start(
+        cls, spark: SparkSession, database: Database, lake: Path, *tables: str, options: SparkOptions | None = None
+    ) -> Followed:
+        """The tables must be there. Makes publication, slot and log. ``options``: what kind of Spark ``spark`` is."""
         names = tuple(QualifiedName("public", table) for table in tables)
         source = Source(SecretStr(database.dsn), database.name, database.name)
         pipeline = Pipeline(database.name, source, Lake(str(lake)), tables=tuple(map(Table, names)))
+        pipeline = pipeline if options is None else replace(pipeline, spark=options)
         prepare_slot(pipeline)
         return cls(spark, database, pipeline, names)
 
@@ -55,7 +58,7 @@ class Followed:
         last = self.markers[-1]
         watched = watched_tables(self.pipeline, names or self.names, last)
         work = SnapshotWork(self.pipeline, names or self.names, last, lambda: None, watched)
-        return snapshot_tables(self.spark, work, guard=WriteGuard(self.pipeline.source.slot, None))
+        return snapshot_tables(lambda: self.spark, work, guard=WriteGuard(self.pipeline.source.slot, None))
 
     def sync(self) -> tuple[TableApplied, ...]:
         """Capture what there is and apply it."""

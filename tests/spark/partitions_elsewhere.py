@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from spark_jobs.qualified_name import QualifiedName
@@ -33,10 +34,11 @@ _CHANGES = (
 
 def main(options: str, database_file: str, lake: str) -> None:
     table_read._SMALL_BYTES = -1  # executors read every table
-    spark = spark_session(pickle.loads(Path(options).read_bytes()))  # noqa: S301 - our own file
+    kind = pickle.loads(Path(options).read_bytes())  # noqa: S301 - our own file
+    spark = spark_session(kind)
     database = pickle.loads(Path(database_file).read_bytes())  # noqa: S301
     database.execute(*_SCHEMA)
-    pipeline = pipeline_of(database, Path(lake), "public.days")
+    pipeline = replace(pipeline_of(database, Path(lake), "public.days"), spark=kind)
     followed = Followed(spark, database, pipeline, (QualifiedName("public", "days"),))
     for changes in ((), _CHANGES, ("DROP TABLE days_1",)):
         database.execute(*changes)

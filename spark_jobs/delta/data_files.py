@@ -1,0 +1,135 @@
+"""Writes the data files of a Delta table with Arrow. Until a commit adds them, they are not part of the table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+from pyarrow import fs
+
+from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.statistics import Statistics
+from spark_jobs.errors import LakeError
+
+# size of a row group before compression. Three are in memory at once: one is filled, one compressed, one written
+_GROUP_BYTES = 16 << 20
+_GROUP_ROWS = 128 << 10
+FILE_BYTES = 32 << 20
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``statistics``: the columns of which each file has statistics. ``unique``: columns whose values rarely repeat,
+    and so get no dictionary. ``file_bytes``: a file that has become larger is ended. ``stem``: how files' names begin.
+    """
+
+    schema: pa.Schema
+    statistics: tuple[str, ...]
+    unique: tuple[str, ...]
+    file_bytes: int = FILE_BYTES
+    stem: str = "part"
+
+
+def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Groups of batches, each to be written as one row group. Batches without rows are left out."""
+    waiting: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        size += batch.nbytes
+        rows += batch.num_rows
+        if size >= _GROUP_BYTES or rows >= _GROUP_ROWS:
+            yield waiting
+            waiting, size, rows = [], 0, 0
+    if waiting:
+        yield waiting
+
+
+class DataFiles:
+    """Writes row groups to one file after another. ``actions`` add the files that are closed.
+
+    ``modified``: for rows that are not new, when they were appended, in milliseconds since 1970.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, path: str, layout: Layout, modified: int | None = None) -> None:
+        self.actions: list[AddAction] = []
+        self.rows = 0
+        self._modified = modified
+        self._filesystem, self._path, self._layout = filesystem, path, layout
+        self._name = ""
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._statistics = Statistics(layout.statistics)
+
+    def write(self, group: pa.Table) -> None:
+        """Write one row group. Raises LakeError."""
+        try:
+            if self._writer is None:
+                self._open()
+            assert self._writer is not None
+            assert self._sink is not None
+            self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            self._statistics.add(group)
+            self.rows += group.num_rows
+            if self._sink.tell() >= self._layout.file_bytes:
+                self._finish()
+        except (OSError, pa.ArrowException) as error:
+            raise self._failed(error) from None
+
+    def close(self) -> None:
+        """End the last file. Raises LakeError."""
+        try:
+            self._finish()
+        except (OSError, pa.ArrowException) as error:
+            raise self._failed(error) from None
+
+    def remove(self) -> None:
+        """Delete everything that was written."""
+        for name in {self._name, *(action.path for action in self.actions)} - {""}:
+            with suppress(OSError):  # a file that stays is not part of the table either
+                self._filesystem.delete_file(name)
+
+    def _open(self) -> None:
+        self._name = f"{self._layout.stem}-{len(self.actions):05}-{uuid4()}-c000.zstd.parquet"
+        self._statistics = Statistics(self._layout.statistics)
+        self._sink = self._filesystem.open_output_stream(self._name)
+        schema = self._layout.schema
+        dictionaries = [name for name in schema.names if name not in self._layout.unique]
+        # level 1 compresses row images nearly as well as higher levels
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=dictionaries,
+            write_statistics=[name for name in self._layout.statistics if not _may_be_nan(schema.field(name).type)],
+        )
+
+    def _finish(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        modified = int(time.time() * _MILLISECONDS) if self._modified is None else self._modified
+        is_new = self._modified is None
+        self.actions.append(AddAction(self._name, size, {}, modified, is_new, self._statistics.to_json()))
+        self._writer = self._sink = None
+
+    def _failed(self, error: Exception) -> LakeError:
+        return LakeError(f"{self._path} cannot be written: {error}", hint=WRITABLE)
+
+
+def _may_be_nan(kind: pa.DataType) -> bool:
+    """Whether row groups must have no statistics of such a column: Arrow leaves NaN out of them, and Spark, which asks
+    for rows with NaN, would skip all of them."""
+    return bool(pa.types.is_floating(kind))

@@ -1,0 +1,149 @@
+"""All rows of a table replaced without Spark: data files that this process has written become the table, in one commit.
+
+A table that does not exist is created, just as Spark would create it. One that exists keeps its columns and its
+properties; if its columns are to change, that is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+
+from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.data_files import Layout
+from spark_jobs.delta.first_commit import create_table
+from spark_jobs.delta.table import keep_log_short, table_errors
+from spark_jobs.delta.transaction_log import TransactionLog, note_version
+from spark_jobs.errors import OvertakenError
+from spark_jobs.lake.delta_table import ATTNUM
+from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
+from spark_jobs.lake.opened_table import FEATURES, PHYSICAL, OpenedTable, opened_table
+from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+
+STEM = "snapshot"  # of the names of data files: see leftovers
+_FILE_BYTES = 128 << 20
+_WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of
+_FEATURE = "delta.feature."
+_ID = "delta.columnMapping.id"
+_NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
+_DELTA_NAMES = {LakeKind.SMALLINT: "short", LakeKind.INT: "integer", LakeKind.BIGINT: "long"}
+
+
+@dataclass(frozen=True)
+class WholeTable:
+    """The table at ``path``. ``physical``: the names of ``columns`` in the data files, in the same order.
+    ``is_new``: there was no table."""
+
+    path: str
+    columns: tuple[LakeColumn, ...]
+    physical: tuple[str, ...]
+    is_new: bool
+
+    @classmethod
+    def of(cls, path: str, shape: TableShape, provenance: Provenance) -> WholeTable | None:
+        """``provenance``: that of the commit. None if Spark must write the table: for its types, its path, or what is
+        there. Raises LakeError."""
+        columns = shape.columns
+        if "%" in path or not columns or any(column.lake_type.kind in _NO_FIELDS for column in columns):
+            return None
+        with table_errors(f"{path} cannot be read"):
+            log = TransactionLog.open(path)
+            if log is None:
+                return cls(path, columns, tuple(f"col-{uuid4()}" for _ in columns), is_new=True)
+            held = log.transaction_version(provenance.txn_app_id) or 0
+        opened = opened_table(path)
+        # a number that does not fit: the table has forgotten it, see table_state
+        if held != provenance.commits - 1 or opened is None or not _has_exactly(opened, columns):
+            return None
+        return cls(path, columns, _names(opened, columns), is_new=False)
+
+    @property
+    def layout(self) -> Layout:
+        """How to write the data files: the values of ``columns``, under their physical names."""
+        fields = zip(self.columns, self.physical, strict=True)
+        schema = pa.schema([pa.field(name, column.lake_type.arrow) for column, name in fields])
+        return Layout(schema, self.physical[:_WITH_STATISTICS], unique=(), file_bytes=_FILE_BYTES, stem=STEM)
+
+    def commit(self, files: Sequence[AddAction], rows: int, provenance: Provenance) -> int:
+        """Make the table hold exactly the ``rows`` of these files. Returns the Delta version.
+
+        Raises OvertakenError if another writer has committed since the table's state was read, and LakeError.
+        """
+        transaction = Transaction(provenance.txn_app_id, provenance.commits)
+        if not self.is_new:
+            return self._replaced(files, transaction, provenance)
+        settings = {key: value for key, value in TABLE_PROPERTIES if not key.startswith(_FEATURE)}
+        settings["delta.columnMapping.maxColumnId"] = str(len(self.columns))
+        fields = [
+            _field(column, name, number)
+            for number, (column, name) in enumerate(zip(self.columns, self.physical, strict=True), start=1)
+        ]
+        if not create_table(
+            self.path, fields, settings, files, transaction, user_metadata=provenance.user_metadata(), rows=rows
+        ):
+            raise self._overtaken()
+        note_version(self.path, 0)
+        return 0
+
+    def _replaced(self, files: Sequence[AddAction], transaction: Transaction, provenance: Provenance) -> int:
+        # opened only now: what others have committed while the files were written is replaced too, unless it is ours
+        opened = opened_table(self.path)
+        if opened is None or not _has_exactly(opened, self.columns) or _names(opened, self.columns) != self.physical:
+            raise self._overtaken()
+        version = int(opened.table.version())
+        with table_errors(f"{self.path} cannot be read"):
+            log = TransactionLog.open(self.path, version)
+            held = log.transaction_version(transaction.app_id) if log is not None else None
+        if (held or 0) != transaction.version - 1:
+            raise self._overtaken()
+        commit = CommitProperties(
+            custom_metadata={"userMetadata": provenance.user_metadata()},
+            app_transactions=[transaction],
+            max_commit_retries=0,
+        )
+        try:
+            opened.table.create_write_transaction(
+                [*files],
+                "overwrite",
+                opened.table.schema(),
+                commit_properties=commit,
+                post_commithook_properties=after_commit(commit),
+            )
+        except CommitFailedError:
+            raise self._overtaken() from None
+        opened.table.update_incremental()  # the commit has left it at the version before
+        note_version(self.path, version + 1)
+        keep_log_short(opened.table, version + 1)
+        return version + 1
+
+    def _overtaken(self) -> OvertakenError:
+        return OvertakenError(f"another process has written {self.path} since its state was read", hint="run it again")
+
+
+def _has_exactly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> bool:
+    """Whether the table has these columns, by name, type and attribute number, and no feature that we do not know."""
+    wanted = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in columns)
+    return opened.features <= FEATURES and opened.columns == wanted and len(opened.physical) == len(columns)
+
+
+def _names(opened: OpenedTable, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
+    return tuple(opened.physical[column.name] for column in columns)
+
+
+def _field(column: LakeColumn, physical: str, number: int) -> dict[str, object]:
+    """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping"""
+    metadata = {ATTNUM: column.attnum, _ID: number, PHYSICAL: physical}
+    return {"name": column.name, "type": _delta_type(column.lake_type), "nullable": True, "metadata": metadata}
+
+
+def _delta_type(lake_type: LakeType) -> str:
+    return _DELTA_NAMES.get(lake_type.kind, lake_type.sql)

@@ -1,0 +1,100 @@
+"""Reads one table in threads of this process, straight into data files: without a JVM, and without Python workers.
+
+Server, decoder and Parquet writer are C++ that runs beside Python, so threads use all cores; each holds a few batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, wait
+from dataclasses import dataclass
+from threading import Event
+
+import pyarrow as pa
+from deltalake.transaction import AddAction
+
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
+from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.snapshot.table_read import TableRead, TaskReader
+from spark_jobs.spark.session import has_executors
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
+    """Another task of the table has failed."""
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """Data files that are not yet part of a table, and their number of rows."""
+
+    actions: tuple[AddAction, ...]
+    rows: int
+
+
+def is_read_here(read: TableRead, options: SparkOptions) -> bool:
+    """Whether this process reads the table: it is small, or Spark has no executors on other machines."""
+    return bool(read.columns) and (read.is_small or not (has_executors(options) or options.handed_in))
+
+
+def read_into_files(
+    read: TableRead, read_task: TaskReader, path: str, layout: Layout, threads: Executor
+) -> WrittenFiles:
+    """Read all tasks of ``read``, as many at once as there are ``threads``, into files in the folder ``path``.
+
+    If one fails, the others stop, all files are removed, and its error is raised: a SourceError, an
+    UnrepresentableError or a LakeError.
+    """
+    create_local_folder(path)
+    stopped, filesystem = Event(), table_filesystem(path)
+
+    def write(task: int) -> DataFiles:
+        files = DataFiles(filesystem, path, layout)
+        try:
+            for group in row_groups(_until(stopped, read_task(task))):
+                files.write(pa.Table.from_batches([_named(rows, layout.schema) for rows in group], layout.schema))
+            files.close()
+        except BaseException:
+            files.remove()
+            raise
+        return files
+
+    running = [threads.submit(write, task) for task in range(len(read.tasks))]
+    try:
+        wait(running, return_when=FIRST_EXCEPTION)
+    finally:  # also if this thread is interrupted
+        if not all(_is_written(task) for task in running):
+            stopped.set()
+            _end(running)
+    written = [task.result() for task in sorted(running, key=_failed_first)]
+    return WrittenFiles(tuple(action for files in written for action in files.actions), sum(f.rows for f in written))
+
+
+def _until(stopped: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        if stopped.is_set():
+            raise _Stopped
+        yield rows
+
+
+def _named(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+
+
+def _end(running: Sequence[Future[DataFiles]]) -> None:
+    """Wait until all tasks have stopped; remove the files of those that were done."""
+    for task in running:
+        task.cancel()
+    wait(running)
+    for task in running:
+        if _is_written(task):
+            task.result().remove()
+
+
+def _is_written(task: Future[DataFiles]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _failed_first(task: Future[DataFiles]) -> bool:
+    """False, so first, for a task that has failed by itself, and was not stopped because another one had."""
+    return task.cancelled() or task.exception() is None or isinstance(task.exception(), _Stopped)

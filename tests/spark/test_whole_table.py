@@ -1,0 +1,224 @@
+"""Tables that this process reads and writes for their snapshot, without Spark: as Spark would have written them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_jobs.configuration import Pipeline, SparkOptions
+from spark_jobs.errors import UnrepresentableError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot import snapshot_tables as snapshot_module
+from spark_jobs.sync import prepare, snapshot, sync
+from spark_jobs.verify.row_compare import compare
+from tests.fixtures.object_store import BUCKET, ObjectStore
+from tests.fixtures.pipelines import MakePipeline
+from tests.fixtures.servers import Database
+from tests.lake.stopping import stopped_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+THING_NAME = QualifiedName("public", "thing")
+THING = (
+    "CREATE TABLE thing (id int PRIMARY KEY, small smallint, large bigint, flag boolean, day date, moment timestamptz,"
+    " local timestamp, price numeric(12,2), single real, precise double precision, bytes bytea, text text,"
+    ' "odd, name" uuid)'
+)
+ROWS = """INSERT INTO thing SELECT g, g % 100, g * 10000000000, g % 2 = 0, date '1960-01-01' + g,
+  timestamptz '1960-01-01 UTC' + g * interval '1.000001 seconds', timestamp '2024-01-01' + g * interval '1 microsecond',
+  g * 1.01, CASE WHEN g % 7 = 0 THEN 'NaN' ELSE g / 3.0 END, g / 3.0, decode(md5(g::text), 'hex'),
+  CASE WHEN g % 5 <> 0 THEN repeat(md5((g / 5)::text), 3) || g END, md5(g::text)::uuid FROM generate_series({}, {}) g"""
+RANGE_BYTES = 128 << 10
+
+
+class SparkIsStarted(Exception):  # noqa: N818 - an answer
+    pass
+
+
+def no_spark() -> SparkSession:
+    raise SparkIsStarted
+
+
+def commits(pipeline: Pipeline, table: str = "thing") -> list[list[dict[str, Any]]]:
+    files = sorted(Path(pipeline.lake.path, "tables", "public", table, "_delta_log").glob("*.json"))
+    return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+
+
+def actions(pipeline: Pipeline, kind: str, table: str = "thing") -> Iterator[Any]:
+    return (action[kind] for commit in commits(pipeline, table) for action in commit if kind in action)
+
+
+def data_files(pipeline: Pipeline) -> set[str]:
+    return {file.name for file in Path(pipeline.lake.path, "tables", "public", "thing").glob("*.parquet")}
+
+
+def assert_equal(spark: SparkSession, pipeline: Pipeline) -> None:
+    for compared in compare(spark, pipeline, tuple(table.name for table in pipeline.tables or ())):
+        assert compared.equal, compared
+
+
+@pytest.fixture
+def thing(database: Database, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A table of several ranges, each read by a task of its own."""
+    monkeypatch.setattr(snapshot_module, "_RANGE_BYTES", RANGE_BYTES)
+    database.execute(THING, ROWS.format(1, 5000))
+    return make_pipeline("public.thing")
+
+
+def test_a_snapshot_without_spark_is_followed_by_spark(
+    thing: Pipeline, database: Database, spark: SparkSession
+) -> None:
+    assert sync(thing, no_spark).errors == ()
+    assert len(data_files(thing)) > 2
+    assert_equal(spark, thing)
+    database.execute(
+        "UPDATE thing SET price = price + 1 WHERE id % 10 = 0",
+        "DELETE FROM thing WHERE id = 7",
+        ROWS.format(5001, 5010),
+    )
+    assert sync(thing, lambda: spark).errors == ()
+    assert_equal(spark, thing)
+
+
+def shape_of(pipeline: Pipeline) -> tuple[Any, Any, Any]:
+    """Protocol, properties and columns, without what is drawn at random."""
+    (protocol,), (meta,) = actions(pipeline, "protocol"), actions(pipeline, "metaData")
+    fields = json.loads(meta["schemaString"])["fields"]
+    for field in fields:
+        assert field["metadata"].pop("delta.columnMapping.physicalName").startswith("col-")
+    features = {name: sorted(value) if isinstance(value, list) else value for name, value in protocol.items()}
+    return features, {**meta, "schemaString": None, "id": None, "createdTime": None}, fields
+
+
+def test_the_table_is_created_as_spark_creates_it(
+    thing: Pipeline, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    assert sync(thing, no_spark).errors == ()
+    request.getfixturevalue("read_by_executors")
+    beside = replace(thing, lake=replace(thing.lake, path=str(tmp_path / "by_spark")))
+    beside = replace(beside, source=replace(thing.source, slot=f"{thing.source.slot}_2"))
+    assert sync(beside, lambda: spark).errors == ()
+    assert shape_of(thing) == shape_of(beside)
+    here, there = next(actions(thing, "commitInfo")), next(actions(beside, "commitInfo"))
+    assert here["operationMetrics"]["numOutputRows"] == there["operationMetrics"]["numOutputRows"] == "5000"
+    assert set(json.loads(here["userMetadata"])) == set(json.loads(there["userMetadata"]))
+
+
+def test_no_file_is_skipped_that_has_a_wanted_row(thing: Pipeline, spark: SparkSession) -> None:
+    """Rows of every file are asked for by each of their values."""
+    from pyspark.sql import functions as fn
+
+    assert sync(thing, no_spark).errors == ()
+    table = spark.read.format("delta").load(thing.lake.table(THING_NAME))
+    rows = table.orderBy("id").collect()
+    for row in (rows[0], *rows[1 :: len(rows) // 4], rows[-1]):
+        for column, kind in table.dtypes:
+            if row[column] is not None:
+                found = table.where(fn.col(f"`{column}`") == fn.lit(row[column]).cast(kind)).select("id").collect()
+                assert row["id"] in {each["id"] for each in found}, column
+
+
+def test_again_in_place_of_deletion_vectors_and_renamed_columns(
+    thing: Pipeline, database: Database, spark: SparkSession, tmp_path: Path
+) -> None:
+    assert sync(thing, no_spark).errors == ()
+    database.execute("ALTER TABLE thing RENAME text TO words", "ALTER TABLE thing DROP flag")
+    assert sync(thing, lambda: spark).errors == ()
+    path = thing.lake.table(THING_NAME)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 3 = 0")  # as somebody else may: marks rows as deleted
+    assert any(add.get("deletionVector") for add in actions(thing, "add"))
+    (taken,) = snapshot(no_spark, thing)
+    assert taken.error is None
+    assert taken.rows == 5000
+    assert_equal(spark, thing)
+    version = len(commits(thing)) - 1
+    removed = [action["remove"] for action in commits(thing)[-1] if "remove" in action]
+    assert any(file.get("deletionVector") for file in removed), "a file is named together with its deleted rows"
+    before = spark.read.format("delta").option("versionAsOf", version - 1).load(path)
+    assert before.where("id % 3 = 0").count() == 0
+    database.execute("UPDATE thing SET words = 'since' WHERE id < 100")
+    assert sync(thing, lambda: spark).errors == ()
+    assert_equal(spark, thing)
+
+
+def test_other_columns_are_left_to_spark(thing: Pipeline, database: Database, spark: SparkSession) -> None:
+    assert sync(thing, no_spark).errors == ()
+    database.execute("ALTER TABLE thing ALTER small TYPE text")
+    with pytest.raises(SparkIsStarted):
+        sync(thing, no_spark)
+    assert sync(thing, lambda: spark).errors == ()
+    assert_equal(spark, thing)
+
+
+def test_a_users_settings_for_new_tables_are_left_to_spark(thing: Pipeline) -> None:
+    options = SparkOptions(config=(("spark.databricks.delta.properties.defaults.appendOnly", "false"),))
+    with pytest.raises(SparkIsStarted):
+        sync(replace(thing, spark=options), no_spark)
+    assert data_files(thing) == set()
+
+
+@pytest.mark.parametrize("options", [SparkOptions(master="local-cluster[1,1,1024]"), SparkOptions(handed_in=True)])
+def test_executors_elsewhere_read_large_tables(
+    thing: Pipeline, options: SparkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sync(replace(thing, spark=options), no_spark).errors == (), "small ones are read here"
+    monkeypatch.setattr("spark_jobs.snapshot.table_read._SMALL_BYTES", 0)
+    with pytest.raises(SparkIsStarted):
+        snapshot(no_spark, replace(thing, spark=options))
+
+
+def test_a_range_that_fails_leaves_nothing(thing: Pipeline, database: Database, spark: SparkSession) -> None:
+    database.execute("UPDATE thing SET day = 'infinity' WHERE id = 4000")
+    (error,) = sync(thing, no_spark).errors
+    assert isinstance(error, UnrepresentableError)
+    assert "public.thing: snapshot at " in str(error)
+    assert "day" in str(error)
+    assert data_files(thing) == set()
+    assert commits(thing) == []
+    database.execute("UPDATE thing SET day = '2024-01-01' WHERE id = 4000")
+    assert sync(thing, no_spark).errors == ()
+    assert_equal(spark, thing)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "again"])
+def test_of_two_processes_that_write_one_table_each_reads_what_the_other_left(
+    thing: Pipeline, database: Database, spark: SparkSession, tmp_path: Path, first: bool
+) -> None:
+    """The one that was stopped before its commit is overtaken: it reads the table once more, and commits then."""
+    prepare(thing)
+    if not first:
+        assert sync(thing, no_spark).errors == ()
+    with stopped_at("create_table" if first else "create_write_transaction", partial(_taken, thing), tmp_path) as late:
+        database.execute("UPDATE thing SET price = 0 WHERE id = 5", "DELETE FROM thing WHERE id = 6")
+        # the stopped process holds the table's lock, as if its session were lost
+        database.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        assert sync(thing, no_spark if first else lambda: spark).errors == ()
+        assert_equal(spark, thing)
+        late.goes_on()
+    numbers = [txn["version"] for txn in actions(thing, "txn")]
+    assert numbers == list(range(1, len(numbers) + 1)), "one chain of commits"
+    assert sync(thing, lambda: spark).errors == ()
+    assert_equal(spark, thing)
+
+
+def _taken(pipeline: Pipeline) -> list[str]:
+    return [str(taken.error) for taken in snapshot(no_spark, pipeline)]
+
+
+def test_on_an_object_store(thing: Pipeline, database: Database, object_store: ObjectStore, tmp_path: Path) -> None:
+    stored = replace(thing, lake=replace(thing.lake, path=f"s3a://{BUCKET}/lake"), merge_engine="auto")
+    assert sync(stored, no_spark).errors == ()
+    (taken,) = snapshot(no_spark, stored)
+    assert (taken.error, taken.rows) == (None, 5000)
+    database.execute("UPDATE thing SET price = 0 WHERE id < 10")
+    (applied,) = sync(stored, no_spark).tables
+    assert (applied.error, applied.changes.updates) == (None, 9)
