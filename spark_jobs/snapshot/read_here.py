@@ -6,7 +6,8 @@ Server, decoder and Parquet writer are C++ that runs beside Python, so threads u
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Executor, Future, wait
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
 
@@ -37,8 +38,29 @@ def is_read_here(read: TableRead, options: SparkOptions) -> bool:
     return bool(read.columns) and (read.is_small or not (has_executors(options) or options.handed_in))
 
 
+@dataclass(frozen=True)
+class RangeThreads:
+    """The threads that read the tasks of all tables of a snapshot. Once ``interrupted`` is set, no task goes on."""
+
+    pool: Executor
+    interrupted: Event
+
+
+@contextmanager
+def range_threads(count: int) -> Iterator[RangeThreads]:
+    """So many threads. An exception in the context, such as an interrupt by the user, ends what they do."""
+    threads = RangeThreads(ThreadPoolExecutor(count, thread_name_prefix="snapshot-range"), Event())
+    try:
+        yield threads
+    except BaseException:
+        threads.interrupted.set()
+        raise
+    finally:
+        threads.pool.shutdown()
+
+
 def read_into_files(
-    read: TableRead, read_task: TaskReader, path: str, layout: Layout, threads: Executor
+    read: TableRead, read_task: TaskReader, path: str, layout: Layout, threads: RangeThreads
 ) -> WrittenFiles:
     """Read all tasks of ``read``, as many at once as there are ``threads``, into files in the folder ``path``.
 
@@ -51,7 +73,7 @@ def read_into_files(
     def write(task: int) -> DataFiles:
         files = DataFiles(filesystem, path, layout)
         try:
-            for group in row_groups(_until(stopped, read_task(task))):
+            for group in row_groups(_until((stopped, threads.interrupted), read_task(task))):
                 files.write(pa.Table.from_batches([_named(rows, layout.schema) for rows in group], layout.schema))
             files.close()
         except BaseException:
@@ -59,7 +81,7 @@ def read_into_files(
             raise
         return files
 
-    running = [threads.submit(write, task) for task in range(len(read.tasks))]
+    running = [threads.pool.submit(write, task) for task in range(len(read.tasks))]
     try:
         wait(running, return_when=FIRST_EXCEPTION)
     finally:  # also if this thread is interrupted
@@ -70,9 +92,9 @@ def read_into_files(
     return WrittenFiles(tuple(action for files in written for action in files.actions), sum(f.rows for f in written))
 
 
-def _until(stopped: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _until(stops: Sequence[Event], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for rows in batches:
-        if stopped.is_set():
+        if any(stop.is_set() for stop in stops):
             raise _Stopped
         yield rows
 

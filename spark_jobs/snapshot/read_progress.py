@@ -8,7 +8,7 @@ https://www.postgresql.org/docs/current/progress-reporting.html#COPY-PROGRESS-RE
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -138,3 +138,14 @@ def as_they_end(running: set[Future[Result]], reading: ReadProgress) -> Iterator
         if not ended:
             reading.show()
         yield from ended
+
+
+@contextmanager
+def cancelled_on_error(running: Iterable[Future[Result]]) -> Iterator[None]:
+    """Those of ``running`` that have not begun never do, if an exception ends the context."""
+    try:
+        yield
+    except BaseException:
+        for future in running:
+            future.cancel()
+        raise

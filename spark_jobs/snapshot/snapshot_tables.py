@@ -7,7 +7,7 @@ cluster do it for large tables, and Spark for what only Spark can write.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,8 +34,8 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
 from spark_jobs.snapshot.pace import next_cause
-from spark_jobs.snapshot.read_here import is_read_here, read_into_files
-from spark_jobs.snapshot.read_progress import as_they_end, read_progress
+from spark_jobs.snapshot.read_here import RangeThreads, is_read_here, range_threads, read_into_files
+from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
@@ -108,15 +108,17 @@ def snapshot_tables(
         possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
         with (
             read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
-            ThreadPoolExecutor(local_cores(work.pipeline.spark), thread_name_prefix="snapshot-range") as threads,
             ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
+            range_threads(local_cores(work.pipeline.spark)) as threads,
         ):
             writer = _Writer(one_at_a_time(spark), threads, guard)
             running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
-            for taken in (future.result() for future in as_they_end(running, reading)):
-                done[taken.name] = taken
-                reading.ended(taken.name)
-                progress(Step("snapshot", f"{taken.name}, {taken.rows:,} rows", len(done), len(work.names), "tables"))
+            with cancelled_on_error(running):
+                for taken in (future.result() for future in as_they_end(running, reading)):
+                    done[taken.name] = taken
+                    reading.ended(taken.name)
+                    text = f"{taken.name}, {taken.rows:,} rows"
+                    progress(Step("snapshot", text, len(done), len(work.names), "tables"))
     return tuple(done[name] for name in work.names)
 
 
@@ -242,10 +244,10 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Writer:
-    """``threads`` read the ranges of all tables that this process reads itself."""
+    """``threads`` read the tables that this process reads itself."""
 
     spark: SparkProvider
-    threads: Executor
+    threads: RangeThreads
     guard: WriteGuard
 
 
