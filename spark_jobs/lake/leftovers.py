@@ -13,10 +13,12 @@ from contextlib import suppress
 from pyarrow import fs
 
 from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.lake.whole_table import STEM
 
 _LOG = "_delta_log/"
-# as Delta names the files of a table with column mapping; a user's own files are never touched
-_DATA_FILE = re.compile(r"\w{2}/\.?part-\d{5}-[0-9a-f]{8}-[^/]+\.parquet(\.crc)?")
+# as Delta names the files of a table with column mapping, and we those of a snapshot; a user's own files are never
+# touched
+_DATA_FILE = re.compile(rf"(\w{{2}}/\.?part|{STEM})-\d{{5}}-[0-9a-f]{{8}}-[^/]+\.parquet(\.crc)?")
 
 
 def files_without_table(path: str) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from adbc_driver_postgresql import dbapi
 
-from spark_jobs.errors import SourceError
+from spark_jobs.errors import ConnectionLostError, SourceError
 from spark_jobs.postgres.bulk_read import bulk_connection, run, streamed
 
 
@@ -36,10 +37,9 @@ def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator
     rows.
     https://www.postgresql.org/docs/current/sql-set-transaction.html
     """
-    quoted = "'" + snapshot_name.replace("'", "''") + "'"
     with bulk_connection(conninfo) as connection:
         run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        run(connection, f"SET TRANSACTION SNAPSHOT {quoted}")
+        _set_snapshot(connection, snapshot_name)
         with streamed(connection, marked(snapshot_name, query.label, query.rows)) as reader:
             yield from reader
         run(connection, "COMMIT")
@@ -49,3 +49,16 @@ def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator
             raise SourceError(
                 f"{query.table} was rewritten by DDL while its snapshot was read", hint="run it again"
             ) from error
+
+
+def _set_snapshot(connection: dbapi.Connection, snapshot_name: str) -> None:
+    quoted = "'" + snapshot_name.replace("'", "''") + "'"
+    try:
+        run(connection, f"SET TRANSACTION SNAPSHOT {quoted}")
+    except ConnectionLostError:
+        raise
+    except SourceError as error:
+        raise SourceError(
+            f"the exported snapshot is gone: its session was ended, or the server restarted ({error.what})",
+            hint="run it again: tables that are not written yet are read from the start",
+        ) from error

@@ -17,6 +17,7 @@ from deltalake.transaction import AddAction
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.session import has_executors
 
@@ -64,12 +65,14 @@ def read_into_files(
 ) -> WrittenFiles:
     """Read all tasks of ``read``, as many at once as there are ``threads``, into files in the folder ``path``.
 
-    If one fails, the others stop, all files are removed, and its error is raised: a SourceError, an
+    A task whose connection is lost is read again, as long as the exported snapshot is there; what other tasks have read
+    is kept. If one fails, the others stop, all files are removed, and its error is raised: a SourceError, an
     UnrepresentableError or a LakeError.
     """
     create_local_folder(path)
     stopped, filesystem = Event(), table_filesystem(path)
 
+    @again_when_lost
     def write(task: int) -> DataFiles:
         files = DataFiles(filesystem, path, layout)
         try:

@@ -150,6 +150,7 @@ def taking(followed: Followed, gate: Gate, step: Step) -> Callable[[], tuple[Tab
     return held.snapshot
 
 
+@pytest.mark.usefixtures("read_by_executors")
 @pytest.mark.parametrize("step", ["before", "during"])
 @pytest.mark.parametrize("first", [True, False], ids=["first", "again"])
 def test_a_snapshot_beside_the_next_run(
@@ -176,6 +177,7 @@ def test_a_snapshot_beside_the_next_run(
     chain(one_table)
 
 
+@pytest.mark.usefixtures("read_by_executors")
 def test_an_older_snapshot_behind_the_latest_cut_is_caught_up(
     spark: SparkSession, database: Database, tmp_path: Path, gate: Gate, in_background: ThreadPoolExecutor
 ) -> None:

@@ -37,9 +37,13 @@ def item(database: Database, monkeypatch: pytest.MonkeyPatch, read_by_executors:
         f"INSERT INTO item SELECT g, repeat('x', 50) FROM generate_series(1, {ROWS}) g",
         f"INSERT INTO item VALUES ({ROWS + 1}, repeat('x', 10000))",
     )
+    return toast_index(database, "item")
+
+
+def toast_index(database: Database, table: str) -> str:
     ((index,),) = database.execute(
         "SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.reltoastrelid = i.indrelid"
-        " WHERE c.oid = 'item'::regclass"
+        f" WHERE c.oid = '{table}'::regclass"
     )
     return str(index)
 

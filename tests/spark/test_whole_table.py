@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.configuration import Pipeline, SparkOptions
-from spark_jobs.errors import UnrepresentableError
+from spark_jobs.errors import SourceError, UnrepresentableError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot import snapshot_tables as snapshot_module
+from spark_jobs.snapshot import table_read
+from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.sync import prepare, snapshot, sync
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import MakePipeline
 from tests.fixtures.servers import Database
 from tests.lake.stopping import stopped_at
+from tests.spark.held_session import wait_until
+from tests.spark.test_read_progress import held_at_the_last_row, toast_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,6 +193,70 @@ def test_a_range_that_fails_leaves_nothing(thing: Pipeline, database: Database, 
     database.execute("UPDATE thing SET day = '2024-01-01' WHERE id = 4000")
     assert sync(thing, no_spark).errors == ()
     assert_equal(spark, thing)
+
+
+def blocked_reader(database: Database) -> int:
+    """The process of the server that waits for a lock while it reads the table."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ '^COPY .*thing'"
+    wait_until(lambda: bool(database.execute(waiting)))
+    ((pid,),) = database.execute(waiting)
+    assert isinstance(pid, int)
+    return pid
+
+
+@pytest.fixture
+def last_row(thing: Pipeline, database: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The tables are planned, but a row cannot be read until the function is called."""
+    database.execute(
+        "ALTER TABLE thing ALTER text SET STORAGE EXTERNAL",
+        "INSERT INTO thing (id, text) VALUES (100000, repeat('x', 10000))",
+    )
+    prepare(thing)
+    return held_at_the_last_row(database, toast_index(database, "thing"), monkeypatch)
+
+
+def test_only_a_range_whose_connection_is_lost_is_read_again(
+    thing: Pipeline,
+    database: Database,
+    spark: SparkSession,
+    last_row: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranges: list[str] = []
+
+    def noted(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
+        ranges.append(query.label)
+        return read_range(conninfo, snapshot_name, query)
+
+    monkeypatch.setattr(table_read, "read_range", noted)
+    with ThreadPoolExecutor(1) as background:
+        taking = background.submit(snapshot, no_spark, thing)
+        lost = blocked_reader(database)
+        database.execute(f"SELECT pg_terminate_backend({lost})")
+        wait_until(lambda: blocked_reader(database) != lost)
+        last_row()
+        (taken,) = taking.result(120)
+    assert (taken.error, taken.rows) == (None, 5001)
+    assert len(set(ranges)) > 2
+    assert sorted(ranges) == sorted([*set(ranges), ranges[-1]]), "the last one twice, all others once"
+    assert_equal(spark, thing)
+
+
+def test_a_snapshot_whose_exporter_is_gone_leaves_nothing(
+    thing: Pipeline, database: Database, last_row: Callable[[], None]
+) -> None:
+    with ThreadPoolExecutor(1) as background:
+        taking = background.submit(snapshot, no_spark, thing)
+        reader = blocked_reader(database)
+        ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database.name}'"
+        exporter = "state = 'idle in transaction' AND query NOT LIKE 'REINDEX%'"
+        database.execute(f"{ended} AND {exporter}", f"{ended} AND pid = {reader}")
+        with pytest.raises(SourceError) as failed:
+            taking.result(120)
+    last_row()
+    assert "could not be kept to the end" in str(failed.value)
+    assert data_files(thing) == set()
+    assert sync(thing, no_spark).errors == ()
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first", "again"])
