@@ -55,7 +55,7 @@ def _take(
         metadata = {
             "snapshot_lsn": str(table.lsn),
             "rows": table.rows,
-            **table_metadata(spark(), blueprint, table.name, keys.get(table.name), version),
+            **table_metadata(spark, blueprint, table.name, keys.get(table.name), version),
         }
         yield dg.MaterializeResult(
             asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))

@@ -19,7 +19,10 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.lake.described_table import DescribedTable
+    from spark_jobs.spark.provider import SparkProvider
 
 
 # the Delta version at which the numbers below were read, or an earlier one
@@ -28,36 +31,46 @@ _OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_l
 
 
 def table_metadata(
-    spark: SparkSession, blueprint: Blueprint, table: QualifiedName, key: Sequence[str] | None, version: int | None
+    spark: SparkProvider, blueprint: Blueprint, table: QualifiedName, key: Sequence[str] | None, version: int | None
 ) -> Mapping[str, Any]:
     """Columns, row count and column lineage, read from the Delta table; ``version`` is the one known before the read.
 
-    ``key`` identifies a row; if it is None, columns are left out.
+    ``key`` identifies a row; if it is None, columns are left out. Spark is asked only for what cannot be read without.
     """
-    frame = spark.read.format("delta").load(blueprint.pipeline.lake.table(table))
+    from spark_jobs.lake.described_table import described_table
+
+    path = blueprint.pipeline.lake.table(table)
+    described = described_table(path) or _described_by_spark(spark(), path)
     source = source_key(blueprint.database, table)
-    lineage = {name: [dg.TableColumnDep(source, name)] for name in frame.columns}
+    lineage = {name: [dg.TableColumnDep(source, name)] for name, _ in described.columns}
     return {
-        "dagster/row_count": frame.count(),  # answered from the table's log
+        "dagster/row_count": described.rows,
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
-        **({} if key is None else {"dagster/column_schema": _columns(frame, key)}),
+        **({} if key is None else {"dagster/column_schema": _columns(described, key)}),
         **({} if version is None else {_VERSION: version}),
     }
 
 
-def _columns(frame: DataFrame, key: Sequence[str]) -> dg.TableSchema:
+def _described_by_spark(spark: SparkSession, path: str) -> DescribedTable:
+    from spark_jobs.lake.described_table import DescribedTable
+
+    frame = spark.read.format("delta").load(path)
+    return DescribedTable(tuple(frame.dtypes), frame.count())  # the count is answered from the table's log
+
+
+def _columns(described: DescribedTable, key: Sequence[str]) -> dg.TableSchema:
     return dg.TableSchema(
         [
             dg.TableColumn(
-                field.name,
-                field.dataType.simpleString(),
+                name,
+                kind,
                 constraints=dg.TableColumnConstraints(
-                    nullable=field.name not in key,
-                    unique=list(key) == [field.name],
-                    other=["key"] if field.name in key else [],
+                    nullable=name not in key,
+                    unique=list(key) == [name],
+                    other=["key"] if name in key else [],
                 ),
             )
-            for field in frame.schema
+            for name, kind in described.columns
         ]
     )
 

@@ -225,7 +225,7 @@ def _table_events(
     table = known_table_metadata(context.instance, key, version)
     if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)
-        table = table_metadata(spark(), run.blueprint, outcome.name, source_key, version)
+        table = table_metadata(spark, run.blueprint, outcome.name, source_key, version)
     for window in run.windows:
         # Dagster stores the events of a range in no order, so each has the metadata of the table as a whole
         context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
