@@ -10,6 +10,7 @@ https://delta-io.github.io/delta-rs/usage/merging-tables/
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 
@@ -18,15 +19,17 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from spark_jobs.delta.append import CHECKPOINT_INTERVAL, after_commit
+from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.table import table_errors
-from spark_jobs.delta.transaction_log import TransactionLog, note_version
+from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import SMALL_BYTES, FileSizes, OpenedTable, file_sizes
 from spark_jobs.lake.rewrite import LEAST_SHARE
 from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.lake.table_state import TableState, state_written
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
 from spark_jobs.schema.table_shape import TableShape
@@ -36,7 +39,6 @@ _log = logging.getLogger(__name__)
 _MUCH_CHANGED_BYTES = 512 << 20  # of rows in memory
 # each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
-_INTERVAL = "delta.checkpointInterval"
 _FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 # Spark treats NaN as equal to NaN, and 0 to -0; DataFusion joins floats by their bits
 _NO_KEYS = {LakeKind.FLOAT, LakeKind.DOUBLE}
@@ -45,9 +47,10 @@ _NO_STATISTICS = ColumnProperties(statistics_enabled="NONE")
 
 
 def write_net_without_spark(
-    opened: OpenedTable, net: NetSource, provenance: Provenance, *, compact: bool = False
-) -> int | None:
-    """Commit a net change that is not empty, on the version that was opened. Returns the Delta version.
+    opened: OpenedTable, name: QualifiedName, net: NetSource, provenance: Provenance, *, compact: bool = False
+) -> TableState | None:
+    """Commit a net change that is not empty, on the version that was opened. Returns the state of the table ``name``
+    after it.
 
     Returns None if the work is left to Spark. Raises OvertakenError if anybody has committed to the table since its
     state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark.
@@ -67,11 +70,8 @@ def write_net_without_spark(
     whole = is_small and sizes.files >= _MANY_FILES
     appended = net.insert_only and not whole
     provenance = replace(provenance, strategy="append" if appended else "merge")
-    commit = CommitProperties(
-        custom_metadata={"userMetadata": provenance.user_metadata()},
-        app_transactions=[Transaction(provenance.txn_app_id, provenance.commits)],
-        max_commit_retries=0,
-    )
+    transaction = Transaction(provenance.txn_app_id, provenance.commits)
+    commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
     try:
         if appended:
             _append(opened, net, rows, commit)
@@ -83,28 +83,15 @@ def write_net_without_spark(
         # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
-    version = int(table.version())
-    note_version(opened.path, version)
-    _keep_log_short(table, version)
-    return version
+    state = state_written(name, int(table.version()), provenance.commits, json.loads(provenance.user_metadata()))
+    keep_written(opened.opened, commit)
+    return state
 
 
 def _commits_held(opened: OpenedTable, provenance: Provenance) -> int | None:
     """The number of our commits at the version that was opened. ``deltalake`` would read all commits once more."""
     with table_errors(f"{opened.path} cannot be read"):
-        log = TransactionLog.open(opened.path, int(opened.table.version()))
-        return None if log is None else log.transaction_version(provenance.txn_app_id)
-
-
-def _keep_log_short(table: DeltaTable, version: int) -> None:
-    """Write a checkpoint after every tenth commit, as Spark does; where the table has no interval of its own,
-    ``deltalake`` would write one after every hundredth."""
-    if _INTERVAL in table.metadata().configuration or version % int(CHECKPOINT_INTERVAL):
-        return
-    try:
-        table.create_checkpoint()
-    except DeltaError as error:  # the commit is made; the next checkpoint covers it too
-        _log.warning("%s has no checkpoint of version %d: %s", table.table_uri, version, error)
+        return opened.opened.log.transaction_version(provenance.txn_app_id)
 
 
 def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:
