@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction
+from deltalake import Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.apply.plan import Plan
@@ -37,7 +37,8 @@ from spark_jobs.decode.message_columns import (
 from spark_jobs.delta.append import append
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import WRITABLE
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, app_id, created, refuse_schema_in_the_folder
 
@@ -127,20 +128,24 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
         " this table",
         hint="run it again: it goes on from there",
     )
-    table = open_table(path, path)
-    if table is None or table.transaction_version(app_id(work.identity)) != work.state.commits:
+    opened = open_to_write(path, path)
+    if opened is None:
         raise overtaken
-    commit = CommitProperties(
-        custom_metadata={"first_window": str(first.ordinal), "last_window": str(last.ordinal)},
-        app_transactions=[Transaction(app_id(work.identity), last.ordinal)],
-    )
+    with table_errors(f"{path} cannot be read"):
+        held = opened.log.transaction_version(app_id(work.identity))
+    if held != work.state.commits:
+        raise overtaken
+    transaction = Transaction(app_id(work.identity), last.ordinal)
+    commit = commit_properties(transaction, first_window=str(first.ordinal), last_window=str(last.ordinal))
     try:
         # through the handle that was checked above: a commit of this application in between makes the append fail
-        append(table, path, batches, MESSAGES_LAYOUT, commit)
+        append(opened.table, path, batches, MESSAGES_LAYOUT, commit)
     except CommitFailedError as error:
         raise overtaken from error
     except DeltaError as error:
         raise LakeError(f"{path} cannot be written: {error}", hint=WRITABLE) from None
     with table_errors(f"{path} cannot be read"):
-        table.update_incremental()
-        return table.version()
+        opened.table.update_incremental()
+        version = int(opened.table.version())
+        keep_written(opened, commit)
+    return version

@@ -17,6 +17,7 @@ from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.net_write_without_spark import write_net_without_spark
 from spark_jobs.lake.opened_table import OpenedTable, opened_table
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
@@ -112,7 +113,7 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result
-        opened = opened_table(work.path) if is_small(work, relid) else None
+        opened = opened_table(work.path, work.state.version) if is_small(work, relid) else None
         landed = landed_range(spark, work, relid, opened)
         if landed is None:
             return result
@@ -153,14 +154,18 @@ def _commit(
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     provenance = work.provenance(relid, net.changes, before.columns)
-    version: int | None = None
     if opened is not None and work.pipeline.merge_engine == "auto":
-        version = write_net_without_spark(opened, net, provenance, compact=compact)
-    engine: Engine = "spark" if version is None else "deltalake"
-    if version is None:
-        with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
-            version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
-    since = work.state_since()
+        state = write_net_without_spark(opened, work.name, net, provenance, compact=compact)
+        if state is not None:
+            return _written(counted, net, "deltalake", state.version, state)
+    with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
+        version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
+    return _written(counted, net, "spark", version, work.state_since())
+
+
+def _written(
+    counted: TableApplied, net: NetSource, engine: Engine, version: int, since: TableState | None
+) -> TableApplied:
     return replace(
         counted,
         outcome="applied",

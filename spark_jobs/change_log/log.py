@@ -14,18 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.delta.append import append
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import WRITABLE, decoded_path
-from spark_jobs.delta.table import CHECKPOINT_INTERVAL, open_table, table_errors
-from spark_jobs.delta.transaction_log import TransactionLog, note_version
+from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.fingerprint import Fingerprint
@@ -34,7 +35,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
 # Delta's commits are only needed until a checkpoint covers them; windows stay, whatever these properties say
 LOG_CONFIGURATION = {
-    "delta.checkpointInterval": CHECKPOINT_INTERVAL,
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     "delta.dataSkippingStatsColumns": _STATS_COLUMNS,
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
@@ -103,20 +104,18 @@ class ChangeLog:
         ``rows`` are streamed: memory does not grow with the window. Errors that ``rows`` raises are passed on, and
         nothing is committed. Raises LakeError if another writer has committed first, or the lake cannot be written.
         """
-        table = self._table()
-        if table is None:
+        opened = open_to_write(self.path, self._what)
+        if opened is None:
             raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` creates it")
-        landed = self._landed(identity, table.version())
+        with table_errors(f"{self._what} cannot be read"):
+            landed = opened.log.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
             return False
-        commit = CommitProperties(
-            custom_metadata={"window": str(ordinal), "slot": identity.slot},
-            app_transactions=[Transaction(identity.app_id, ordinal)],
-        )
+        commit = commit_properties(Transaction(identity.app_id, ordinal), window=str(ordinal), slot=identity.slot)
         try:
             # through the handle that was checked above: a commit of this application in between makes the append fail
-            append(table, self.path, rows, LOG_LAYOUT, commit)
-            note_version(self.path, table.version())
+            append(opened.table, self.path, rows, LOG_LAYOUT, commit)
+            keep_written(opened, commit)
         except CommitFailedError as error:
             raise LakeError(
                 f"window {ordinal} was not landed in {self.path}: another process writes this change log",
@@ -182,18 +181,12 @@ class ChangeLog:
             batches = self.files.dataset(files).to_batches(columns=list(columns), filter=condition)
             yield from (batch for batch in batches if batch.num_rows)
 
-    def _landed(self, identity: SlotIdentity, version: int) -> int | None:
-        """The last window that this slot had landed at Delta's ``version``. ``deltalake`` would read all commits."""
-        with table_errors(f"{self._what} cannot be read"):
-            log = TransactionLog.open(self.path, version)
-            return None if log is None else log.transaction_version(identity.app_id)
-
     def _table(self) -> DeltaTable | None:
         return open_table(self.path, self._what)
 
     def _markers(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
         # the newest one is asked for several times in each sync
-        return _markers_of_file(self.path, files[0].path) if len(files) == 1 else self._markers_of(files)
+        return _markers_of_file(self.path, files[0].path, files[0].size) if len(files) == 1 else self._markers_of(files)
 
     def _markers_of(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
         rows = self._scan(files, rows_of_kind(RowKind.WINDOW), ["data"])
@@ -210,9 +203,9 @@ class ChangeLog:
 
 
 @lru_cache(maxsize=16)
-def _markers_of_file(log: str, file: str) -> tuple[WindowMarker, ...]:
+def _markers_of_file(log: str, file: str, size: int) -> tuple[WindowMarker, ...]:
     """The markers in one of the log's files. Files are never changed, and their names never used again."""
-    return ChangeLog(log)._markers_of([DataFile(file, 0, 0)])
+    return ChangeLog(log)._markers_of([DataFile(file, size, 0)])
 
 
 def _between(first: int, last: int) -> pc.Expression:

@@ -24,8 +24,8 @@ _CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 def append(
     table: DeltaTable, path: str, batches: Iterable[pa.RecordBatch], layout: Layout, commit: CommitProperties
 ) -> None:
-    """Append in one commit, on the version that ``table`` is at. ``batches`` are consumed one by one; at least one must
-    have rows.
+    """Append in one commit, on the version that ``table`` is at; it stays at that version. ``batches`` are consumed one
+    by one; at least one must have rows.
 
     Raises LakeError when files cannot be written, whatever ``batches`` raises, and whatever ``deltalake`` raises at the
     commit, such as CommitFailedError.
@@ -45,7 +45,7 @@ def append(
     except BaseException:
         files.remove()
         raise
-    # an error here may come after the commit, from a checkpoint or a lost answer: so the files must stay
+    # an error here may come after the commit, as its answer was lost: so the files must stay
     table.create_write_transaction(
         [*files.actions],
         "append",
@@ -56,7 +56,7 @@ def append(
 
 
 def after_commit(commit: CommitProperties) -> PostCommitHookProperties:
-    """Post-commit hooks with log clean-up only after every hundredth transaction version: it lists the whole log, and
-    by default ``deltalake`` runs it after every commit."""
+    """What ``deltalake`` does after a commit. It cleans up the log only after every hundredth transaction version, as
+    that lists the whole log. ``write_checkpoint_if_due`` writes the checkpoints."""
     due = any(txn.version % _CLEAN_UP_EVERY == 0 for txn in commit.app_transactions or ())
-    return PostCommitHookProperties(cleanup_expired_logs=due)
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=due)

@@ -7,9 +7,9 @@ many files the table has. For older rows Delta's list of all files is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +26,8 @@ from spark_jobs.delta.transaction_log import TransactionLog
 # the most commits that are read one by one; beyond that the list of all files costs less
 _MOST_COMMITS = 200
 _ANY = -(1 << 63)
+# a sync reads the file of the newest window several times
+_HELD_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ class CountedFiles:
     column: str
     schema: pa.Schema
 
-    def of_last_append(self, version: int | None = None) -> tuple[DataFile, ...]:
-        """The files that hold the greatest number, and perhaps others, as of Delta's ``version``. Empty before the
-        first append."""
-        return self._newest(None, version)
+    def of_last_append(self, log: TransactionLog | None = None) -> tuple[DataFile, ...]:
+        """The files that hold the greatest number, and perhaps others, at the version of ``log`` or the newest one.
+        Empty before the first append."""
+        return self._newest(None, log)
 
     def after(self, number: int) -> tuple[DataFile, ...]:
         """The files that may hold numbers greater than ``number``."""
@@ -77,23 +79,28 @@ class CountedFiles:
         table = table or open_table(self.path, self.path)
         return () if table is None else self._listed(table, _ANY)
 
-    def dataset(self, files: Iterable[DataFile]) -> ds.Dataset:
+    def dataset(self, files: Sequence[DataFile]) -> ds.Dataset:
         """The rows of these files. A query does not open files that cannot match by their statistics."""
         filesystem, layout = table_filesystem(self.path), ds.ParquetFileFormat()
         fragments = [
-            layout.make_fragment(file.path, filesystem=filesystem, partition_expression=_known_of(file, self.schema))
+            layout.make_fragment(
+                _content(self.path, file.path) if len(files) == 1 and file.size <= _HELD_BYTES else file.path,
+                filesystem=filesystem,
+                partition_expression=_known_of(file, self.schema),
+                file_size=file.size,
+            )
             for file in files
         ]
         return ds.FileSystemDataset(fragments, self.schema, layout, filesystem)
 
-    def _newest(self, number: int | None, version: int | None) -> tuple[DataFile, ...]:
-        log = TransactionLog.open(self.path, version)
+    def _newest(self, number: int | None, at: TransactionLog | None) -> tuple[DataFile, ...]:
+        log = at or TransactionLog.open(self.path)
         if log is None:
             return ()
         files = self._of_newest_commits(log, number)
         if files is not None:
             return files
-        table = open_table(self.path, self.path, version=version)
+        table = open_table(self.path, self.path, version=at.version if at else None)
         return () if table is None else self._listed(table, number)
 
     def _of_newest_commits(self, log: TransactionLog, number: int | None) -> tuple[DataFile, ...] | None:
@@ -104,13 +111,14 @@ class CountedFiles:
             removed |= {action["path"] for action in commit.actions("remove")}
             added = [action for action in commit.actions("add") if action["path"] not in removed]
             files += (file for file in map(_data_file, added) if self._reaches(file, number))
-            appended = [self._greatest(_data_file(action)) for action in added if action["dataChange"]]
+            appended = [_data_file(action).least.get(self.column) for action in added if action["dataChange"]]
             if None in appended or passed == _MOST_COMMITS:
                 return None
-            greatest = max((last for last in appended if last is not None), default=None)
-            if commit.version == 0 or (greatest is not None and (number is None or greatest <= number)):
+            least = min((first for first in appended if first is not None), default=None)
+            # all earlier appends have smaller numbers
+            if commit.version == 0 or (least is not None and (number is None or least <= number + 1)):
                 return tuple(files)
-            if greatest is not None and number is not None and greatest - number > _MOST_COMMITS:
+            if least is not None and number is not None and least - number > _MOST_COMMITS:
                 return None
         return None
 
@@ -131,6 +139,13 @@ class CountedFiles:
     def _reaches(self, file: DataFile, number: int | None) -> bool:
         last = self._greatest(file)
         return number is None or last is None or last > number
+
+
+@lru_cache(maxsize=8)
+def _content(table: str, file: str) -> pa.Buffer:
+    """A small file as a whole. Files are never changed, and their names never used again."""
+    with table_filesystem(table).open_input_stream(file) as stream:
+        return stream.read_buffer()
 
 
 def _data_file(action: dict[str, Any]) -> DataFile:

@@ -22,6 +22,8 @@ WRITABLE = "check lake.path, its permissions, the room on its disk, and the cred
 # an object store takes tens of milliseconds per request, but serves many at once
 _REQUESTS_AT_ONCE = 16
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+# a small file is written in one request; else it would take three
+_ARROW_OPTIONS = {"s3": "allow_delayed_open=true"}
 
 
 def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
@@ -35,8 +37,11 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), path.removeprefix("file:")
     if scheme == "file":
         return fs.LocalFileSystem(), rest
+    uri = storage_uri(path)
+    if options := _ARROW_OPTIONS.get(uri.partition("://")[0]):
+        uri += f"{'&' if '?' in rest else '?'}{options}"
     try:
-        filesystem, folder = fs.FileSystem.from_uri(storage_uri(path))
+        filesystem, folder = fs.FileSystem.from_uri(uri)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError) as error:
         hint = "choose a lake.path that this process can open too: a folder, s3a://, gs:// or abfss://"
         raise LakeError(f"{path} cannot be opened: {error}", hint=hint) from None

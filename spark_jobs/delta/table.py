@@ -3,7 +3,6 @@ have one place."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,12 +12,6 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.errors import LakeError
-
-_log = logging.getLogger(__name__)
-
-# deltalake opens a table by reading each commit since the last checkpoint twice
-CHECKPOINT_INTERVAL = "10"
-_INTERVAL = "delta.checkpointInterval"
 
 
 def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | None = None) -> DeltaTable | None:
@@ -38,14 +31,3 @@ def table_errors(what: str, *, hint: str = REACHABLE) -> Iterator[None]:
         yield
     except (DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise LakeError(f"{what}: {error}", hint=hint) from None
-
-
-def keep_log_short(table: DeltaTable, version: int) -> None:
-    """Write a checkpoint after every tenth commit, as Spark does; where the table has no interval of its own,
-    ``deltalake`` would write one after every hundredth."""
-    if _INTERVAL in table.metadata().configuration or version % int(CHECKPOINT_INTERVAL):
-        return
-    try:
-        table.create_checkpoint()
-    except DeltaError as error:  # the commit is made; the next checkpoint covers it too
-        _log.warning("%s has no checkpoint of version %d: %s", table.table_uri, version, error)

@@ -11,66 +11,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from spark_jobs.delta.commit import Commit, Transaction, has_commit, read_commit
 from spark_jobs.delta.files import lake_filesystem
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
 # by table, the newest version that this process has seen
 _seen: dict[str, int] = {}
-
-
-@dataclass(frozen=True)
-class Transaction:
-    """A transaction identifier: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers"""
-
-    app_id: str
-    version: int
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One commit: its actions, one JSON line each."""
-
-    version: int
-    lines: tuple[bytes, ...]
-
-    def actions(self, kind: str) -> Iterator[dict[str, Any]]:
-        """The actions of one kind: ``add``, ``remove``, ``txn``. Others are not parsed, as there may be many adds."""
-        start = b'{"%s"' % kind.encode()
-        return (json.loads(line)[kind] for line in self.lines if line.startswith(start))
-
-    @property
-    def transactions(self) -> tuple[Transaction, ...]:
-        return tuple(Transaction(action["appId"], action["version"]) for action in self.actions("txn"))
-
-    @property
-    def user_metadata(self) -> dict[str, Any]:
-        """The JSON in the commit's ``userMetadata``; empty if there is none."""
-        for information in self.actions("commitInfo"):
-            written: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
-            return written
-        return {}
-
-    @property
-    def output_rows(self) -> int:
-        """The number of rows that the commit wrote, by its own metrics; 0 if it has none."""
-        metrics = next((each.get("operationMetrics") for each in self.actions("commitInfo")), None) or {}
-        return int(metrics.get("numOutputRows", 0))
-
-    @property
-    def timestamp(self) -> int:
-        """The commit's time by its writer's clock, in microseconds since 1970. Raises ValueError if it has none."""
-        for information in self.actions("commitInfo"):
-            if "timestamp" in information:
-                return 1000 * int(information["timestamp"])
-        raise ValueError(f"commit {self.version} has no time")
 
 
 @dataclass(frozen=True)
@@ -81,7 +35,7 @@ class TransactionLog:
     filesystem: fs.FileSystem
     folder: str
     version: int
-    _read: Commit | None = field(default=None, repr=False)  # to find the version, a commit was read already
+    read: Commit | None = field(default=None, repr=False)  # a commit that was read already, to find the version
 
     @classmethod
     def open(cls, table: str, version: int | None = None) -> TransactionLog | None:
@@ -98,16 +52,23 @@ class TransactionLog:
         note_version(table, version)
         return cls(filesystem, folder, version, known)
 
+    def at(self, version: int) -> TransactionLog:
+        """The same log at another version, which must exist."""
+        return replace(self, version=version)
+
     def commits(self) -> Iterator[Commit]:
         """The commits, newest first, up to the first one that log clean-up has removed."""
         for version in range(self.version, -1, -1):
-            if self._read is not None and self._read.version == version:
-                yield self._read
-                continue
-            commit = _commit(self.filesystem, self.folder, version)
+            commit = self.commit(version)
             if commit is None:
                 return
             yield commit
+
+    def commit(self, version: int) -> Commit | None:
+        """One commit; None if the table does not have it, or no longer."""
+        if self.read is not None and self.read.version == version:
+            return self.read
+        return read_commit(self.filesystem, self.folder, version)
 
     def transaction_version(self, app_id: str) -> int | None:
         """The version of the last transaction of this application; None without any."""
@@ -142,56 +103,38 @@ def note_version(table: str, version: int) -> None:
 def is_newest(table: str, version: int) -> bool:
     """Whether ``version`` is the newest one of the Delta table. False, too, if log clean-up has removed its commit."""
     filesystem, folder = lake_filesystem(f"{table}/_delta_log")
-    return _has_commit(filesystem, folder, version) and not _has_commit(filesystem, folder, version + 1)
+    return has_commit(filesystem, folder, version) and not has_commit(filesystem, folder, version + 1)
 
 
-def _has_commit(filesystem: fs.FileSystem, folder: str, version: int) -> bool:
-    # of a file that is missing, get_file_info would also ask an object store whether it is a folder
-    try:
-        filesystem.open_input_stream(_commit_file(folder, version)).close()
-    except FileNotFoundError:
-        return False
-    return True
+def last_checkpoint(table: str) -> int | None:
+    """The version of the table's last checkpoint, by a file that is only a hint; None if it is missing or damaged.
 
-
-def _commit(filesystem: fs.FileSystem, folder: str, version: int) -> Commit | None:
-    """None if there is no such commit. Raises ValueError if it is damaged."""
-    path = _commit_file(folder, version)
-    try:
-        with filesystem.open_input_stream(path) as stream:
-            lines = stream.read().splitlines()
-    except FileNotFoundError:
-        return None
-    if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
-        raise ValueError(f"{path} is damaged")
-    return Commit(version, tuple(lines))
+    https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
+    """
+    return _last_checkpoint(*lake_filesystem(f"{table}/_delta_log"))
 
 
 def _commit_near_end(filesystem: fs.FileSystem, folder: str, seen: int | None) -> Commit | None:
     """The commit of the version ``seen`` last, or else of that in ``_last_checkpoint``; None if neither is there."""
-    if seen is not None and (commit := _commit(filesystem, folder, seen)):
+    if seen is not None and (commit := read_commit(filesystem, folder, seen)):
         return commit
     known = _last_checkpoint(filesystem, folder)
-    return None if known is None else _commit(filesystem, folder, known)
+    return None if known is None else read_commit(filesystem, folder, known)
 
 
 def _newest_from(filesystem: fs.FileSystem, folder: str, known: int) -> int:
     """The newest version, given one that exists."""
     step = 1
-    while _has_commit(filesystem, folder, known + step):
+    while has_commit(filesystem, folder, known + step):
         step *= 2
     low, high = known + step // 2, known + step  # low exists, high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _has_commit(filesystem, folder, middle) else (low, middle)
+        low, high = (middle, high) if has_commit(filesystem, folder, middle) else (low, middle)
     return low
 
 
 def _last_checkpoint(filesystem: fs.FileSystem, folder: str) -> int | None:
-    """The version in ``_last_checkpoint``, which is only a hint; None if it is missing or damaged.
-
-    https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
-    """
     try:
         with filesystem.open_input_stream(f"{folder}/_last_checkpoint") as stream:
             return int(json.loads(stream.read())["version"])
@@ -213,7 +156,3 @@ def _names(filesystem: fs.FileSystem, folder: str) -> Iterator[tuple[str, str]]:
     """The names in the folder, and their paths."""
     files = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return ((file.base_name, file.path) for file in files)
-
-
-def _commit_file(folder: str, version: int) -> str:
-    return f"{folder}/{version:020}.json"

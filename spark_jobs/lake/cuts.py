@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import decoded_path
-from spark_jobs.delta.table import CHECKPOINT_INTERVAL, open_table, table_errors
-from spark_jobs.delta.transaction_log import note_version
+from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
+from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -57,10 +58,12 @@ _APP_ID = "pgcdc:cuts"
 _MOVE_AWAY = "they may be moved away: the next sync writes new ones"
 # short retention: no older version of this table is ever read
 _TABLE_CONFIGURATION = {
-    "delta.checkpointInterval": CHECKPOINT_INTERVAL,
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
+# by table, the file that this process read or wrote last, and the latest cut in it
+_newest_file: dict[str, tuple[str, Cut | None]] = {}
 CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=())
 
 
@@ -106,32 +109,33 @@ def cut_files(lake: Lake) -> CountedFiles:
     return CountedFiles(decoded_path(lake.cuts), "cut", CUTS_SCHEMA)
 
 
-def _latest(lake: Lake) -> tuple[DeltaTable | None, Cut | None]:
-    """The handle of the cuts' table, and the latest cut of the version that it has open."""
-    what = f"the cuts at {lake.cuts}"
-    cuts, files = open_table(lake.cuts, what, hint=_MOVE_AWAY), cut_files(lake)
+def _latest(lake: Lake) -> tuple[TableToWrite | None, Cut | None]:
+    """The cuts' table, and the latest cut of the version that it is open at."""
+    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
+    cuts = open_to_write(files.path, what, hint=_MOVE_AWAY)
     if cuts is None:
         return None, None
     with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
-        return cuts, _cut_in(files, files.of_last_append(cuts.version()))
+        return cuts, _cut_in(files, files.of_last_append(cuts.log))
 
 
 def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
     """The latest cut in these files."""
-    cut = _cut_of_file(cuts.path, files[0].path) if len(files) == 1 else _cut_of(cuts, files)
+    cut = _cut_of_file(cuts, files[0]) if len(files) == 1 else _cut_of(cuts.dataset(files).to_table())
     if cut is None:
         return None
     return replace(cut, written_at=datetime.fromtimestamp(max(file.modified for file in files) / 1000, timezone.utc))
 
 
-@lru_cache(maxsize=2)
-def _cut_of_file(path: str, file: str) -> Cut | None:
+def _cut_of_file(cuts: CountedFiles, file: DataFile) -> Cut | None:
     """The latest cut in one file of the table. Files are never changed, and their names never used again."""
-    return _cut_of(CountedFiles(path, "cut", CUTS_SCHEMA), [DataFile(file, 0, 0)])
+    known = _newest_file.get(cuts.path)
+    if known is None or known[0] != file.path:
+        known = _newest_file[cuts.path] = file.path, _cut_of(cuts.dataset([file]).to_table())
+    return known[1]
 
 
-def _cut_of(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
-    rows = cuts.dataset(files).to_table()
+def _cut_of(rows: pa.Table) -> Cut | None:
     if not rows.num_rows:
         return None
     last = rows.filter(pc.equal(rows.column("cut"), pc.max(rows.column("cut")))).to_pylist()
@@ -185,7 +189,7 @@ def write_cut(
     ``based_on``: the latest cut when the work on ``tables`` began. Tables that ``forget`` has taken out since are left
     out. Raises LakeError; OvertakenError when other writers keep committing first.
     """
-    handle, latest = _latest(lake)
+    opened, latest = _latest(lake)
     if latest is not None and latest.ordinal > ordinal:
         return latest
     if latest is not None and based_on is not None:
@@ -209,30 +213,34 @@ def write_cut(
         for table in tables
     ]
     with table_errors(f"the cuts at {lake.cuts} cannot be written", hint=_MOVE_AWAY):
-        _append(lake, handle, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)
+        _append(lake, opened, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)
     compact_in_passing(CountedTable(cut_files(lake), CUTS_LAYOUT), cut.number)
     return cut
 
 
-def _append(lake: Lake, handle: DeltaTable | None, rows: pa.Table, number: int) -> None:
-    """Append through the handle that the latest cut was read with: a cut written in between makes this fail."""
-    commit = CommitProperties(app_transactions=[Transaction(_APP_ID, number)])
+def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int) -> None:
+    """Append to the version that the latest cut was read from: a cut written in between makes this fail."""
+    commit = commit_properties(Transaction(_APP_ID, number))
+    before = set(opened.table.file_uris()) if opened else set()
     try:
         write_deltalake(
-            handle or lake.cuts,
+            opened.table if opened else lake.cuts,
             rows,
-            mode="append" if handle else "error",
-            schema_mode="merge" if handle else None,  # in lakes created by an older version a column is missing
-            configuration=None if handle else dict(_TABLE_CONFIGURATION),
+            mode="append" if opened else "error",
+            schema_mode="merge" if opened else None,  # in lakes created by an older version a column is missing
+            configuration=None if opened else dict(_TABLE_CONFIGURATION),
             commit_properties=commit,
             post_commithook_properties=after_commit(commit),
         )
-        if handle is not None:
-            note_version(cut_files(lake).path, handle.version())
+        if opened is not None:
+            added = set(opened.table.file_uris()) - before
+            if len(added) == 1:
+                _newest_file[opened.path] = added.pop().rpartition("/")[2], _cut_of(rows)
+            keep_written(opened, commit)
     except CommitFailedError as error:
         raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
     except DeltaError:
-        if handle is None and latest_cut(lake) is not None:
+        if opened is None and latest_cut(lake) is not None:
             raise OvertakenError(f"another process has created the cuts at {lake.cuts}", hint="run it again") from None
         raise
 

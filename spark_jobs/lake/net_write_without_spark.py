@@ -10,6 +10,7 @@ https://delta-io.github.io/delta-rs/usage/merging-tables/
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 
@@ -19,14 +20,16 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transactio
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.append import after_commit
-from spark_jobs.delta.table import keep_log_short, table_errors
-from spark_jobs.delta.transaction_log import TransactionLog, note_version
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, FileSizes, OpenedTable, file_sizes
 from spark_jobs.lake.rewrite import LEAST_SHARE
 from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.lake.table_state import TableState, state_written
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
 from spark_jobs.schema.table_shape import TableShape
@@ -43,9 +46,10 @@ _NO_STATISTICS = ColumnProperties(statistics_enabled="NONE")
 
 
 def write_net_without_spark(
-    opened: OpenedTable, net: NetSource, provenance: Provenance, *, compact: bool = False
-) -> int | None:
-    """Commit a net change that is not empty, on the version that was opened. Returns the Delta version.
+    opened: OpenedTable, name: QualifiedName, net: NetSource, provenance: Provenance, *, compact: bool = False
+) -> TableState | None:
+    """Commit a net change that is not empty, on the version that was opened. Returns the state of the table ``name``
+    after it.
 
     Returns None if the work is left to Spark. Raises OvertakenError if anybody has committed to the table since its
     state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark.
@@ -65,11 +69,8 @@ def write_net_without_spark(
     whole = is_small and sizes.files >= _MANY_FILES
     appended = net.insert_only and not whole
     provenance = replace(provenance, strategy="append" if appended else "merge")
-    commit = CommitProperties(
-        custom_metadata={"userMetadata": provenance.user_metadata()},
-        app_transactions=[Transaction(provenance.txn_app_id, provenance.commits)],
-        max_commit_retries=0,
-    )
+    transaction = Transaction(provenance.txn_app_id, provenance.commits)
+    commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
     try:
         if appended:
             _append(opened, net, rows, commit)
@@ -81,17 +82,15 @@ def write_net_without_spark(
         # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
-    version = int(table.version())
-    note_version(opened.path, version)
-    keep_log_short(table, version)
-    return version
+    state = state_written(name, int(table.version()), provenance.commits, json.loads(provenance.user_metadata()))
+    keep_written(opened.opened, commit)
+    return state
 
 
 def _commits_held(opened: OpenedTable, provenance: Provenance) -> int | None:
     """The number of our commits at the version that was opened. ``deltalake`` would read all commits once more."""
     with table_errors(f"{opened.path} cannot be read"):
-        log = TransactionLog.open(opened.path, int(opened.table.version()))
-        return None if log is None else log.transaction_version(provenance.txn_app_id)
+        return opened.opened.log.transaction_version(provenance.txn_app_id)
 
 
 def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.written_tables import TableToWrite, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.delta_table import ATTNUM, MODE
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
@@ -31,14 +32,21 @@ _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte":
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """The table at ``path`` that ``deltalake`` has opened at one version. ``columns``: those that the source has too;
-    ``physical``: the name of each column in the data files; ``features``: the Delta features that the table uses."""
+    """A table that ``deltalake`` has opened at one version. ``columns``: those that the source has too; ``physical``:
+    the name of each column in the data files; ``features``: the Delta features that the table uses."""
 
-    path: str
-    table: DeltaTable
+    opened: TableToWrite
     columns: tuple[DeltaColumn, ...]
     physical: Mapping[str, str]
     features: frozenset[str]
+
+    @property
+    def path(self) -> str:
+        return self.opened.path
+
+    @property
+    def table(self) -> DeltaTable:
+        return self.opened.table
 
     @cached_property
     def files(self) -> pa.Table:
@@ -57,17 +65,19 @@ class FileSizes:
     beside: int | None
 
 
-def opened_table(path: str) -> OpenedTable | None:
-    """The table at ``path``. None if ``deltalake`` cannot open it, or may give a column another type than Spark does.
+def opened_table(path: str, version: int) -> OpenedTable | None:
+    """The table at ``path``, at ``version``, which its state was just read from, or a newer one. None if ``deltalake``
+    cannot open it, or may give a column another type than Spark does.
 
     Also None if it is missing or cannot be read: then Spark reports what is wrong.
     """
     if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded
         return None
     try:
-        table = open_table(path, path)
-        if table is None:
+        opened = open_to_write(path, path, newest=version)
+        if opened is None:
             return None
+        table = opened.table
         with table_errors(f"{path} cannot be read"):
             protocol, schema = table.protocol(), json.loads(table.schema().to_json())
     except LakeError as error:
@@ -83,7 +93,7 @@ def opened_table(path: str) -> OpenedTable | None:
     )
     physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
     features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
-    return OpenedTable(path, table, columns, physical, features)
+    return OpenedTable(opened, columns, physical, features)
 
 
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:

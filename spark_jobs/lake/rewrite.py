@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.delta.commit import Commit
 from spark_jobs.delta.table import open_table
-from spark_jobs.delta.transaction_log import Commit, TransactionLog
+from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.merge_sql import key_matches, named_columns, quoted
 from spark_jobs.lake.opened_table import row_count

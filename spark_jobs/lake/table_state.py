@@ -22,8 +22,9 @@ from pyarrow import fs
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.files import ask_tables, lake_filesystem
-from spark_jobs.delta.transaction_log import Transaction, TransactionLog
+from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.logicalrep.lsn import Lsn

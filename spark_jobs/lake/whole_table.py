@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction
+from deltalake import Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.first_commit import create_table
-from spark_jobs.delta.table import keep_log_short, table_errors
+from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
+from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.delta_table import ATTNUM
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
@@ -60,7 +61,7 @@ class WholeTable:
             if log is None:
                 return cls(path, columns, tuple(f"col-{uuid4()}" for _ in columns), is_new=True)
             held = log.transaction_version(provenance.txn_app_id) or 0
-        opened = opened_table(path)
+        opened = opened_table(path, log.version)
         # a number that does not fit: the table has forgotten it, see table_state
         if held != provenance.commits - 1 or opened is None or not _has_exactly(opened, columns):
             return None
@@ -96,20 +97,16 @@ class WholeTable:
 
     def _replaced(self, files: Sequence[AddAction], transaction: Transaction, provenance: Provenance) -> int:
         # opened only now: what others have committed while the files were written is replaced too, unless it is ours
-        opened = opened_table(self.path)
+        with table_errors(f"{self.path} cannot be read"):
+            log = TransactionLog.open(self.path)
+        opened = None if log is None else opened_table(self.path, log.version)
         if opened is None or not _has_exactly(opened, self.columns) or _names(opened, self.columns) != self.physical:
             raise self._overtaken()
-        version = int(opened.table.version())
         with table_errors(f"{self.path} cannot be read"):
-            log = TransactionLog.open(self.path, version)
-            held = log.transaction_version(transaction.app_id) if log is not None else None
-        if (held or 0) != transaction.version - 1:
+            held = opened.opened.log.transaction_version(transaction.app_id) or 0
+        if held != transaction.version - 1:
             raise self._overtaken()
-        commit = CommitProperties(
-            custom_metadata={"userMetadata": provenance.user_metadata()},
-            app_transactions=[transaction],
-            max_commit_retries=0,
-        )
+        commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
         try:
             opened.table.create_write_transaction(
                 [*files],
@@ -120,10 +117,8 @@ class WholeTable:
             )
         except CommitFailedError:
             raise self._overtaken() from None
-        opened.table.update_incremental()  # the commit has left it at the version before
-        note_version(self.path, version + 1)
-        keep_log_short(opened.table, version + 1)
-        return version + 1
+        keep_written(opened.opened, commit)
+        return opened.opened.log.version + 1
 
     def _overtaken(self) -> OvertakenError:
         return OvertakenError(f"another process has written {self.path} since its state was read", hint="run it again")

@@ -104,6 +104,17 @@ def test_of_two_writers_that_saw_one_latest_cut_one_writes_and_the_other_looks_a
     assert cut == Cut(3, 2, Lsn(200), (ITEMS,))
 
 
+def test_a_cut_that_this_process_has_written_is_what_its_file_holds(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    for number in range(1, 4):
+        write_cut(lake, number, Lsn(100 * number), (ORDERS, replace(ITEMS, version=number)))
+    forget(lake, {ORDERS.name})
+    assert lake.cuts in cuts._newest_file, "or else the file is read"
+    known = latest_cut(lake)
+    cuts._newest_file.clear()
+    assert latest_cut(lake) == known == Cut(4, 3, Lsn(300), (replace(ITEMS, version=3),))
+
+
 def test_damaged_cuts_are_an_error_of_the_lake(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     write_cut(lake, 1, Lsn(100), (ORDERS,))

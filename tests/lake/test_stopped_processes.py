@@ -70,8 +70,8 @@ def test_of_two_processes_that_find_no_messages_table_one_makes_it(pipeline: Pip
 def test_the_next_run_goes_on_behind_what_a_killed_process_has_committed(pipeline: Pipeline, tmp_path: Path) -> None:
     land(pipeline, 1, [message(1)])
     land(pipeline, 2, [message(2)])
-    with stopped_at("version", work(pipeline), tmp_path):
-        assert ranges(pipeline) == [(1, 2)], "it has committed, and asks for the version that it has made"
+    with stopped_at("update_incremental", work(pipeline), tmp_path):
+        assert ranges(pipeline) == [(1, 2)], "it has committed, and then looks for the version that it has made"
     land(pipeline, 3, [message(3)])
     assert applied(pipeline).outcome == "applied"
     assert contents(pipeline) == ["content 1", "content 2", "content 3"]

@@ -18,6 +18,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake import net_write_without_spark
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
@@ -258,7 +259,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     stale = TableRange(followed.pipeline, _state(followed), followed.markers)
     merge, raced = net_write_without_spark.write_net_without_spark, list[bool]()
 
-    def late(*arguments: object, **options: object) -> int | None:
+    def late(*arguments: object, **options: object) -> TableState | None:
         if not raced:
             raced.append(True)
             followed.apply()

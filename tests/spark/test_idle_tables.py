@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -125,8 +126,9 @@ def test_a_sync_costs_what_changed(
     (few_idle, few_changed), (many_idle, many_changed) = costs
     assert few_idle == many_idle
     assert few_changed == many_changed
-    assert few_idle.requests.total() <= 20
-    assert few_changed.requests.total() <= 130, few_changed
+    sys.stdout.write(f"idle: {few_idle}\none changed table: {few_changed}\n")
+    assert few_idle.requests.total() <= 14, few_idle
+    assert few_changed.requests.total() <= 58, few_changed
 
 
 def test_the_requests_of_a_sync_do_not_grow_with_the_log(
@@ -137,8 +139,10 @@ def test_the_requests_of_a_sync_do_not_grow_with_the_log(
     for _ in range(45):
         followed.change()
         taken.append(_cost(object_store, followed, statements).requests.total())
-    # a checkpoint after every tenth commit: the same again and again, once all three logs have one
-    assert max(taken[35:45]) <= max(taken[15:35])
+    sys.stdout.write(f"one changed table, in one sync after the other: {taken}\n")
+    # after five commits, each of the three logs gets a checkpoint, and no two of them in the same sync
+    assert max(taken[1:]) <= 80
+    assert sum(taken[30:45]) == sum(taken[15:30])
 
 
 @pytest.mark.parametrize(("old", "syncs"), [(timedelta(hours=1), 3), (timedelta(0), 1)])

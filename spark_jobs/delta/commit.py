@@ -1,0 +1,119 @@
+"""One commit of a Delta table, as its file in ``_delta_log`` describes it.
+
+A sync reads the newest commits of the same tables again and again. So small ones are held in memory, and read again
+only if the storage says that the file is another one now: an object store names a file's contents by an ``ETag``.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import fs
+
+# of commits held: together they are at most 16 MiB
+_MOST_HELD = 256
+_MOST_BYTES = 64 << 10
+_ETAG = "ETag"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction identifier: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers"""
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: its actions, one JSON line each."""
+
+    version: int
+    lines: tuple[bytes, ...]
+
+    def actions(self, kind: str) -> Iterator[dict[str, Any]]:
+        """The actions of one kind: ``add``, ``remove``, ``txn``. Others are not parsed, as there may be many adds."""
+        start = b'{"%s"' % kind.encode()
+        return (json.loads(line)[kind] for line in self.lines if line.startswith(start))
+
+    @property
+    def transactions(self) -> tuple[Transaction, ...]:
+        return tuple(Transaction(action["appId"], action["version"]) for action in self.actions("txn"))
+
+    @property
+    def user_metadata(self) -> dict[str, Any]:
+        """The JSON in the commit's ``userMetadata``; empty if there is none."""
+        for information in self.actions("commitInfo"):
+            written: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
+            return written
+        return {}
+
+    @property
+    def output_rows(self) -> int:
+        """The number of rows that the commit wrote, by its own metrics; 0 if it has none."""
+        metrics = next((each.get("operationMetrics") for each in self.actions("commitInfo")), None) or {}
+        return int(metrics.get("numOutputRows", 0))
+
+    @property
+    def timestamp(self) -> int:
+        """The commit's time by its writer's clock, in microseconds since 1970. Raises ValueError if it has none."""
+        for information in self.actions("commitInfo"):
+            if "timestamp" in information:
+                return 1000 * int(information["timestamp"])
+        raise ValueError(f"commit {self.version} has no time")
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A commit that was read from a file with this ``etag``."""
+
+    etag: bytes
+    commit: Commit
+
+
+_held: OrderedDict[str, _Held] = OrderedDict()
+
+
+def read_commit(filesystem: fs.FileSystem, folder: str, version: int) -> Commit | None:
+    """None if there is no such commit. Raises OSError; ValueError if it is damaged."""
+    path = _commit_file(folder, version)
+    try:
+        with filesystem.open_input_stream(path) as stream:
+            etag = (stream.metadata() or {}).get(_ETAG)
+            held = _held.pop(path, None)
+            if held is None or held.etag != etag:
+                content = stream.read()
+                held = _Held(etag or b"", _parsed(path, version, content))
+                if etag is None or len(content) > _MOST_BYTES:
+                    return held.commit
+    except FileNotFoundError:
+        return None
+    _held[path] = held
+    while len(_held) > _MOST_HELD:
+        _held.popitem(last=False)
+    return held.commit
+
+
+def has_commit(filesystem: fs.FileSystem, folder: str, version: int) -> bool:
+    # of a file that is missing, get_file_info would also ask an object store whether it is a folder
+    try:
+        filesystem.open_input_stream(_commit_file(folder, version)).close()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _parsed(path: str, version: int, content: bytes) -> Commit:
+    lines = content.splitlines()
+    if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
+        raise ValueError(f"{path} is damaged")
+    return Commit(version, tuple(lines))
+
+
+def _commit_file(folder: str, version: int) -> str:
+    return f"{folder}/{version:020}.json"

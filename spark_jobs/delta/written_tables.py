@@ -1,0 +1,105 @@
+"""The tables that this process has written with ``deltalake``, kept open for its next write.
+
+``deltalake`` opens a table by reading each commit since the last checkpoint twice, and the checkpoint in several parts.
+On an object store these are most of the requests of a small write. A table that is kept open reads only the commits
+made since, and none if there are none. It is used again only if the table still has the commit that this process made:
+that commit determines all before it. Otherwise, as after an error, the table is opened anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from threading import Lock
+from uuid import uuid4
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from spark_jobs.delta.checkpoints import note_commit, write_checkpoint_if_due
+from spark_jobs.delta.files import REACHABLE
+from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.transaction_log import TransactionLog, note_version
+
+# an open table holds the list of its files: some ten megabytes for ten thousand of them
+_MOST_TABLES = 64
+_MOST_FILES = 50_000
+_ID = "commitId"
+
+
+@dataclass(frozen=True)
+class TableToWrite:
+    """``table`` is open at the version of ``log``. ``is_kept``: this process has written it before."""
+
+    path: str
+    table: DeltaTable
+    log: TransactionLog
+    is_kept: bool = False
+
+
+@dataclass(frozen=True)
+class _Written:
+    """This process has committed ``version``, with that ``id``. ``table`` is open at it, or at the one before."""
+
+    table: DeltaTable
+    version: int
+    id: str
+    files: int
+
+    def in_log(self, log: TransactionLog) -> TransactionLog | None:
+        """``log`` with that commit already read; None if the table does not have it any more."""
+        commit = log.commit(self.version) if self.version <= log.version else None
+        if commit is None or all(info.get(_ID) != self.id for info in commit.actions("commitInfo")):
+            return None
+        return replace(log, read=commit)
+
+
+_written: OrderedDict[str, _Written] = OrderedDict()
+_lock = Lock()
+
+
+def open_to_write(path: str, what: str, *, hint: str = REACHABLE, newest: int | None = None) -> TableToWrite | None:
+    """The newest version of the table at ``path``; None if there is no table. Raises LakeError, which calls the table
+    ``what``.
+
+    Nobody else in this process has the same handle, until ``keep_written`` gives it back. ``newest``: the version that
+    was the newest a moment ago, if the caller has just looked; then it may be that one.
+    """
+    with _lock:
+        kept = _written.pop(path, None)
+    with table_errors(f"{what} cannot be read", hint=hint):
+        if kept is not None and (there := TransactionLog.open(path, newest)) and (log := kept.in_log(there)):
+            if log.version > kept.table.version():
+                kept.table.update_incremental()
+            version = int(kept.table.version())
+            write_checkpoint_if_due(path, kept.table, version, at_once=False)
+            return TableToWrite(path, kept.table, log.at(version), is_kept=True)
+    table = open_table(path, what, hint=hint)
+    if table is None:
+        return None
+    with table_errors(f"{what} cannot be read", hint=hint):
+        log = TransactionLog.open(path, int(table.version()))
+    return None if log is None else TableToWrite(path, table, log)
+
+
+def commit_properties(transaction: Transaction, *, retries: int | None = None, **metadata: str) -> CommitProperties:
+    """Those of a commit after which the table can be kept open."""
+    return CommitProperties(
+        custom_metadata={**metadata, _ID: uuid4().hex}, app_transactions=[transaction], max_commit_retries=retries
+    )
+
+
+def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
+    """Give back a table that ``commit`` was just made to. The caller must not use it any more."""
+    path, table = opened.path, opened.table
+    version = int(table.version())
+    if version == opened.log.version:  # ``append`` has left it there, and the commit is most likely the next one
+        version += 1
+    note_version(path, version)
+    note_commit()
+    if not opened.is_kept:  # a process that has written a table once may never do so again
+        write_checkpoint_if_due(path, table, version, at_once=True)
+    written = _Written(table, version, (commit.custom_metadata or {})[_ID], len(table.file_uris()))
+    with _lock:
+        _written[path] = written
+        while len(_written) > _MOST_TABLES or sum(each.files for each in _written.values()) > _MOST_FILES:
+            _written.popitem(last=False)
