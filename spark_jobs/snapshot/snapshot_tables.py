@@ -32,7 +32,7 @@ from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.read_progress import as_they_end, read_progress
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.session import INTERPRETED
+from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_guard import WriteGuard
 

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_jobs.spark.class_archive import ClassArchive
+from spark_jobs.spark.session_conf import BRIEF, JAVA_OPTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WRITES_ARCHIVE_SECONDS = 120
+
 
 def has_ended() -> bool:
     """Whether this process had a JVM of its own, and Spark has stopped in it."""
@@ -25,3 +39,23 @@ def forget_session() -> None:
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop ``spark``, and end the JVM of a brief one. If that JVM is writing an archive of its classes, wait for it."""
+    from pyspark import SparkContext
+
+    if spark.conf.get(BRIEF, None) is None:
+        spark.stop()
+        return
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    recorded = re.search(r"-XX:ArchiveClassesAtExit=(\S+)", (context and context.getConf().get(JAVA_OPTIONS)) or "")
+    forget_session()
+    if gateway is None:
+        return
+    # it ends with its input, and stops Spark before. pyspark's own stop would wait for half a second first
+    gateway.proc.stdin.close()
+    if recorded:
+        with suppress(subprocess.TimeoutExpired):
+            gateway.proc.wait(_WRITES_ARCHIVE_SECONDS)
+            ClassArchive(Path(recorded[1]).with_suffix("")).keep()
