@@ -49,7 +49,9 @@ def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
     conf = session_conf(options, with_jars=not jars)
     if brief and is_local(options) and JAVA_OPTIONS not in dict(options.config):
         conf |= {BRIEF: "true", JAVA_OPTIONS: f"{conf[JAVA_OPTIONS]} {_BRIEF_OPTION}"}
-    archive = class_archive(java.home, jars, conf.get(JAVA_OPTIONS, "")) if is_local(options) else None
+    # made without Delta on the class path it would be of use once: what Ivy has found is there from the next start on
+    is_complete = is_local(options) and bool(jars or options.jars == "provided")
+    archive = class_archive(java.home, jars, conf.get(JAVA_OPTIONS, "")) if is_complete else None
     start = _Start(options.master or "local[*]", conf, jars, archive)
     try:
         _launch(start)

@@ -41,11 +41,16 @@ def forget_session() -> None:
     SparkSession._instantiatedSession = None
 
 
+def is_brief(spark: SparkSession) -> bool:
+    """Whether it was started as a brief session (see ``spark_session``)."""
+    return spark.conf.get(BRIEF, None) is not None
+
+
 def end_session(spark: SparkSession) -> None:
     """Stop ``spark``, and end the JVM of a brief one. If that JVM is writing an archive of its classes, wait for it."""
     from pyspark import SparkContext
 
-    if spark.conf.get(BRIEF, None) is None:
+    if not is_brief(spark):
         spark.stop()
         return
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
