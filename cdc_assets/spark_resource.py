@@ -44,7 +44,7 @@ class DeltaSparkResource(LazyPySparkResource):
         if self._spark_session is not None:
             from spark_jobs.spark.own_jvm import end_session, is_brief
 
-            if is_brief(self._spark_session):
+            if is_brief():
                 end_session(self._spark_session)
                 self._spark_session = None
 

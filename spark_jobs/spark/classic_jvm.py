@@ -17,7 +17,8 @@ from spark_jobs.errors import SparkError
 from spark_jobs.spark.class_archive import ClassArchive, class_archive
 from spark_jobs.spark.driver_jars import class_path, remember
 from spark_jobs.spark.java import find_java
-from spark_jobs.spark.session_conf import BRIEF, HIDDEN, JAVA_OPTIONS, is_local, session_conf
+from spark_jobs.spark.own_jvm import remember_brief
+from spark_jobs.spark.session_conf import HIDDEN, JAVA_OPTIONS, is_local, session_conf
 from spark_jobs.spark.worker_python import worker_python
 
 # A JVM that ends after little work compiles its code once and quickly: what the second compiler makes of it would pay
@@ -28,12 +29,14 @@ _CLASS_PATH = "SPARK_DIST_CLASSPATH"  # of what Spark's scripts know, the only o
 
 @dataclass(frozen=True)
 class _Start:
-    """One attempt: ``conf`` of the session, ``jars`` for the class path, ``archive`` where one may be used or made."""
+    """One attempt: ``conf`` of the session, ``jars`` for the class path, ``archive`` where one may be used. It may be
+    made by a ``brief`` JVM: that one is about to end, and somebody waits until it has."""
 
     master: str
     conf: dict[str, str]
     jars: str
     archive: ClassArchive | None
+    brief: bool
 
 
 def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
@@ -41,25 +44,28 @@ def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
 
     Raises SparkError: no Java, no jars, a JVM that does not start.
     """
+    from pyspark import SparkContext
+
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # read by Spark's launcher, here and for local executors
     if python := worker_python(options, local=is_local(options)):
         os.environ["PYSPARK_PYTHON"] = python
     jars = class_path(options) if is_local(options) else ""
     conf = session_conf(options, with_jars=not jars)
-    if brief and is_local(options) and JAVA_OPTIONS not in dict(options.config):
-        conf |= {BRIEF: "true", JAVA_OPTIONS: f"{conf[JAVA_OPTIONS]} {_BRIEF_OPTION}"}
+    brief = brief and is_local(options)
+    if brief and JAVA_OPTIONS not in dict(options.config):
+        conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {_BRIEF_OPTION}"
     # made without Delta on the class path it would be of use once: what Ivy has found is there from the next start on
     is_complete = is_local(options) and bool(jars or options.jars == "provided")
     archive = class_archive(java.home, jars, conf.get(JAVA_OPTIONS, "")) if is_complete else None
-    start = _Start(options.master or "local[*]", conf, jars, archive)
+    start = _Start(options.master or "local[*]", conf, jars, archive, brief)
     try:
         _launch(start)
     except SparkError:
-        if archive is None or not archive.exists:
+        if archive is None or not archive.exists or SparkContext._gateway is not None:
             raise
-        archive.discard()  # never seen, but an archive must not be able to stop anything
         _launch(replace(start, archive=None))
+        archive.discard()  # never seen, but an archive must not be able to stop anything
     if options.jars == "packages" and is_local(options) and not jars:
         _remember_packages(options)
     return conf
@@ -71,7 +77,12 @@ def _launch(start: _Start) -> None:
 
     log = _jvm_log()
     logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    conf = {**start.conf, JAVA_OPTIONS: " ".join([logging, start.conf.get(JAVA_OPTIONS, ""), *_archive_option(start)])}
+    conf, recording = dict(start.conf), None
+    if start.archive is not None and start.archive.exists:
+        conf[JAVA_OPTIONS] = f"{conf.get(JAVA_OPTIONS, '')} {start.archive.use()}"
+    elif start.archive is not None and start.brief:
+        recording = start.archive.record_if_due()
+    conf[JAVA_OPTIONS] = " ".join(filter(None, [logging, conf.get(JAVA_OPTIONS), recording]))
     spark_conf = SparkConf(loadDefaults=False).setMaster(start.master).setAll(list(conf.items()))
     # everybody on this machine can read the JVM's command line; the gateway carries the rest
     shown = [(key, value) for key, value in conf.items() if not re.search(HIDDEN, key)]
@@ -82,16 +93,8 @@ def _launch(start: _Start) -> None:
         SparkContext(conf=spark_conf, gateway=gateway)
     except Exception as error:
         raise SparkError(f"Spark did not start ({_reason(log, error)})", hint=f"see {log.name}") from error
-
-
-def _archive_option(start: _Start) -> list[str]:
-    if start.archive is None:
-        return []
-    if start.archive.exists:
-        return [start.archive.use()]
-    # only a brief JVM writes one: it is the one that is about to end, and somebody waits until it has
-    recording = start.archive.record_if_due() if BRIEF in start.conf else None
-    return [recording] if recording else []
+    if start.brief:
+        remember_brief(gateway, start.archive if recording else None)
 
 
 @contextmanager

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.spark.class_archive import ClassArchive
-from spark_jobs.spark.session_conf import BRIEF, JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WRITES_ARCHIVE_SECONDS = 120
+# at most one
+_brief: list[tuple[Any, ClassArchive | None]] = []
 
 
 def has_ended() -> bool:
@@ -41,26 +40,30 @@ def forget_session() -> None:
     SparkSession._instantiatedSession = None
 
 
-def is_brief(spark: SparkSession) -> bool:
-    """Whether it was started as a brief session (see ``spark_session``)."""
-    return spark.conf.get(BRIEF, None) is not None
+def remember_brief(gateway: Any, recorded: ClassArchive | None) -> None:
+    """The JVM behind ``gateway`` is a brief one (see ``spark_session``); ``recorded``: what it writes when it ends."""
+    _brief[:] = [(gateway, recorded)]
+
+
+def is_brief() -> bool:
+    """Whether this process's JVM is a brief one. Answered without the JVM, which may have died."""
+    from pyspark import SparkContext
+
+    return any(gateway is SparkContext._gateway for gateway, _ in _brief)
 
 
 def end_session(spark: SparkSession) -> None:
     """Stop ``spark``, and end the JVM of a brief one. If that JVM is writing an archive of its classes, wait for it."""
-    from pyspark import SparkContext
-
-    if not is_brief(spark):
+    if not is_brief():
         spark.stop()
         return
-    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
-    recorded = re.search(r"-XX:ArchiveClassesAtExit=(\S+)", (context and context.getConf().get(JAVA_OPTIONS)) or "")
+    [(gateway, recorded)] = _brief
+    _brief.clear()
     forget_session()
-    if gateway is None:
-        return
     # it ends with its input, and stops Spark before. pyspark's own stop would wait for half a second first
-    gateway.proc.stdin.close()
-    if recorded:
+    with suppress(OSError):
+        gateway.proc.stdin.close()
+    if recorded is not None:
         with suppress(subprocess.TimeoutExpired):
             gateway.proc.wait(_WRITES_ARCHIVE_SECONDS)
-            ClassArchive(Path(recorded[1]).with_suffix("")).keep()
+            recorded.keep()

@@ -14,7 +14,6 @@ CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 # Spark's own default, and the keys of Azure's and Google's storage
 HIDDEN = r"(?i)secret|password|token|access[.]?key|account[.]key|private[.]key"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-BRIEF = "spark.postgres_cdc.brief"  # our own: marks a session whose JVM ends after little work
 
 # static: cannot be changed once a session exists
 _STATIC_CONF = {
