@@ -20,6 +20,7 @@ from benchmarks.age import measure_age
 from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.catalogue_look import measure_catalogue_looks
 from benchmarks.cold import measure_cold
+from benchmarks.dagster_runs import measure_dagster_runs
 from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_following
@@ -107,6 +108,10 @@ def _cold(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_cold(bench.server, bench.configuration)
 
 
+def _dagster(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_dagster_runs(bench.server, bench.folder, bench.jars)
+
+
 def _floor(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_floor(bench.server, bench.pipeline, bench.spark)
 
@@ -149,6 +154,7 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "memory": _memory,
     "variants": _variants,
     "cold": _cold,
+    "dagster": _dagster,
     "looks": _looks,
     "large": _large,
     "floor": _floor,

@@ -33,7 +33,7 @@ def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource:
     if bring_resource:
         from cdc_assets.spark_resource import delta_spark_resource
 
-        resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline.spark)
+        resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline, blueprint.sync_job)
     return dg.Definitions(
         assets=[
             *(source_spec(blueprint.database, table) for table in blueprint.table_specs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from cdc_assets.cli.table_reports import applied_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.apply import apply
+from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -30,6 +32,7 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...],
     1.
     """
     pipeline = load_pipeline(config)
-    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+    little = partial(has_little_ahead, pipeline, captures=False)
+    with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = apply(spark, pipeline, tables or None, upto=upto, progress=progress)
     return Outcome(report, applied_table(report.tables, report.messages), tuple(map(str, report.errors)))

@@ -16,19 +16,24 @@ if TYPE_CHECKING:
 def renewable_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
     """Like ``lazy_session``, for a long-running process: a session that has died is replaced when it is next
     used."""
-    with _session_of(options, _forgotten_if_dead) as session:
+    with _session_of(options, _forgotten_if_dead, lambda: False) as session:
         yield session
 
 
 @contextmanager
-def lazy_session(options: SparkOptions) -> Iterator[Callable[[], SparkSession]]:
-    """A command that finds nothing to write starts no JVM."""
-    with _session_of(options, lambda _: False) as session:
+def lazy_session(
+    options: SparkOptions, *, brief: Callable[[], bool] = lambda: False
+) -> Iterator[Callable[[], SparkSession]]:
+    """A command that finds nothing to write starts no JVM. ``brief`` is asked when it does: whether there is little to
+    do (see ``spark_session``)."""
+    with _session_of(options, lambda _: False, brief) as session:
         yield session
 
 
 @contextmanager
-def _session_of(options: SparkOptions, is_over: Callable[[SparkSession], bool]) -> Iterator[Callable[[], SparkSession]]:
+def _session_of(
+    options: SparkOptions, is_over: Callable[[SparkSession], bool], brief: Callable[[], bool]
+) -> Iterator[Callable[[], SparkSession]]:
     """``is_over`` says of a session that was started earlier whether it must be replaced."""
     started: list[SparkSession] = []
 
@@ -38,14 +43,16 @@ def _session_of(options: SparkOptions, is_over: Callable[[SparkSession], bool]) 
         if not started:
             from spark_jobs.spark.session import spark_session
 
-            started.append(spark_session(options))
+            started.append(spark_session(options, brief=brief()))
         return started[0]
 
     try:
         yield session
     finally:
         for spark in started:
-            spark.stop()
+            from spark_jobs.spark.own_jvm import end_session
+
+            end_session(spark)
 
 
 def _forgotten_if_dead(spark: SparkSession) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from cdc_assets.cli.table_reports import (
 )
 from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
@@ -38,7 +40,8 @@ def command(terminal: Terminal, config: Path) -> Outcome:
     the others are brought up to date, and the exit code is 1.
     """
     pipeline = load_pipeline(config)
-    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+    little = partial(has_little_ahead, pipeline, captures=True)
+    with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = sync(pipeline, spark, progress=progress)
     return Outcome(report, _display(report), tuple(map(str, report.errors)))
 

@@ -15,7 +15,8 @@ from spark_jobs.doctor.checks import Check, Verdict, fail, ok
 from spark_jobs.errors import CdcError, SparkError
 from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf
 from spark_jobs.spark.java import find_java
-from spark_jobs.spark.session import has_executors, spark_session
+from spark_jobs.spark.session import spark_session
+from spark_jobs.spark.session_conf import has_executors
 from spark_jobs.spark.worker_python import NEEDED_MODULES, ask_worker_python, worker_python
 
 AREA = "spark"

@@ -36,7 +36,7 @@ from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
-from spark_jobs.spark.session import INTERPRETED
+from spark_jobs.spark.session_conf import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

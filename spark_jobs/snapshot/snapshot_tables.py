@@ -39,7 +39,7 @@ from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, r
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
-from spark_jobs.spark.session import INTERPRETED, local_cores
+from spark_jobs.spark.session_conf import INTERPRETED, local_cores
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_guard import WriteGuard
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -95,8 +96,13 @@ def resolve_packages(coordinate: str, scratch: Path, java_home: Path) -> list[Pa
             f"{coordinate} could not be resolved from Maven ({reason[0] if reason else 'spark-submit failed'})",
             hint="check Java's proxy settings, or copy the jars into the folder by hand",
         )
+    return not_shipped(jars)
+
+
+def not_shipped(jars: Iterable[Path]) -> list[Path]:
+    """Those of ``jars`` that Spark does not bring itself in some version. Ivy puts the organisation before the name."""
     shipped = {_artifact(jar.name) for jar in (_spark_home() / "jars").glob("*.jar")}
-    return [jar for jar in jars if _artifact(jar.name.partition("_")[2]) not in shipped]
+    return [jar for jar in jars if shipped.isdisjoint({_artifact(jar.name), _artifact(jar.name.partition("_")[2])})]
 
 
 def _artifact(file_name: str) -> str:

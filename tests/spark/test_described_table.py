@@ -44,10 +44,10 @@ def test_deleted_rows_and_renamed_columns(spark: SparkSession, path: str) -> Non
     assert_as_spark_finds(spark, path, 0)
 
 
-def test_what_only_spark_can_read(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_variants_and_paths_that_only_spark_can_open(spark: SparkSession, tmp_path: Path, path: str) -> None:
     assert described_table(path) is None
     replace_table(spark.range(3).selectExpr("id", "parse_json('1') doc"), path)
-    assert described_table(path) is None
+    assert_as_spark_finds(spark, path, 3)
     percent = str(tmp_path / "a%20b")
     replace_table(spark.range(3).toDF("id"), percent)
     assert described_table(percent) is None

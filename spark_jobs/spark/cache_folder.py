@@ -1,0 +1,35 @@
+"""Where files lie that make the next start faster, and that can be made again at any time: a folder of this user's."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def cache_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """``$XDG_CACHE_HOME/dagster-postgres-cdc``, by default below ``~/.cache``. Raises RuntimeError if there is no
+    home."""
+    base = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
+    return Path(base, "dagster-postgres-cdc")
+
+
+def trusted_cache(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """That folder, made if it is missing; None if there is none, or if other users can write to it."""
+    try:
+        folder = cache_path(environ)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (OSError, RuntimeError):
+        return None
+    return folder if is_trusted(folder) else None
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether ``path`` exists, belongs to this user or to root, and nobody else can write it: what is read from it ends
+    up in our JVM."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,75 @@
+"""Delta's jars on the class path of a JVM on this machine.
+
+Spark loads what ``spark.jars`` names through a class loader of its own, whose classes no archive can hold, and copies
+each file first. And with ``spark.jars.packages`` each start asks Ivy again, which costs one to two seconds even if it
+has everything: so what it found is remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.spark.cache_folder import is_trusted, trusted_cache
+from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf, not_shipped
+
+# a user's own settings of these kinds decide what is found, or where
+_OTHERS = ("spark.jars.packages", "spark.jars.excludes", "spark.jars.repositories", "spark.jars.ivy")
+
+
+def class_path(options: SparkOptions) -> str:
+    """The files with Delta's jars, as a class path; empty if they have to come Spark's own ways.
+
+    It belongs after Spark's own jars, as what ``spark.jars`` names is looked at after them too. Raises SparkError for a
+    folder that does not hold them.
+    """
+    if options.jars == "provided":
+        return ""
+    if options.jars == "packages":
+        jars = _remembered(options)
+    else:
+        found = [jar for _, joined in jars_conf(options.jars) for jar in joined.split(",")]
+        jars = [str(jar) for jar in not_shipped(map(Path, found))]
+    return "" if any(os.pathsep in jar for jar in jars) else os.pathsep.join(jars)
+
+
+def remember(options: SparkOptions, found: Sequence[str]) -> None:
+    """Keep the paths that Spark found for ``packages``. If they cannot be kept, the next start looks again."""
+    file = _file(options)
+    jars = [jar.removeprefix("file:") for jar in found]
+    if file is None or not jars or not all(Path(jar).is_file() for jar in jars):
+        return
+    kept = not_shipped(map(Path, jars))
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=file.parent, text=True)
+        with os.fdopen(descriptor, "w") as stream:
+            json.dump({str(jar): jar.stat().st_size for jar in kept}, stream)
+        Path(temporary).replace(file)
+    except OSError:
+        return
+
+
+def _remembered(options: SparkOptions) -> list[str]:
+    """Empty if nothing is remembered, or if a file has gone or changed since."""
+    file = _file(options)
+    if file is None or not is_trusted(file):
+        return []
+    try:
+        jars: dict[str, int] = json.loads(file.read_text())
+        return list(jars) if all(Path(jar).stat().st_size == size for jar, size in jars.items()) else []
+    except (OSError, ValueError, AttributeError):
+        return []
+
+
+def _file(options: SparkOptions) -> Path | None:
+    """Where they are remembered; None where they must not be."""
+    if options.jars != "packages" or any(key.startswith(_OTHERS) for key, _ in options.config):
+        return None
+    folder = trusted_cache()
+    coordinate = hashlib.sha256(delta_coordinate().encode()).hexdigest()[:12]
+    return folder and folder / f"packages-{coordinate}.json"

@@ -1,0 +1,110 @@
+"""Spark's classes are archived when a JVM starts for the second time, used from then on, and nothing depends on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.spark.class_archive import ClassArchive, class_archive
+
+_CLASSES = 100 << 20  # bytes; Java's own are 13 MB
+# says whether its JVM has the archive in memory, and that it works
+_PROGRAM = """
+import sys
+from pathlib import Path
+from pyspark import SparkContext
+from spark_jobs.configuration import SparkOptions
+from spark_jobs.spark.own_jvm import end_session
+from spark_jobs.spark.session import spark_session
+
+spark = spark_session(SparkOptions(master="local[1]", jars=sys.argv[1]), brief=True)
+maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
+print("classes-" in maps, spark.range(3).count())
+end_session(spark)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that archives are kept in."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    return tmp_path / "dagster-postgres-cdc"
+
+
+def _found(java_options: str = "") -> ClassArchive | None:
+    return class_archive(Path("/opt/java"), "/opt/delta.jar", java_options)
+
+
+def test_only_the_second_jvm_records_one(cache: Path) -> None:
+    archive = _found()
+    assert archive is not None
+    assert archive.record_if_due() is None
+    option = archive.record_if_due()
+    assert option is not None
+    assert option.startswith(f"-XX:ArchiveClassesAtExit={cache}/classes-")
+    assert archive.record_if_due() is None, "it was tried, and nothing came of it"
+    assert not archive.keep()
+
+    Path(option.partition("=")[2]).write_text("classes")
+    assert archive.keep()
+    assert archive.use() == f"-XX:SharedArchiveFile={archive.file}"
+    assert [file.name for file in cache.iterdir()] == [archive.file.name]
+
+
+def test_other_installations_keep_theirs_unless_unused(cache: Path) -> None:
+    archive, another = _found(), class_archive(Path("/opt/java-21"), "/opt/delta.jar", "")
+    assert archive is not None
+    assert another is not None
+    assert archive.file != another.file
+    for kept, age in ((another, 0), (another, 31 * 86400)):
+        kept.file.write_text("classes")
+        os.utime(kept.file, (kept.file.stat().st_atime, kept.file.stat().st_mtime - age))
+        Path(f"{archive.file}.{os.getpid()}").write_text("classes")
+        archive.keep()
+        assert kept.file.exists() is (age == 0)
+
+
+def test_what_others_can_write_is_neither_used_nor_made(cache: Path) -> None:
+    archive = _found()
+    assert archive is not None
+    found = []
+    for mode in (0o644, 0o666, 0o664):
+        archive.file.write_text("classes")
+        archive.file.chmod(mode)
+        found.append(archive.exists)
+    assert found == [True, False, False]
+    cache.chmod(0o777)
+    assert _found() is None
+
+
+def test_where_java_has_orders_or_there_is_no_place(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _found("-Xshare:off") is None
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:SharedArchiveFile=/opt/mine.jsa")
+    assert _found() is None
+    monkeypatch.delenv("JDK_JAVA_OPTIONS")
+    cache.write_text("a file where the folder should be")
+    assert _found() is None
+
+
+@pytest.mark.spark
+def test_made_used_and_damaged(cache: Path, jars_folder: Path) -> None:
+    """With real JVMs: once it is made, one has it in memory. A damaged one costs its time, and nothing else."""
+
+    def started() -> list[str]:
+        call = [sys.executable, "-c", _PROGRAM, str(jars_folder)]
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
+
+    call = [sys.executable, "-m", "spark_jobs.spark.class_archive", "--jars", str(jars_folder)]
+    subprocess.run(call, check=True, stdout=subprocess.DEVNULL)
+    (file,) = cache.glob("classes-*.jsa")
+    assert file.stat().st_size > _CLASSES
+    assert started() == ["True", "3"]
+    file.chmod(0o600)
+    with file.open("r+b") as archive:
+        archive.truncate(_CLASSES // 2)
+    assert started() == ["False", "3"]
