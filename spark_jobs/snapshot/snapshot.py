@@ -14,7 +14,8 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.snapshot_tables import SnapshotWork, TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.planned_table import SnapshotWork
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.selected_columns import require_withheld

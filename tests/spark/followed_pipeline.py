@@ -19,7 +19,8 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.snapshot_tables import SnapshotWork, TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.planned_table import SnapshotWork
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.progress import Step
+from spark_jobs.snapshot import planned_table
 from spark_jobs.snapshot import read_progress as read_progress_module
 from spark_jobs.snapshot import snapshot_tables as snapshot_module
 from spark_jobs.snapshot.read_progress import read_progress
@@ -30,7 +31,7 @@ RANGE_BYTES = 256 << 10
 @pytest.fixture
 def item(database: Database, monkeypatch: pytest.MonkeyPatch, read_by_executors: None) -> str:
     """A table of several ranges, whose last row has a value of its TOAST table. Returns that one's index."""
-    monkeypatch.setattr(snapshot_module, "_RANGE_BYTES", RANGE_BYTES)
+    monkeypatch.setattr(planned_table, "RANGE_BYTES", RANGE_BYTES)
     database.execute(
         "CREATE TABLE item (id int PRIMARY KEY, v text)",
         "ALTER TABLE item ALTER v SET STORAGE EXTERNAL",

@@ -16,8 +16,7 @@ import pytest
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import ConnectionLostError, UnrepresentableError
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot import snapshot_tables as snapshot_module
-from spark_jobs.snapshot import table_read
+from spark_jobs.snapshot import planned_table, table_read
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.sync import prepare, snapshot, sync
 from spark_jobs.verify.row_compare import compare
@@ -75,7 +74,7 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline) -> None:
 @pytest.fixture
 def thing(database: Database, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A table of several ranges, each read by a task of its own."""
-    monkeypatch.setattr(snapshot_module, "_RANGE_BYTES", RANGE_BYTES)
+    monkeypatch.setattr(planned_table, "RANGE_BYTES", RANGE_BYTES)
     database.execute(THING, ROWS.format(1, 5000))
     return make_pipeline("public.thing")
 
