@@ -242,7 +242,7 @@ def test_only_a_range_whose_connection_is_lost_is_read_again(
 
 
 def test_a_snapshot_whose_exporter_is_gone_leaves_nothing(
-    thing: Pipeline, database: Database, last_row: Callable[[], None]
+    thing: Pipeline, database: Database, last_row: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor(1) as background:
         taking = background.submit(snapshot, no_spark, thing)
@@ -254,6 +254,7 @@ def test_a_snapshot_whose_exporter_is_gone_leaves_nothing(
             taking.result(120)
     last_row()
     assert data_files(thing) == set()
+    monkeypatch.undo()
     assert sync(thing, no_spark).errors == ()
 
 
