@@ -25,6 +25,8 @@ from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_following
 from benchmarks.idle_tables import measure_idle_tables
+from benchmarks.inserts import INSERTED, measure_inserts
+from benchmarks.large_table import LARGE, measure_large_table
 from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement, temporary_folder
 from benchmarks.replaying import measure_replay
@@ -140,6 +142,14 @@ def _mixed(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_replay(bench.server, mixed, bench.spark, bench.size)
 
 
+def _inserts(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_inserts(bench.server, bench.pipeline("inserted", (INSERTED,)), bench.spark, bench.size)
+
+
+def _large_table(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_large_table(bench.server, bench.pipeline("large_table", (LARGE,)), bench.spark, bench.size)
+
+
 def _drain(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_drain(bench.server, bench.pipeline("drained", (DRAINED,)), bench.spark, bench.size)
 
@@ -162,6 +172,8 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "idle": _idle,
     "age": _age,
     "mixed": _mixed,
+    "inserts": _inserts,
+    "large_table": _large_table,
     "drain": _drain,
     "keyless": _keyless,
     "snapshots": _snapshots,
@@ -218,7 +230,8 @@ def main() -> None:
     for measurement in _measurements(
         Size(arguments.unit), jars, [stage for stage in _STAGES if stage in arguments.only]
     ):
-        sys.stderr.write(f"» {measurement.stage}\n")
+        seconds = "" if measurement.seconds is None else f": {measurement.seconds:.2f} s"
+        sys.stderr.write(f"» {measurement.stage}{seconds}\n")
         found.append(measurement)
     if arguments.json:
         print(json.dumps([{**asdict(m), "rate": m.rate, "met": m.met} for m in found], indent=2))

@@ -75,7 +75,7 @@ def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, s
 def _changes(
     server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size, times: str
 ) -> Iterator[Measurement]:
-    limit = median_of(_REPEATS, lambda: _peek(server, pipeline))
+    limit = median_of(_REPEATS, lambda: peek(server, pipeline))
     yield Measurement(f"the server's decoding (limit), {times}", limit, size.changes, 1.0)
     _, captured = timed(lambda: capture(pipeline))
     yield Measurement("capture and land", captured, size.changes, limit / captured, at_least=0.4)
@@ -100,7 +100,8 @@ def _changes(
     yield Measurement(f"end to end, {times}", total, size.changes, limit / total, at_least=at_least)
 
 
-def _peek(server: PostgresServer, pipeline: Pipeline) -> None:
+def peek(server: PostgresServer, pipeline: Pipeline) -> None:
+    """The least that changes cost: the server decodes all that the slot has, and counts the messages."""
     with psycopg.connect(server.dsn()) as connection:
         connection.execute(
             "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"

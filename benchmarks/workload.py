@@ -66,6 +66,15 @@ def make_changes(server: PostgresServer, size: Size, table: QualifiedName = MIXE
                 connection.execute(end)
 
 
+def make_inserts(server: PostgresServer, size: Size, table: QualifiedName) -> None:
+    """9 units of inserts in 90 transactions."""
+    step = size.unit // 10
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        top = connection.execute(f"SELECT max(id) FROM {table}").fetchall()[0][0]
+        for first in range(top, top + size.changes, step):
+            _insert(connection, table, first, step)
+
+
 def one_transaction(server: PostgresServer, table: QualifiedName, rows: int) -> None:
     with psycopg.connect(server.dsn()) as connection:
         connection.execute(f"INSERT INTO {table} SELECT {ROW} FROM generate_series(1, {rows}) g")

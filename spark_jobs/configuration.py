@@ -115,12 +115,14 @@ class WindowLimits:
 
     ``peek_bytes``: a window of up to this size is peeked at if the slot stands at its start; a larger one is read from
     a temporary copy of the slot. Copying a slot writes a little WAL: with copies alone, every run on a quiet database
-    would find the WAL of the run before.
+    would find the WAL of the run before. ``halved_bytes``: a larger window is read in two halves at once, where slots
+    are free.
     """
 
     max_bytes: int = 256 << 20
     max_per_run: int = 64
     peek_bytes: int = 1 << 20
+    halved_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import one_relid
 from spark_jobs.apply.needs_new_generation import needs_new_generation
 from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
+from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
@@ -113,16 +114,17 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result
-        opened = opened_table(work.path, work.state.version) if is_small(work, relid) else None
-        landed = landed_range(spark, work, relid, opened)
-        if landed is None:
-            return result
-        if landed.columns:
-            opened = None  # it shows the columns of before
-            work = follow_columns(spark(), work, relid, landed)
-            result = _columns_followed(work, landed.columns, result)
-        with net_of_range(spark, work, relid, landed) as net:
-            return _commit(spark, work, relid, net, result, opened)
+        with log_read_ahead(spark, work, relid):
+            opened = opened_table(work.path, work.state.version) if is_small(work, relid) else None
+            landed = landed_range(spark, work, relid, opened)
+            if landed is None:
+                return result
+            if landed.columns:
+                opened = None  # it shows the columns of before
+                work = follow_columns(spark(), work, relid, landed)
+                result = _columns_followed(work, landed.columns, result)
+            with net_of_range(spark, work, relid, landed) as net:
+                return _commit(spark, work, relid, net, result, opened)
     except OvertakenError:
         raise
     except CdcError as error:

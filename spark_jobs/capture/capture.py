@@ -6,8 +6,8 @@ Each of the three steps can be repeated, so a crash between any two of them lose
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -17,10 +17,11 @@ from adbc_driver_postgresql import dbapi
 
 from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
 from spark_jobs.capture.continuity import following_slot, slot_identity
+from spark_jobs.capture.halves import read_in_halves, worth_halving
 from spark_jobs.capture.landed_again import check_landed_again
 from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
-from spark_jobs.capture.plugin import WindowRead, WindowReader
+from spark_jobs.capture.plugin import Plugin, WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.capture.windows import fit_windows, plan_windows
@@ -28,7 +29,7 @@ from spark_jobs.change_log.log import ChangeLog, catalogue_rows, changed_facts_r
 from spark_jobs.change_log.retention import compact_log_in_passing
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import GapError, SlotError
+from spark_jobs.errors import GapError, SlotError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
@@ -74,12 +75,13 @@ class CaptureReport:
 
 @dataclass(frozen=True)
 class CaptureSession:
-    """The connections and the state that capturing needs. ``bulk`` connects with its first call. ``checkpoint`` is the
-    log's last marker."""
+    """The connections and the state that capturing needs. ``bulk`` connects with its first call, and
+    so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker."""
 
     pipeline: Pipeline
     control: Connection
     bulk: Callable[[], dbapi.Connection]
+    beside: Callable[[], dbapi.Connection]
     log: ChangeLog
     identity: SlotIdentity
     checkpoint: WindowMarker
@@ -145,12 +147,14 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
         slot = following_slot(control, pipeline, checkpoint, identity)
         with ExitStack() as connections:
             # half the time of a run that finds no window
-            bulk = cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn))))
+            bulk, beside = (
+                cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn)))) for _ in range(2)
+            )
             if slot.confirmed_flush_lsn < checkpoint.window.hi:
                 # a crash of ours between landing and advancing, or a crash of the server that lost the advance
                 check_landed_again(control, bulk(), pipeline, checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
-            yield CaptureSession(pipeline, control, bulk, log, identity, checkpoint, slot)
+            yield CaptureSession(pipeline, control, bulk, beside, log, identity, checkpoint, slot)
 
 
 def land_window(
@@ -224,9 +228,7 @@ def _land_through(
     tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
-        read_window(
-            session.bulk(), identity.slot, window, identity.options, through=through, output=plugin.output
-        ) as printed,
+        _read(session, window, plugin, through) as printed,
     ):
         reader = plugin.reader(WindowRead(ordinal, window, session.pipeline, session.control, spool, tables))
 
@@ -251,6 +253,22 @@ def _land_through(
                 hint="run it again: it continues from there",
             )
     return _marker(session, ordinal, window, reader, look)
+
+
+def _read(
+    session: CaptureSession, window: Window, plugin: Plugin, through: Literal["copy", "peek"]
+) -> AbstractContextManager[Iterable[pa.RecordBatch]]:
+    slot, options = session.identity.slot, session.identity.options
+    if through == "copy" and plugin.output == "binary":
+        limit = session.pipeline.windows.halved_bytes
+        if worth_halving(session.control, slot, window, options, limit):
+            try:
+                halves = read_in_halves(session.bulk(), session.beside(), slot, window, options)
+                _log.debug("window %s is read in halves", window)
+                return halves
+            except SourceUnreachableError as error:  # there is no second connection to be had
+                _log.info("%s; window %s is read in one", error, window)
+    return read_window(session.bulk(), slot, window, options, through=through, output=plugin.output)
 
 
 def _marker(

@@ -194,6 +194,13 @@ def flushed_lsn(connection: Connection) -> Lsn:
     return Lsn.parse(rows[0][0])
 
 
+def spare_slots(connection: Connection) -> int:
+    """How many slots the server has room for beyond those that there are."""
+    query = "SELECT current_setting('max_replication_slots')::int - count(*) FROM pg_catalog.pg_replication_slots"
+    with source_errors("the free slots could not be counted"):
+        return int(connection.execute(query).fetchall()[0][0])
+
+
 def wait_until_flushed(connection: Connection, lsn: int) -> Lsn:
     """Wait until the WAL up to ``lsn`` is flushed, at most three seconds; returns ``flushed_lsn``.
 
@@ -227,9 +234,21 @@ def read_window(
     two-phase. A peek drops the option ``two_phase``, which would make the slot itself two-phase for good; prepared
     transactions then come as ordinary ones.
     """
+    with window_errors(slot, window):
+        if through == "copy":
+            with read_copy(bulk, slot, window, options, output) as reader:
+                yield reader
+        else:
+            query = _changes_query("peek", slot, window.hi, without(options, "two_phase"), output)
+            with _output_of(bulk, slot, query) as reader:
+                yield reader
+
+
+@contextmanager
+def window_errors(slot: str, window: Window) -> Iterator[None]:
+    """Name the window in the server's errors."""
     try:
-        with _read(bulk, slot, window, options, through, output) as reader:
-            yield reader
+        yield
     except SourceError as error:
         raise _unreadable(error).within(f"window {window} of slot {slot}") from None
 
@@ -242,19 +261,10 @@ def _unreadable(error: SourceError) -> CdcError:
 
 
 @contextmanager
-def _read(
-    bulk: dbapi.Connection,
-    slot: str,
-    window: Window,
-    options: Options,
-    through: Literal["copy", "peek"],
-    output: Output,
+def read_copy(
+    bulk: dbapi.Connection, slot: str, window: Window, options: Options, output: Output = "binary"
 ) -> Iterator[pa.RecordBatchReader]:
-    if through == "peek":
-        options = without(options, "two_phase")
-        with _output_of(bulk, slot, _changes_query("peek", slot, window.hi, options, output)) as reader:
-            yield reader
-        return
+    """``read_window`` through a copy, for use within ``window_errors``."""
     copy = f"pgcdc_{secrets.token_hex(8)}"
     _make_copy(bulk, slot, copy)
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from spark_jobs.apply import read_ahead
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import net_write, rewrite
 from spark_jobs.schema.net_columns import NetColumns
@@ -58,6 +59,7 @@ _CHANGES = {
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every net change were large."""
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
+    monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
     monkeypatch.setattr(rewrite, "LEAST_SHARE", 0.0)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spark_jobs.capture.pgoutput.assembly import Assembly
 from spark_jobs.capture.pgoutput.options import options_of_pgoutput
+from spark_jobs.capture.pgoutput.repeated_announcements import RepeatedAnnouncements
 from spark_jobs.capture.pgoutput.window_rows import WindowRows
 from spark_jobs.capture.plugin import Plugin, WindowRead
 from spark_jobs.capture.transaction_spool import SPOOL_SCHEMA
@@ -21,7 +22,7 @@ class _Reader(WindowRows):
         self._assembly = Assembly(read.ordinal, read.window, read.spool, read.masked)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return super().rows(self._assembly.batches(batches))
+        return super().rows(RepeatedAnnouncements().left_out(self._assembly.batches(batches)))
 
 
 PGOUTPUT = Plugin("binary", options_of_pgoutput, SPOOL_SCHEMA, _Reader)

