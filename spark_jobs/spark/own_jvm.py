@@ -52,8 +52,9 @@ def is_brief() -> bool:
     return any(gateway is SparkContext._gateway for gateway, _ in _brief)
 
 
-def end_session(spark: SparkSession) -> None:
-    """Stop ``spark``, and end the JVM of a brief one. If that JVM is writing an archive of its classes, wait for it."""
+def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE_SECONDS) -> None:
+    """Stop ``spark``, and end the JVM of a brief one. If that JVM writes an archive of its classes, wait for it; if
+    that takes longer than ``archive_seconds``, there is none."""
     if not is_brief():
         spark.stop()
         return
@@ -65,5 +66,5 @@ def end_session(spark: SparkSession) -> None:
         gateway.proc.stdin.close()
     if recorded is not None:
         with suppress(subprocess.TimeoutExpired):
-            gateway.proc.wait(_WRITES_ARCHIVE_SECONDS)
+            gateway.proc.wait(archive_seconds)
             recorded.keep()
