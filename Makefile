@@ -101,6 +101,6 @@ $(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py
 	@$(BIN)/python -m tests.fixtures.server_binaries
 	@touch $@
 
-$(CLASSES_READY): $(JARS_READY) spark_jobs/spark/class_archive.py
-	@$(BIN)/python -m spark_jobs.spark.class_archive $(CLASSES) --jars $(JARS)
+$(CLASSES_READY): $(JARS_READY) spark_jobs/spark/archive_classes.py
+	@$(BIN)/python -m spark_jobs.spark.archive_classes $(CLASSES) --jars $(JARS)
 	@touch $@

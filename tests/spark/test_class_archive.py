@@ -99,7 +99,7 @@ def test_made_used_and_damaged(cache: Path, jars_folder: Path) -> None:
         call = [sys.executable, "-c", _PROGRAM, str(jars_folder)]
         return subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
 
-    call = [sys.executable, "-m", "spark_jobs.spark.class_archive", "--jars", str(jars_folder)]
+    call = [sys.executable, "-m", "spark_jobs.spark.archive_classes", "--jars", str(jars_folder)]
     subprocess.run(call, check=True, stdout=subprocess.DEVNULL)
     (file,) = cache.glob("classes-*.jsa")
     assert file.stat().st_size > _CLASSES
