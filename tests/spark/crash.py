@@ -17,10 +17,9 @@ from spark_jobs.apply import apply_regions
 from spark_jobs.capture import chapter
 from spark_jobs.capture.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
-from spark_jobs.lake import region_merge
+from spark_jobs.lake import region_merge, whole_table
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
-from spark_jobs.progress import Step
 from spark_jobs.recover import recover
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
@@ -57,17 +56,20 @@ def somewhere_in_snapshots(pipeline: Pipeline) -> None:
 
 
 def between_first_snapshots(pipeline: Pipeline) -> None:
-    """One table has its first snapshot, files of another one are being written."""
+    """The first table has its first snapshot, the files of the last one are written, and not yet committed."""
+    first, *_, last = (pipeline.lake.table(table.name) for table in pipeline.tables or ())
+    create = whole_table.create_table  # type: ignore[attr-defined]
 
-    def die_between(step: Step, /) -> None:
-        if step.what == "snapshot":
-            folders = [Path(pipeline.lake.table(table.name)) for table in pipeline.tables or ()]
-            while any(not list(folder.rglob("*.parquet")) for folder in folders):
-                time.sleep(0.01)
-            _die()
+    def create_or_die(path: str, *arguments: Any, **options: Any) -> bool:
+        while path == last:
+            if Path(first, "_delta_log", "00000000000000000000.json").exists():
+                _die()
+            time.sleep(0.01)
+        return create(path, *arguments, **options)
 
+    whole_table.create_table = create_or_die  # type: ignore[attr-defined]
     spark = spark_session(pipeline.spark)
-    sync(pipeline, lambda: spark, progress=die_between)
+    sync(pipeline, lambda: spark)
 
 
 def recover_slot_made(pipeline: Pipeline) -> None:
