@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 # bytes of data files: rewriting that much takes half a second
 SMALL_BYTES = 32 << 20
 PHYSICAL = "delta.columnMapping.physicalName"
+COLUMN_ID = "delta.columnMapping.id"
 # the features of a table as we created it
 FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
@@ -33,11 +34,13 @@ _SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte":
 @dataclass(frozen=True)
 class OpenedTable:
     """A table that ``deltalake`` has opened at one version. ``columns``: those that the source has too; ``physical``:
-    the name of each column in the data files; ``features``: the Delta features that the table uses."""
+    the name of each column in the data files, and ``ids``: its number there, None if the table has none; ``features``:
+    the Delta features that the table uses."""
 
     opened: TableToWrite
     columns: tuple[DeltaColumn, ...]
     physical: Mapping[str, str]
+    ids: Mapping[str, int | None]
     features: frozenset[str]
 
     @property
@@ -92,8 +95,9 @@ def opened_table(path: str, version: int) -> OpenedTable | None:
         if MODE not in field["metadata"]
     )
     physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
+    ids = {field["name"]: field["metadata"].get(COLUMN_ID) for field in fields}
     features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
-    return OpenedTable(opened, columns, physical, features)
+    return OpenedTable(opened, columns, physical, ids, features)
 
 
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:

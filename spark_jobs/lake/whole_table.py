@@ -12,19 +12,20 @@ from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.data_files import Layout
+from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import commit_properties, keep_written
-from spark_jobs.errors import OvertakenError
+from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.lake.delta_table import ATTNUM
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
-from spark_jobs.lake.opened_table import FEATURES, PHYSICAL, OpenedTable, opened_table
+from spark_jobs.lake.opened_table import COLUMN_ID, FEATURES, PHYSICAL, OpenedTable, opened_table
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
@@ -34,19 +35,19 @@ STEM = "snapshot"  # of the names of data files: see leftovers
 _FILE_BYTES = 128 << 20
 _WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of
 _FEATURE = "delta.feature."
-_ID = "delta.columnMapping.id"
 _NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
 _DELTA_NAMES = {LakeKind.SMALLINT: "short", LakeKind.INT: "integer", LakeKind.BIGINT: "long"}
 
 
 @dataclass(frozen=True)
 class WholeTable:
-    """The table at ``path``. ``physical``: the names of ``columns`` in the data files, in the same order.
-    ``is_new``: there was no table."""
+    """The table at ``path``. ``physical`` and ``ids``: the names and numbers of ``columns`` in the data files, in the
+    same order. ``is_new``: there was no table."""
 
     path: str
     columns: tuple[LakeColumn, ...]
     physical: tuple[str, ...]
+    ids: tuple[int | None, ...]
     is_new: bool
 
     @classmethod
@@ -59,19 +60,19 @@ class WholeTable:
         with table_errors(f"{path} cannot be read"):
             log = TransactionLog.open(path)
             if log is None:
-                return cls(path, columns, tuple(f"col-{uuid4()}" for _ in columns), is_new=True)
+                names = tuple(f"col-{uuid4()}" for _ in columns)
+                return cls(path, columns, names, tuple(range(1, len(columns) + 1)), is_new=True)
             held = log.transaction_version(provenance.txn_app_id) or 0
         opened = opened_table(path, log.version)
         # a number that does not fit: the table has forgotten it, see table_state
         if held != provenance.commits - 1 or opened is None or not _has_exactly(opened, columns):
             return None
-        return cls(path, columns, _names(opened, columns), is_new=False)
+        return cls(path, columns, *_in_files(opened, columns), is_new=False)
 
     @property
     def layout(self) -> Layout:
         """How to write the data files: the values of ``columns``, under their physical names."""
-        fields = zip(self.columns, self.physical, strict=True)
-        schema = pa.schema([pa.field(name, column.lake_type.arrow) for column, name in fields])
+        schema = pa.schema(map(_parquet_field, self.columns, self.physical, self.ids))
         return Layout(schema, self.physical[:_WITH_STATISTICS], unique=(), file_bytes=_FILE_BYTES, stem=STEM)
 
     def commit(self, files: Sequence[AddAction], rows: int, provenance: Provenance) -> int:
@@ -84,10 +85,7 @@ class WholeTable:
             return self._replaced(files, transaction, provenance)
         settings = {key: value for key, value in TABLE_PROPERTIES if not key.startswith(_FEATURE)}
         settings["delta.columnMapping.maxColumnId"] = str(len(self.columns))
-        fields = [
-            _field(column, name, number)
-            for number, (column, name) in enumerate(zip(self.columns, self.physical, strict=True), start=1)
-        ]
+        fields = list(map(_field, self.columns, self.physical, self.ids))
         if not create_table(
             self.path, fields, settings, files, transaction, user_metadata=provenance.user_metadata(), rows=rows
         ):
@@ -100,7 +98,9 @@ class WholeTable:
         with table_errors(f"{self.path} cannot be read"):
             log = TransactionLog.open(self.path)
         opened = None if log is None else opened_table(self.path, log.version)
-        if opened is None or not _has_exactly(opened, self.columns) or _names(opened, self.columns) != self.physical:
+        if opened is None or not _has_exactly(opened, self.columns):
+            raise self._overtaken()
+        if _in_files(opened, self.columns) != (self.physical, self.ids):
             raise self._overtaken()
         with table_errors(f"{self.path} cannot be read"):
             held = opened.opened.log.transaction_version(transaction.app_id) or 0
@@ -117,6 +117,8 @@ class WholeTable:
             )
         except CommitFailedError:
             raise self._overtaken() from None
+        except DeltaError as error:
+            raise LakeError(f"{self.path} cannot be written: {error}", hint=WRITABLE) from None
         keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
 
@@ -130,13 +132,20 @@ def _has_exactly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> bool:
     return opened.features <= FEATURES and opened.columns == wanted and len(opened.physical) == len(columns)
 
 
-def _names(opened: OpenedTable, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
-    return tuple(opened.physical[column.name] for column in columns)
+def _in_files(opened: OpenedTable, columns: Sequence[LakeColumn]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+    """The names and numbers of ``columns`` in the data files."""
+    names = [column.name for column in columns]
+    return tuple(opened.physical[name] for name in names), tuple(opened.ids[name] for name in names)
 
 
-def _field(column: LakeColumn, physical: str, number: int) -> dict[str, object]:
+def _parquet_field(column: LakeColumn, physical: str, number: int | None) -> pa.Field:
+    metadata = None if number is None else {"PARQUET:field_id": str(number)}
+    return pa.field(physical, column.lake_type.arrow, metadata=metadata)
+
+
+def _field(column: LakeColumn, physical: str, number: int | None) -> dict[str, object]:
     """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping"""
-    metadata = {ATTNUM: column.attnum, _ID: number, PHYSICAL: physical}
+    metadata = {ATTNUM: column.attnum, COLUMN_ID: number, PHYSICAL: physical}
     return {"name": column.name, "type": _delta_type(column.lake_type), "nullable": True, "metadata": metadata}
 
 

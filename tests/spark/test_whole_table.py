@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.configuration import Pipeline, SparkOptions
@@ -104,6 +106,16 @@ def shape_of(pipeline: Pipeline) -> tuple[Any, Any, Any]:
     return features, {**meta, "schemaString": None, "id": None, "createdTime": None}, fields
 
 
+def numbers_in_files(pipeline: Pipeline) -> dict[str, int]:
+    """The first and the last column's number in a data file: readers may find columns by it."""
+    (meta,), added = actions(pipeline, "metaData"), next(actions(pipeline, "add"))
+    schema = pq.read_schema(Path(pipeline.lake.path, "tables", "public", "thing", unquote(added["path"])))
+    ids = {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in schema}
+    fields = json.loads(meta["schemaString"])["fields"]
+    names = {field["name"]: field["metadata"]["delta.columnMapping.physicalName"] for field in fields}
+    return {name: ids[names[name]] for name in ("id", "odd, name")}
+
+
 def test_the_table_is_created_as_spark_creates_it(
     thing: Pipeline, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -113,6 +125,7 @@ def test_the_table_is_created_as_spark_creates_it(
     beside = replace(beside, source=replace(thing.source, slot=f"{thing.source.slot}_2"))
     assert sync(beside, lambda: spark).errors == ()
     assert shape_of(thing) == shape_of(beside)
+    assert numbers_in_files(thing) == numbers_in_files(beside) == {"id": 1, "odd, name": 13}
     here, there = next(actions(thing, "commitInfo")), next(actions(beside, "commitInfo"))
     assert here["operationMetrics"]["numOutputRows"] == there["operationMetrics"]["numOutputRows"] == "5000"
     assert set(json.loads(here["userMetadata"])) == set(json.loads(there["userMetadata"]))
