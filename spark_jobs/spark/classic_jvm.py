@@ -65,7 +65,7 @@ def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
         if archive is None or not archive.exists or SparkContext._gateway is not None:
             raise
         _launch(replace(start, archive=None))
-        archive.discard()  # never seen, but an archive must not be able to stop anything
+        archive.discard()  # a JVM dies of a damaged one
     if options.jars == "packages" and is_local(options) and not jars:
         _remember_packages(options)
     return conf
