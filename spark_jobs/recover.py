@@ -57,7 +57,7 @@ def recover(
     pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent
 ) -> RecoverReport:
     """Find out whether the slot continues the change log. If it does not, begin a new chapter and read the tables
-    again. Spark is started for snapshots only.
+    again. Spark is started only if a snapshot needs it.
 
     Raises CdcError for what a new chapter does not solve: a source that cannot be reached, a missing privilege, a
     missing publication of the user's own.

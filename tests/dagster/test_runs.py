@@ -482,6 +482,8 @@ def test_own_spark_resource_is_used(
     defs = dg.Definitions.merge(shop.component.definitions(), dg.Definitions(resources={"mine": HandedIn()}))
     shop = UnderDagster(database, shop.component, defs, instance, shop.lake, spark)
     shop.run(requested(shop.tick()))
+    change(shop, 1)
+    shop.run(requested(shop.tick()))
     assert asked
     shop.assert_equal()
 

@@ -17,6 +17,7 @@ from typing import Literal
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot import table_read
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
 from tests.spark.held_session import Gate, Step, held_session
@@ -56,6 +57,7 @@ class Run:
 
 def main(file: str) -> None:
     run: Run = pickle.loads(Path(file).read_bytes())  # noqa: S301 - the test's own file
+    table_read._SMALL_BYTES = -1  # executors read every table
     spark = spark_session(run.pipeline.spark)
     if run.wrote_before:
         spark.range(1).write.format("delta").save(f"{run.pipeline.lake.path}/of somebody else")

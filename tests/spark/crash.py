@@ -21,6 +21,7 @@ from spark_jobs.lake import region_merge, whole_table
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.recover import recover
+from spark_jobs.snapshot import snapshot as snapshot_module
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
 
@@ -47,11 +48,10 @@ def somewhere_in_sync(pipeline: Pipeline) -> None:
     sync(pipeline, lambda: spark)
 
 
-def somewhere_in_snapshots(pipeline: Pipeline) -> None:
-    """Says ``ready`` when its session is up, then takes every table anew; the test kills it when it likes."""
+def in_snapshots(pipeline: Pipeline) -> None:
+    """Takes every table anew; the first ones are read, none is committed."""
+    whole_table.WholeTable.commit = lambda *_: _die()  # type: ignore[method-assign, assignment]
     spark = spark_session(pipeline.spark)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
     snapshot(lambda: spark, pipeline)
 
 
@@ -79,7 +79,8 @@ def recover_slot_made(pipeline: Pipeline) -> None:
 
 
 def recover_chapter_begun(pipeline: Pipeline) -> None:
-    """Where Spark is asked for, the first snapshot is about to be taken."""
+    """The first snapshot is about to be taken."""
+    snapshot_module.snapshot_tables = lambda *_, **__: _die()  # type: ignore[assignment, attr-defined]
     recover(pipeline, _die)  # type: ignore[arg-type]
 
 
@@ -110,7 +111,7 @@ def partitions_written(pipeline: Pipeline) -> None:
 
 
 BORDERS = {step.__name__: step for step in (while_landing, landed_not_advanced, advanced_not_applied)}
-STEPS = BORDERS | {step.__name__: step for step in (somewhere_in_sync, somewhere_in_snapshots)}
+STEPS = BORDERS | {step.__name__: step for step in (somewhere_in_sync, in_snapshots)}
 STEPS |= {step.__name__: step for step in (recover_slot_made, recover_chapter_begun, recover_between_snapshots)}
 STEPS |= {step.__name__: step for step in (between_first_snapshots, partitions_staged, partitions_written)}
 
