@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
-
-_SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+from spark_jobs.lake.opened_table import SPARK_NAMES
 
 
 @dataclass(frozen=True)
@@ -55,5 +54,5 @@ def _rows(table: DeltaTable) -> int | None:
 
 def _spark_type(told: Any) -> str:
     if isinstance(told, str):
-        return _SPARK_NAMES.get(told, told)
+        return SPARK_NAMES.get(told, told)
     return f"array<{_spark_type(told['elementType'])}>"  # the only nested type that we create

@@ -28,7 +28,8 @@ PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 # the features of a table as we created it
 FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
-_SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+# of the types to which Delta's schema and Spark give different names
+SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def opened_table(path: str, version: int) -> OpenedTable | None:
     if not all(isinstance(field["type"], str) for field in fields):  # arrays and the like
         return None
     columns = tuple(
-        DeltaColumn(field["name"], _SPARK_NAMES.get(field["type"], field["type"]), field["metadata"].get(ATTNUM))
+        DeltaColumn(field["name"], SPARK_NAMES.get(field["type"], field["type"]), field["metadata"].get(ATTNUM))
         for field in fields
         if MODE not in field["metadata"]
     )

@@ -25,7 +25,7 @@ from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.lake.delta_table import ATTNUM
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
-from spark_jobs.lake.opened_table import COLUMN_ID, FEATURES, PHYSICAL, OpenedTable, opened_table
+from spark_jobs.lake.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
@@ -36,7 +36,7 @@ _FILE_BYTES = 128 << 20
 _WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of
 _FEATURE = "delta.feature."
 _NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
-_DELTA_NAMES = {LakeKind.SMALLINT: "short", LakeKind.INT: "integer", LakeKind.BIGINT: "long"}
+_DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -150,4 +150,4 @@ def _field(column: LakeColumn, physical: str, number: int | None) -> dict[str, o
 
 
 def _delta_type(lake_type: LakeType) -> str:
-    return _DELTA_NAMES.get(lake_type.kind, lake_type.sql)
+    return _DELTA_NAMES.get(lake_type.sql, lake_type.sql)

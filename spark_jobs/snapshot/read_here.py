@@ -36,7 +36,7 @@ class WrittenFiles:
 
 def is_read_here(read: TableRead, options: SparkOptions) -> bool:
     """Whether this process reads the table: it is small, or Spark has no executors on other machines."""
-    return bool(read.columns) and (read.is_small or not (has_executors(options) or options.handed_in))
+    return read.is_small or not (has_executors(options) or options.handed_in)
 
 
 @dataclass(frozen=True)
