@@ -71,13 +71,14 @@ def prepare(pipeline: Pipeline) -> Prepared:
         checkpoint = prepare_slot(pipeline, tables)
     began = _Begun(pipeline, checkpoint, masks, states)
     # a cut may be older than a table's newest generation, so the table itself is asked before a new one is begun
-    in_doubt = [name for name in tables if began.needs_another(name) and name in progress.states]
+    needing = tuple(name for name in tables if began.needs_another(name))
+    in_doubt = [name for name in needing if name in progress.states]
     if in_doubt:
         opened = table_states(pipeline.lake, in_doubt, checkpoint.identity)
         began, progress = replace(began, states={**states, **opened}), progress.with_opened(opened)
-    missing = tuple(name for name in tables if began.needs_another(name))
-    reasons = {name: why for name in missing if (why := began.why_from_source(name))}
-    return Prepared(checkpoint, tables, missing, progress, stopped, reasons)
+        needing = tuple(name for name in needing if began.needs_another(name))
+    reasons = {name: why for name in needing if (why := began.why_from_source(name))}
+    return Prepared(checkpoint, tables, needing, progress, stopped, reasons)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,11 +19,18 @@ from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
+from spark_jobs.spark.session_conf import runs_here
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
 _STAGED_FROM_ROWS = 20_000
 _ROW_GROUP_ROWS = 65_536  # what one task reads
 _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
+# Where tasks and driver are one JVM, a larger net change need not be sent anywhere, and costs that JVM twice its size.
+# Without sorting the table's rows, a MERGE of 860,000 rows into ten million took 7.6 s instead of 12.1
+_BROADCAST_HERE_BYTES = 96 << 20
 
 
 @contextmanager
@@ -81,7 +89,13 @@ def _frame(net: NetChange, work: TableRange) -> Iterator[Frame]:
 
         if work.pipeline.merge_engine == "spark":  # Spark is certain to read them
             staged()
-        yield lambda spark: spark.read.schema(schema).parquet(staged())
+        is_broadcast = runs_here(work.pipeline.spark) and rows.nbytes <= _BROADCAST_HERE_BYTES
+
+        def read(spark: SparkSession) -> DataFrame:
+            found = spark.read.schema(schema).parquet(staged())
+            return found.hint("broadcast") if is_broadcast else found
+
+        yield read
 
 
 def _stage(rows: pa.Table, folder: str) -> None:

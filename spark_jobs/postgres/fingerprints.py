@@ -30,7 +30,9 @@ WITH RECURSIVE asked AS (
   SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[], %(masks)s::text[])
     AS a(nspname, relname, note, mask)
 ), wanted AS (
-  SELECT c.oid AS relid, a.nspname, a.relname, a.note, a.mask FROM asked a
+  SELECT c.oid AS relid, a.nspname, a.relname, a.note, a.mask, CASE WHEN c.relispartition
+    THEN ARRAY(SELECT r.relid::oid FROM pg_catalog.pg_partition_ancestors(c.oid) r(relid)) ELSE ARRAY[c.oid] END AS line
+  FROM asked a
   JOIN pg_catalog.pg_namespace n ON n.nspname = a.nspname
   JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = a.relname AND c.relkind IN ('r', 'p')
 ), tree (relid, member, parent, attached, command, leaving) AS (
@@ -115,19 +117,16 @@ FROM form
 """
 # the publication entries that apply: of the table itself, of the roots that it is a partition of, of their schemas
 # (since PostgreSQL 15), and FOR ALL TABLES
-_ITSELF_AND_ABOVE = (
-    "ANY (ARRAY(SELECT w.relid UNION SELECT a.relid FROM pg_catalog.pg_partition_ancestors(w.relid) a(relid)))"
-)
-_ENTRIES = f"""
+_ENTRIES = """
       SELECT r.prpubid, r.oid, r.prrelid = w.relid FROM pg_catalog.pg_publication_rel r
-      WHERE r.prrelid = {_ITSELF_AND_ABOVE}
+      WHERE r.prrelid = ANY (w.line)
       UNION SELECT p.oid, 0, false FROM pg_catalog.pg_publication p WHERE p.puballtables
-"""  # noqa: S608  # constants
-_SCHEMA_ENTRIES = f"""
+"""
+_SCHEMA_ENTRIES = """
       UNION SELECT s.pnpubid, s.oid, false
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s ON s.pnnspid = c.relnamespace
-      WHERE c.oid = {_ITSELF_AND_ABOVE}
-"""  # noqa: S608
+      WHERE c.oid = ANY (w.line)
+"""
 # columns that a column list leaves out do not count; all lists of a table are the same
 _LISTED = """
       AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid

@@ -73,6 +73,11 @@ FROM pub
 _OF_SCHEMAS = """
   UNION SELECT c.oid FROM pub JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = pub.oid
     JOIN publishable c ON c.relnamespace = s.pnnspid"""
+_WITH_LIST_OR_FILTER = """
+SELECT n.nspname, c.relname FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
+JOIN pg_catalog.pg_class c ON c.oid = r.prrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE p.pubname = %s AND (r.prattrs IS NOT NULL OR r.prqual IS NOT NULL)
+"""
 _EXISTING = """
 SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
@@ -90,7 +95,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
     if row is None:
         return None
     ours, via_root, tables = row
-    return Publication(name, bool(ours), via_root, tuple(sorted(QualifiedName(*table) for table in tables)))
+    return Publication(name, bool(ours), via_root, tuple(QualifiedName(*table) for table in sorted(tables)))
 
 
 def ensure_publication(
@@ -103,7 +108,7 @@ def ensure_publication(
     privilege; nothing has been changed then. Raises it too when the publication does not publish one of the tables.
     """
     found = find_publication(connection, name)
-    if tables is not None:
+    if tables is not None and not (found and set(tables) <= set(found.tables)):
         _check_tables_exist(connection, tables)
     if found is None:
         if tables is None:
@@ -168,8 +173,17 @@ def _in_step(connection: Connection, found: Publication, tables: Sequence[Qualif
     """Whether our publication has exactly these tables, each with its column list and no row filter."""
     if set(found.tables) != set(tables):
         return False
-    published = published_tables(connection, [found.name], tables, for_reading=False)
-    return all(_is_in_step(published.get(table), lists.get(table)) for table in tables)
+    listed = {*_with_list_or_filter(connection, found.name), *lists} & set(tables)
+    published = published_tables(connection, [found.name], sorted(listed), for_reading=False) if listed else {}
+    return all(_is_in_step(published.get(table), lists.get(table)) for table in listed)
+
+
+def _with_list_or_filter(connection: Connection, name: str) -> set[QualifiedName]:
+    """The tables that are in the publication with a column list or a row filter."""
+    if connection.info.server_version < SCHEMAS_AND_LISTS_SINCE:
+        return set()
+    with source_errors(f"publication {name} could not be read"):
+        return {QualifiedName(*row) for row in connection.execute(_WITH_LIST_OR_FILTER, (name,)).fetchall()}
 
 
 def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | None) -> bool:

@@ -28,19 +28,23 @@ OPERATIONS = ("insert", "update", "delete", "truncate")
 _PUBLISHED = """
 WITH wanted AS (
   SELECT c.oid, n.nspname, c.relname, c.relnamespace, c.relkind,
-    ARRAY(SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(c.oid) a(relid) WHERE a.relid <> c.oid) AS above
+    CASE WHEN c.relispartition THEN ARRAY(SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(c.oid) a(relid)
+      WHERE a.relid <> c.oid) ELSE '{{}}' END AS above
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p')
     AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[]))
-), entry AS (
-  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, to_jsonb(p)->>'pubgencols' = 's' AS sends_generated,
+), pub AS MATERIALIZED (
+  SELECT p.*, to_jsonb(p)->>'pubgencols' = 's' AS sends_generated,
     ARRAY(SELECT operation FROM (VALUES ('insert', p.pubinsert), ('update', p.pubupdate), ('delete', p.pubdelete),
-      ('truncate', p.pubtruncate)) AS o(operation, sent) WHERE sent) AS operations,
+      ('truncate', p.pubtruncate)) AS o(operation, sent) WHERE sent) AS operations
+  FROM pg_catalog.pg_publication p WHERE p.pubname = ANY (%(publications)s)
+), entry AS (
+  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, p.sends_generated, p.operations,
     p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
       WHERE r.prpubid = p.oid AND r.prrelid = w.oid) {schema_of_itself} AS itself,
     w.above <> '{{}}' AND (p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
       WHERE r.prpubid = p.oid AND r.prrelid = ANY (w.above)) {schema_of_root}) AS by_root
-  FROM wanted w JOIN pg_catalog.pg_publication p ON p.pubname = ANY (%(publications)s)
+  FROM wanted w, pub p
 )
 SELECT e.nspname::text, e.relname::text, e.pubname::text, e.operations, {row_filter}, {listed},
   ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a

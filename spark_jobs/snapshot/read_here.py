@@ -19,7 +19,7 @@ from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
-from spark_jobs.spark.session_conf import has_executors
+from spark_jobs.spark.session_conf import runs_here
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
@@ -36,7 +36,7 @@ class WrittenFiles:
 
 def is_read_here(read: TableRead, options: SparkOptions) -> bool:
     """Whether this process reads the table: it is small, or Spark has no executors on other machines."""
-    return read.is_small or not (has_executors(options) or options.handed_in)
+    return read.is_small or runs_here(options)
 
 
 @dataclass(frozen=True)

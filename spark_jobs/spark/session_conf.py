@@ -94,6 +94,11 @@ def has_executors(options: SparkOptions) -> bool:
     return not is_local(options) or (options.master or "").startswith("local-cluster")
 
 
+def runs_here(options: SparkOptions) -> bool:
+    """Whether Spark's tasks run on this machine, in a JVM that we have configured."""
+    return not (has_executors(options) or options.handed_in)
+
+
 def local_cores(options: SparkOptions) -> int:
     """How many tasks at once Spark runs on this machine for ``options``; the number of cores if it runs elsewhere."""
     match = re.fullmatch(r"local\[(\d+)(?:,.*)?\]", options.master or "")

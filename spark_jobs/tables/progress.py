@@ -88,10 +88,12 @@ def _as_in_cut(lake: Lake, names: Sequence[QualifiedName], cut: Cut | None) -> d
     """The states of the tables that need not be opened."""
     if cut is None:
         return {}
-    listed = [name for name in names if name != MESSAGES_NAME and cut.table(name) is not None]
+    listed = {
+        lake.table(name): table for name in names if name != MESSAGES_NAME and (table := cut.table(name)) is not None
+    }
     with lake_errors(f"the tables at {lake.path} cannot be listed"):
-        there = existing_folders([lake.table(name) for name in listed])
-    known = [table for name in listed if lake.table(name) in there and (table := cut.table(name)) is not None]
+        there = existing_folders(list(listed))
+    known = [table for folder, table in listed.items() if folder in there]
     checked = {table.name: table.version for table in _in_turn(known, cut)}
     still = ask_tables(lambda name: _is_newest(lake, name, checked[name]), tuple(checked))
     return {table.name: _state_of_cut(cut, table) for table in known if still.get(table.name, True) is True}
