@@ -196,6 +196,11 @@ class SparkOptions:
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold keys of object stores
     handed_in: bool = field(default=False, compare=False)
 
+    @property
+    def sets_delta(self) -> bool:
+        """Whether there are settings for Delta tables, which only Spark follows."""
+        return any(key.startswith("spark.databricks.delta.") for key, _ in self.config)
+
 
 @dataclass(frozen=True)
 class Pipeline:

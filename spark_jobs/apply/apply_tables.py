@@ -14,6 +14,7 @@ from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
+from spark_jobs.apply.written_here import is_written_here
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.net_write_without_spark import write_net_without_spark
@@ -156,7 +157,7 @@ def _commit(
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     provenance = work.provenance(relid, net.changes, before.columns)
-    if opened is not None and work.pipeline.merge_engine == "auto":
+    if opened is not None and is_written_here(work, relid):
         state = write_net_without_spark(opened, work.name, net, provenance, compact=compact)
         if state is not None:
             return _written(counted, net, "deltalake", state.version, state)

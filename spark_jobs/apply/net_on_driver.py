@@ -34,11 +34,11 @@ _BROADCAST_HERE_BYTES = 96 << 20
 
 
 @contextmanager
-def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
+def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -> Iterator[NetSource]:
     """The net change of a small range. Raises as ``net_change`` does.
 
-    Spark reads few rows from memory, and more from Parquet files in the lake, which live as long as the context. With
-    the engine ``auto`` they are only written when Spark is needed.
+    Spark reads few rows from memory, and more from Parquet files in the lake, which live as long as the context. Unless
+    the net change is ``for_spark`` for certain, they are only written when Spark is needed.
     """
     net = net_change(
         landed.rows,
@@ -50,7 +50,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
     )
     key_range = None if work.state.mode == "append" else key_range_of(net.rows, landed.shape)
     ended = None if net.ended is None else RowsEnded(net.ended.position.commit_lsn, net.ended.at)
-    with _frame(net, work) as read:
+    with _frame(net, work, staged_now=for_spark) as read:
         rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
         yield NetSource(
             net.columns,
@@ -73,7 +73,7 @@ def _is_broadcast(rows: pa.Table) -> bool:
 
 
 @contextmanager
-def _frame(net: NetChange, work: TableRange) -> Iterator[Frame]:
+def _frame(net: NetChange, work: TableRange, *, staged_now: bool) -> Iterator[Frame]:
     rows, schema, lake = net.rows, ddl(net.columns.fields), work.pipeline.lake
     if rows.num_rows < _STAGED_FROM_ROWS:
         sweep_staging(lake, work.state)
@@ -87,7 +87,7 @@ def _frame(net: NetChange, work: TableRange) -> Iterator[Frame]:
                 _stage(rows, folder)
             return folder
 
-        if work.pipeline.merge_engine == "spark":  # Spark is certain to read them
+        if staged_now:
             staged()
         is_broadcast = runs_here(work.pipeline.spark) and rows.nbytes <= _BROADCAST_HERE_BYTES
 

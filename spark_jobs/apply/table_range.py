@@ -87,6 +87,11 @@ class TableRange:
         """Total length of the table's messages in these windows, by the markers alone."""
         return sum(counts.bytes for marker in self.markers for counts in marker.relations if counts.relid == relid)
 
+    def changes_of(self, relid: int) -> ChangeCounts:
+        """The number of the table's changes in these windows, by the markers alone."""
+        seen = (counts for marker in self.markers for counts in marker.relations if counts.relid == relid)
+        return sum((counts.changes for counts in seen), NO_CHANGES)
+
     def columns_provenance(self, relid: int, columns: Sequence[str]) -> Provenance:
         """The provenance of a commit that changes only the columns, ahead of the range's own: the table stays at its
         window."""

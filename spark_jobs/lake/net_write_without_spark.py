@@ -16,13 +16,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
+from spark_jobs.lake.appended_rows import append_rows
 from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, FileSizes, OpenedTable, file_sizes
@@ -73,7 +74,8 @@ def write_net_without_spark(
     commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
     try:
         if appended:
-            _append(opened, net, rows, commit)
+            columns = net.columns.shape.columns
+            append_rows(opened, columns, rows.select([value(place) for place in range(len(columns))]), commit)
         else:
             _merge(opened, net, rows, commit, whole=whole)
     except CommitFailedError:
@@ -116,20 +118,6 @@ def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
         return False
     # a kept value needs its row: if that is missing, Spark's MERGE fails, and DataFusion's has no way to fail
     return not any(pc.any(rows.column(unchanged(place))).as_py() for place in columns.unchanged)
-
-
-def _append(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties) -> None:
-    names = {column.name: value(place) for place, column in enumerate(net.columns.shape.columns)}
-    held = [column.name for column in opened.columns]
-    come = rows.select([names[name] for name in held]).rename_columns(held)
-    write_deltalake(
-        opened.table,
-        come,
-        mode="append",
-        writer_properties=_written(opened, net.columns.shape),
-        commit_properties=commit,
-        post_commithook_properties=after_commit(commit),
-    )
 
 
 def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties, *, whole: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.delta_table import ATTNUM, MODE
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,11 @@ class OpenedTable:
     def table(self) -> DeltaTable:
         return self.opened.table
 
+    def in_files(self, columns: Sequence[LakeColumn]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+        """The names and numbers of ``columns`` in the data files."""
+        names = [column.name for column in columns]
+        return tuple(self.physical[name] for name in names), tuple(self.ids[name] for name in names)
+
     @cached_property
     def files(self) -> pa.Table:
         """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
@@ -84,11 +89,14 @@ def opened_table(path: str, version: int) -> OpenedTable | None:
         table = opened.table
         with table_errors(f"{path} cannot be read"):
             protocol, schema = table.protocol(), json.loads(table.schema().to_json())
+            partitioned_by = table.metadata().partition_columns
     except LakeError as error:
         _log.info("%s is left to Spark: %s", path, error)
         return None
     fields = schema["fields"]
     if not all(isinstance(field["type"], str) for field in fields):  # arrays and the like
+        return None
+    if partitioned_by:  # by somebody else: our data files have no partition values
         return None
     columns = tuple(
         DeltaColumn(field["name"], SPARK_NAMES.get(field["type"], field["type"]), field["metadata"].get(ATTNUM))

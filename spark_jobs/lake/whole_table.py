@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-import pyarrow as pa
 from deltalake import Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
@@ -24,6 +23,7 @@ from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.lake.delta_table import ATTNUM
+from spark_jobs.lake.file_layout import file_layout
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
 from spark_jobs.lake.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
 from spark_jobs.lake.table_commit import Provenance
@@ -32,8 +32,6 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
 STEM = "snapshot"  # of the names of data files: see leftovers
-_FILE_BYTES = 128 << 20
-_WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of
 _FEATURE = "delta.feature."
 _NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
 _DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
@@ -67,13 +65,12 @@ class WholeTable:
         # a number that does not fit: the table has forgotten it, see table_state
         if held != provenance.commits - 1 or opened is None or not _has_exactly(opened, columns):
             return None
-        return cls(path, columns, *_in_files(opened, columns), is_new=False)
+        return cls(path, columns, *opened.in_files(columns), is_new=False)
 
     @property
     def layout(self) -> Layout:
         """How to write the data files: the values of ``columns``, under their physical names."""
-        schema = pa.schema(map(_parquet_field, self.columns, self.physical, self.ids))
-        return Layout(schema, self.physical[:_WITH_STATISTICS], unique=(), file_bytes=_FILE_BYTES, stem=STEM)
+        return file_layout(self.columns, self.physical, self.ids, stem=STEM)
 
     def commit(self, files: Sequence[AddAction], rows: int, provenance: Provenance) -> int:
         """Make the table hold exactly the ``rows`` of these files. Returns the Delta version.
@@ -100,7 +97,7 @@ class WholeTable:
         opened = None if log is None else opened_table(self.path, log.version)
         if opened is None or not _has_exactly(opened, self.columns):
             raise self._overtaken()
-        if _in_files(opened, self.columns) != (self.physical, self.ids):
+        if opened.in_files(self.columns) != (self.physical, self.ids):
             raise self._overtaken()
         with table_errors(f"{self.path} cannot be read"):
             held = opened.opened.log.transaction_version(transaction.app_id) or 0
@@ -130,17 +127,6 @@ def _has_exactly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> bool:
     """Whether the table has these columns, by name, type and attribute number, and no feature that we do not know."""
     wanted = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in columns)
     return opened.features <= FEATURES and opened.columns == wanted and len(opened.physical) == len(columns)
-
-
-def _in_files(opened: OpenedTable, columns: Sequence[LakeColumn]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
-    """The names and numbers of ``columns`` in the data files."""
-    names = [column.name for column in columns]
-    return tuple(opened.physical[name] for name in names), tuple(opened.ids[name] for name in names)
-
-
-def _parquet_field(column: LakeColumn, physical: str, number: int | None) -> pa.Field:
-    metadata = None if number is None else {"PARQUET:field_id": str(number)}
-    return pa.field(physical, column.lake_type.arrow, metadata=metadata)
 
 
 def _field(column: LakeColumn, physical: str, number: int | None) -> dict[str, object]:

@@ -26,8 +26,6 @@ from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.table_mode import Mode
 
-_DELTA_SETTINGS = "spark.databricks.delta."
-
 
 @dataclass(frozen=True)
 class SnapshotWork:
@@ -132,8 +130,7 @@ class PlannedTable:
     def may_be_written_here(self, read: TableRead) -> bool:
         """Whether this process may read and write it. A user's settings for new Delta tables are Spark's to follow."""
         options = self.work.pipeline.spark
-        is_plain = self.mode == "mirror" and not any(key.startswith(_DELTA_SETTINGS) for key, _ in options.config)
-        return is_plain and is_read_here(read, options)
+        return self.mode == "mirror" and not options.sets_delta and is_read_here(read, options)
 
     def task_reader(self, read: TableRead) -> TaskReader:
         pipeline = self.work.pipeline

@@ -1,0 +1,27 @@
+"""How data files of our tables are written without Spark: with the names, ids and statistics that Spark gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from spark_jobs.delta.data_files import Layout
+from spark_jobs.schema.table_shape import LakeColumn
+
+_FILE_BYTES = 128 << 20
+_WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of
+
+
+def file_layout(
+    columns: Sequence[LakeColumn], physical: Sequence[str], ids: Sequence[int | None], *, stem: str = "part"
+) -> Layout:
+    """Files hold the values of ``columns`` under their ``physical`` names, with these ``ids``. The names of the files
+    begin with ``stem``."""
+    schema = pa.schema(map(_parquet_field, columns, physical, ids))
+    return Layout(schema, tuple(physical[:_WITH_STATISTICS]), unique=(), file_bytes=_FILE_BYTES, stem=stem)
+
+
+def _parquet_field(column: LakeColumn, physical: str, number: int | None) -> pa.Field:
+    metadata = None if number is None else {"PARQUET:field_id": str(number)}
+    return pa.field(physical, column.lake_type.arrow, metadata=metadata)

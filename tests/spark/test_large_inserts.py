@@ -1,0 +1,148 @@
+"""Many rows that are only inserted: where Spark would run on this machine, this process writes them, whatever the
+engine. The source is the oracle, Spark reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.apply import written_here
+from spark_jobs.configuration import Pipeline, SparkOptions
+from spark_jobs.delta.data_files import DataFiles
+from spark_jobs.lake import appended_rows
+from spark_jobs.sync import SyncReport, sync
+from spark_jobs.verify.row_compare import compare
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.test_whole_table import ROWS, THING, THING_NAME, SparkIsStarted, commits, no_spark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+_INSERT = ROWS.format(1001, 1400)
+
+
+@pytest.fixture
+def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A table of a thousand rows after its snapshot. Three hundred inserts are many."""
+    monkeypatch.setattr(written_here, "_LEAST_INSERTS", 300)
+    monkeypatch.setattr(appended_rows, "_LEAST_ROWS", 150)
+    database.execute(THING, ROWS.format(1, 1000))
+    pipeline = pipeline_of(database, tmp_path / "lake", "thing")
+    assert sync(pipeline, no_spark).errors == ()
+    return pipeline
+
+
+def synced(pipeline: Pipeline) -> SyncReport:
+    report = sync(pipeline, no_spark)
+    assert report.errors == ()
+    return report
+
+
+def assert_equal(spark: SparkSession, pipeline: Pipeline) -> None:
+    (found,) = compare(spark, pipeline, (THING_NAME,))
+    assert found.equal
+    assert found.source_rows == found.lake_rows > 0
+
+
+def assert_asks_for_spark(pipeline: Pipeline) -> None:
+    (error,) = sync(pipeline, no_spark).errors
+    assert isinstance(error.__cause__, SparkIsStarted)
+
+
+def data_files(pipeline: Pipeline) -> set[Path]:
+    return set(Path(pipeline.lake.table(THING_NAME)).rglob("*.parquet"))
+
+
+def test_spark_is_not_started_for_them(spark: SparkSession, database: Database, followed: Pipeline) -> None:
+    database.execute(_INSERT, "INSERT INTO thing (id) VALUES (-1)")
+    (applied,) = synced(followed).tables
+    assert (applied.engine, applied.strategy, applied.changes.inserts) == ("deltalake", "append", 401)
+    assert_equal(spark, followed)
+    added = [action["add"] for action in commits(followed)[-1] if "add" in action]
+    assert len(added) == 2, "each core writes a file"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["single = 'NaN'", "precise > 400", "price = 1250.38", "text LIKE 'b%'", "moment > '1960-01-01 00:20:00Z'"],
+)
+def test_no_file_is_skipped_that_has_a_wanted_row(
+    spark: SparkSession, database: Database, followed: Pipeline, condition: str
+) -> None:
+    database.execute(_INSERT)
+    synced(followed)
+    with database.connect() as connection:
+        (wanted,) = connection.execute(f"SELECT count(*) FROM thing WHERE {condition}").fetchall()
+    found = spark.read.format("delta").load(followed.lake.table(THING_NAME)).where(condition).count()
+    assert found > 0
+    assert (found,) == wanted
+
+
+_ELSEWHERE: dict[str, tuple[str, Callable[[Pipeline], Pipeline]]] = {
+    "an update among them": (f"{_INSERT}; UPDATE thing SET small = 0 WHERE id = 1", lambda it: it),
+    "few": (ROWS.format(1001, 1299), lambda it: it),
+    "a session handed in": (_INSERT, lambda it: replace(it, spark=replace(it.spark, handed_in=True))),
+    "executors elsewhere": (_INSERT, lambda it: replace(it, spark=SparkOptions(remote="sc://localhost:1"))),
+    "settings for Delta": (
+        _INSERT,
+        lambda it: replace(
+            it, spark=replace(it.spark, config=(("spark.databricks.delta.optimizeWrite.enabled", "true"),))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "changed"), _ELSEWHERE.values(), ids=_ELSEWHERE)
+def test_all_else_is_for_spark(
+    spark: SparkSession,
+    database: Database,
+    followed: Pipeline,
+    statements: str,
+    changed: Callable[[Pipeline], Pipeline],
+) -> None:
+    database.execute(*statements.split("; "))
+    assert_asks_for_spark(changed(followed))
+    report = sync(changed(followed), lambda: spark)
+    assert (report.errors, [table.engine for table in report.tables]) == ((), ["spark"])
+    assert_equal(spark, followed)
+
+
+def test_a_failure_leaves_no_file(
+    spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = data_files(followed)
+    write = DataFiles.write
+
+    def full(files: DataFiles, group: pa.Table) -> None:
+        write(files, group)
+        if 1300 in group.column(0).to_pylist():
+            raise files._failed(OSError("no space left on device"))
+
+    database.execute(_INSERT)
+    with monkeypatch.context() as patched:
+        patched.setattr(DataFiles, "write", full)
+        (error,) = sync(followed, no_spark).errors
+    assert "no space left on device" in error.what
+    assert data_files(followed) == before
+    synced(followed)
+    assert_equal(spark, followed)
+
+
+def test_a_table_that_somebody_has_partitioned_is_left_to_spark(
+    spark: SparkSession, database: Database, followed: Pipeline
+) -> None:
+    path = followed.lake.table(THING_NAME)
+    rows = spark.read.format("delta").load(path)
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").partitionBy("flag").save(path)
+    database.execute(_INSERT)
+    assert_asks_for_spark(replace(followed, merge_engine="auto"))
+    assert sync(followed, lambda: spark).errors == ()
+    assert_equal(spark, followed)
