@@ -31,7 +31,8 @@ TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
     TRANSACTIONS_STAY,
 )
 
-_RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
+# types by whose values every reader skips files rightly, whatever has written the statistics
+RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def ranged_key(shape: TableShape) -> int | None:
     """The index of the leading key column if Delta can skip files by a literal range on its type, else None. For a
     table without a key, the index of the first column of such a type."""
     places = shape.key_indices[:1] or range(len(shape.columns))
-    return next((place for place in places if shape.columns[place].lake_type.kind in _RANGED), None)
+    return next((place for place in places if shape.columns[place].lake_type.kind in RANGED), None)
 
 
 def merge_statement(

@@ -24,7 +24,7 @@ from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.appended_rows import append_rows
-from spark_jobs.lake.merge_sql import key_matches, quoted, ranged_key
+from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, FileSizes, OpenedTable, file_sizes
 from spark_jobs.lake.rewrite import LEAST_SHARE
@@ -144,10 +144,9 @@ def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitPr
 
 
 def _written(opened: OpenedTable, shape: TableShape) -> WriterProperties:
-    """Statistics only for the column by which files are skipped. ``deltalake`` writes those of decimals as doubles and
-    ignores NaN in those of floats: with them Spark would skip files that it has to read."""
-    place = ranged_key(shape)
-    ranged = {} if place is None else {opened.physical[shape.columns[place].name]: _STATISTICS}
+    """Statistics of integers and dates. ``deltalake`` writes those of decimals as doubles and ignores NaN in those of
+    floats: with them Spark would skip files that it has to read."""
+    ranged = {opened.physical[column.name]: _STATISTICS for column in shape.columns if column.lake_type.kind in RANGED}
     return WriterProperties(
         compression="SNAPPY", default_column_properties=_NO_STATISTICS, column_properties=ranged or None
     )

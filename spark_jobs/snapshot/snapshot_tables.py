@@ -6,6 +6,7 @@ cluster do it for large tables, and Spark for what only Spark can write.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,7 +36,11 @@ from spark_jobs.write_guard import WriteGuard
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 _TABLES_AT_ONCE = 2
+# the exported snapshot ended with its process, and no other one shows the same rows
+_STARTS_OVER = "%s: an earlier snapshot was cut off; its %d files will be removed, and the table is read from the start"
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,8 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
         before = table.state()
         provenance = table.provenance(read.shape.relid, before)
         left = files_without_table(path) if before is None else ()
+        if left:
+            _log.warning(_STARTS_OVER, table.name, len(left))
         target = WholeTable.of(path, read.shape, provenance) if table.may_be_written_here(read) else None
         if target is not None:
             version, rows = _written_here(writer, table, read, target, provenance)

@@ -122,7 +122,7 @@ def test_killed_in_the_middle_of_snapshots(four_tables: Followed, tmp_path: Path
 
 
 def test_killed_between_first_snapshots(
-    spark: SparkSession, database: Database, tmp_path: Path, jars_folder: Path
+    spark: SparkSession, database: Database, tmp_path: Path, jars_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next sync reads the table that was not committed, and that one only. Nothing is left of the first attempt."""
     database.execute(
@@ -153,6 +153,8 @@ def test_killed_between_first_snapshots(
     report = sync(pipeline, lambda: spark)
     assert report.errors == ()
     assert [taken.name for taken in report.snapshots] == [large]
+    (said,) = [message for message in caplog.messages if "was cut off" in message]
+    assert said.startswith("public.large: ")
     left = set(folder.rglob("*.parquet"))
     assert not in_vain & left
     assert {file.name for file in left} == {Path(uri).name for uri in DeltaTable(folder).file_uris()}
