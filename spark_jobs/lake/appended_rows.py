@@ -19,8 +19,9 @@ from spark_jobs.schema.table_shape import LakeColumn
 _LEAST_ROWS = 50_000
 
 
-def append_rows(opened: OpenedTable, columns: Sequence[LakeColumn], rows: pa.Table, commit: CommitProperties) -> None:
-    """Append ``rows``, which have the values of ``columns`` in this order, on the version that was opened.
+def append_rows(opened: OpenedTable, columns: Sequence[LakeColumn], rows: pa.Table, commit: CommitProperties) -> int:
+    """Append ``rows``, which have the values of ``columns`` in this order, on the version that was opened: ``commit``
+    must not be tried again on a newer one. Returns the new version, which ``opened`` does not show.
 
     Many rows are written in several files at once. Raises LakeError, after which no file is left, and whatever
     ``deltalake`` raises at the commit: after an error the commit may have been made, so the files stay.
@@ -50,3 +51,4 @@ def append_rows(opened: OpenedTable, columns: Sequence[LakeColumn], rows: pa.Tab
         commit_properties=commit,
         post_commithook_properties=after_commit(commit),
     )
+    return opened.opened.log.version + 1

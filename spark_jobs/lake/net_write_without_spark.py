@@ -75,16 +75,16 @@ def write_net_without_spark(
     try:
         if appended:
             columns = net.columns.shape.columns
-            append_rows(opened, columns, rows.select([value(place) for place in range(len(columns))]), commit)
+            version = append_rows(opened, columns, rows.select([value(place) for place in range(len(columns))]), commit)
         else:
-            _merge(opened, net, rows, commit, whole=whole)
+            version = _merge(opened, net, rows, commit, whole=whole)
     except CommitFailedError:
         raise _overtaken(table) from None
     except DeltaError as error:
         # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
-    state = state_written(name, int(table.version()), provenance.commits, json.loads(provenance.user_metadata()))
+    state = state_written(name, version, provenance.commits, json.loads(provenance.user_metadata()))
     keep_written(opened.opened, commit)
     return state
 
@@ -120,8 +120,8 @@ def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
     return not any(pc.any(rows.column(unchanged(place))).as_py() for place in columns.unchanged)
 
 
-def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties, *, whole: bool) -> None:
-    """``whole``: rewrite all rows, also unchanged ones, into as few files as possible."""
+def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties, *, whole: bool) -> int:
+    """``whole``: rewrite all rows, also unchanged ones, into as few files as possible. Returns the new version."""
     shape = net.columns.shape
     values = {quoted(column.name): f"s.{value(place)}" for place, column in enumerate(shape.columns)}
     keys = {quoted(shape.columns[place].name) for place in shape.key_indices}
@@ -141,6 +141,7 @@ def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitPr
         name = min(keys)
         merge = merge.when_not_matched_by_source_update({name: f"t.{name}"})
     merge.execute()
+    return int(opened.table.version())
 
 
 def _written(opened: OpenedTable, shape: TableShape) -> WriterProperties:

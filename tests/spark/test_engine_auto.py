@@ -111,9 +111,11 @@ def no_spark() -> SparkSession:
 
 
 def synced(pipeline: Pipeline, spark: SparkSession | None = None) -> SyncReport:
-    """Without ``spark``, none may be asked for."""
+    """Without ``spark``, none may be asked for. What the report says was written is what the tables have."""
     report = sync(pipeline, no_spark if spark is None else lambda: spark)
     assert report.errors == ()
+    said = {table.name: table.delta_version for table in report.tables if table.delta_version is not None}
+    assert said == {name: DeltaTable(pipeline.lake.table(name)).version() for name in said}
     return report
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from spark_jobs.apply import written_here
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.lake import appended_rows
+from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
@@ -66,6 +68,12 @@ def test_spark_is_not_started_for_them(spark: SparkSession, database: Database, 
     (applied,) = synced(followed).tables
     assert (applied.engine, applied.strategy, applied.changes.inserts) == ("deltalake", "append", 401)
     assert_equal(spark, followed)
+    newest = DeltaTable(followed.lake.table(THING_NAME)).version()
+    cut = latest_cut(followed.lake)
+    assert cut is not None
+    shown = cut.table(THING_NAME)
+    assert shown is not None
+    assert (applied.delta_version, shown.version) == (newest, newest)
     added = [action["add"] for action in commits(followed)[-1] if "add" in action]
     assert len(added) == 2, "each core writes a file"
 
