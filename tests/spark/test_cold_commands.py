@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.apply import little_ahead
 from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.capture.capture import capture
 from spark_jobs.sync import sync
@@ -54,8 +55,11 @@ def test_a_cold_command_loads_only_what_it_needs(spark: SparkSession, database: 
     assert loaded("status").isdisjoint(HEAVY)
 
 
-def test_what_is_little(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+def test_what_is_little(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few changes of a small table are; a lot that the source has not sent yet is not, nor is a snapshot."""
+    monkeypatch.setattr(little_ahead, "_LITTLE_CHANGES", 8 << 20)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1), (2), (3), (4)")
     pipeline = pipeline_of(database, tmp_path / "lake", "public.t")
     assert not has_little_ahead(pipeline, captures=True)
