@@ -12,8 +12,8 @@ CLASSES_READY := .cache/.classes-complete
 ARGS ?=
 # tests that need a server, Spark or a browser, or take long
 LIVE := postgres or spark or browser or slow
-# most of them wait for a server or a JVM: on two cores three workers take half as long as two. Each has servers and a
-# session of its own: 2 to 6 GiB
+# most of them wait for a server or a JVM, so there are more workers than cores. Each has servers and a session of its
+# own: up to 4 GiB
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
