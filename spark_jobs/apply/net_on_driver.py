@@ -50,7 +50,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
     )
     key_range = None if work.state.mode == "append" else key_range_of(net.rows, landed.shape)
     ended = None if net.ended is None else RowsEnded(net.ended.position.commit_lsn, net.ended.at)
-    with _frame(net, work, staged_now=for_spark) as read:
+    with _frame(net, work, for_spark=for_spark) as read:
         rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
         yield NetSource(
             net.columns,
@@ -73,7 +73,7 @@ def _is_broadcast(rows: pa.Table) -> bool:
 
 
 @contextmanager
-def _frame(net: NetChange, work: TableRange, *, staged_now: bool) -> Iterator[Frame]:
+def _frame(net: NetChange, work: TableRange, *, for_spark: bool) -> Iterator[Frame]:
     rows, schema, lake = net.rows, ddl(net.columns.fields), work.pipeline.lake
     if rows.num_rows < _STAGED_FROM_ROWS:
         sweep_staging(lake, work.state)
@@ -87,7 +87,7 @@ def _frame(net: NetChange, work: TableRange, *, staged_now: bool) -> Iterator[Fr
                 _stage(rows, folder)
             return folder
 
-        if staged_now:
+        if for_spark:
             staged()
         is_broadcast = runs_here(work.pipeline.spark) and rows.nbytes <= _BROADCAST_HERE_BYTES
 

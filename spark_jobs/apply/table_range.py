@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_commit import Provenance
@@ -85,12 +85,14 @@ class TableRange:
 
     def bytes_of(self, relid: int) -> int:
         """Total length of the table's messages in these windows, by the markers alone."""
-        return sum(counts.bytes for marker in self.markers for counts in marker.relations if counts.relid == relid)
+        return sum(counts.bytes for counts in self._counts_of(relid))
 
     def changes_of(self, relid: int) -> ChangeCounts:
         """The number of the table's changes in these windows, by the markers alone."""
-        seen = (counts for marker in self.markers for counts in marker.relations if counts.relid == relid)
-        return sum((counts.changes for counts in seen), NO_CHANGES)
+        return sum((counts.changes for counts in self._counts_of(relid)), NO_CHANGES)
+
+    def _counts_of(self, relid: int) -> Iterator[RelationCounts]:
+        return (counts for marker in self.markers for counts in marker.relations if counts.relid == relid)
 
     def columns_provenance(self, relid: int, columns: Sequence[str]) -> Provenance:
         """The provenance of a commit that changes only the columns, ahead of the range's own: the table stays at its

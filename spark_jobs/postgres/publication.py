@@ -108,7 +108,7 @@ def ensure_publication(
     privilege; nothing has been changed then. Raises it too when the publication does not publish one of the tables.
     """
     found = find_publication(connection, name)
-    if tables is not None and not (found and set(tables) <= set(found.tables)):
+    if tables is not None and not (found and all(map(found.publishes, tables))):
         _check_tables_exist(connection, tables)
     if found is None:
         if tables is None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -23,7 +24,6 @@ from tests.fixtures.servers import Database
 from tests.spark.test_whole_table import ROWS, THING, THING_NAME, SparkIsStarted, commits, no_spark
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
@@ -33,7 +33,8 @@ _INSERT = ROWS.format(1001, 1400)
 
 @pytest.fixture
 def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A table of a thousand rows after its snapshot. Three hundred inserts are many."""
+    """A table of a thousand rows after its snapshot. Three hundred inserts are many, and the machine has two cores."""
+    monkeypatch.setattr(pa, "cpu_count", lambda: 2)
     monkeypatch.setattr(written_here, "_LEAST_INSERTS", 300)
     monkeypatch.setattr(appended_rows, "_LEAST_ROWS", 150)
     database.execute(THING, ROWS.format(1, 1000))
