@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import replace
 
 from spark_jobs.apply.apply_regions import apply_regions
@@ -115,17 +116,18 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
         relid = one_relid(work)
         if relid is None:  # no read, no scan, no commit
             return result
-        with log_read_ahead(spark, work, relid):
-            opened = opened_table(work.path, work.state.version) if is_small(work, relid) else None
+        opened = opened_table(work.path, work.state.version) if is_small(work, relid) else None
+        is_here = is_written_here(work, relid, opened)
+        with nullcontext() if is_here else log_read_ahead(spark, work, relid):
             landed = landed_range(spark, work, relid, opened)
             if landed is None:
                 return result
             if landed.columns:
-                opened = None  # it shows the columns of before
+                opened, is_here = None, False  # it shows the columns of before
                 work = follow_columns(spark(), work, relid, landed)
                 result = _columns_followed(work, landed.columns, result)
-            with net_of_range(spark, work, relid, landed) as net:
-                return _commit(spark, work, relid, net, result, opened)
+            with net_of_range(spark, work, relid, landed, for_spark=not is_here) as net:
+                return _commit(spark, work, relid, net, result, opened, is_here=is_here)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -146,8 +148,11 @@ def _commit(
     net: NetSource,
     before: TableApplied,
     opened: OpenedTable | None,
+    *,
+    is_here: bool,
 ) -> TableApplied:
-    """Commit the net change, unless it is empty. Raises OvertakenError."""
+    """Commit the net change, unless it is empty: in this process if it ``is_here`` and can be. Raises
+    OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
         return counted
@@ -157,8 +162,9 @@ def _commit(
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     provenance = work.provenance(relid, net.changes, before.columns)
-    if opened is not None and is_written_here(work, relid):
-        state = write_net_without_spark(opened, work.name, net, provenance, compact=compact)
+    if opened is not None and is_here:
+        merges = work.pipeline.merge_engine == "auto"
+        state = write_net_without_spark(opened, work.name, net, provenance, compact=compact, merges=merges)
         if state is not None:
             return _written(counted, net, "deltalake", state.version, state)
     with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):

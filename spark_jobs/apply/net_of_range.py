@@ -10,7 +10,6 @@ from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_on_driver import net_on_driver
 from spark_jobs.apply.net_on_executors import described_on_executors, net_on_executors
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.apply.written_here import is_written_here
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import OpenedTable
@@ -40,11 +39,13 @@ def landed_range(
 
 
 @contextmanager
-def net_of_range(spark: SparkProvider, work: TableRange, relid: int, landed: LandedChanges) -> Iterator[NetSource]:
+def net_of_range(
+    spark: SparkProvider, work: TableRange, relid: int, landed: LandedChanges, *, for_spark: bool = True
+) -> Iterator[NetSource]:
     """The range's net change. ``landed``: what ``landed_range`` returned for it. Staged files live as long as the
-    context."""
+    context. ``for_spark``: it is certain that Spark writes it."""
     if is_small(work, relid):
-        with net_on_driver(work, landed, for_spark=not is_written_here(work, relid)) as net:
+        with net_on_driver(work, landed, for_spark=for_spark) as net:
             yield net
         return
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"

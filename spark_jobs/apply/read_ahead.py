@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.apply.written_here import is_written_here
 from spark_jobs.lake.delta_table import table_at
 from spark_jobs.spark.provider import SparkProvider
 
@@ -20,10 +19,9 @@ _LEAST_BYTES = 16 << 20  # of messages; the net change of fewer takes a tenth of
 
 @contextmanager
 def log_read_ahead(spark: SparkProvider, work: TableRange, relid: int) -> Iterator[None]:
-    """Nothing depends on it: a failure is ignored, as the write will meet it again. Nothing is read for few changes,
-    for those that this process writes, and where executors compute the net change."""
-    is_worth_it = _LEAST_BYTES <= work.bytes_of(relid) <= work.on_driver_bytes
-    if is_written_here(work, relid) or not is_worth_it:
+    """For a change that Spark writes. Nothing depends on it: a failure is ignored, as the write will meet it again.
+    Nothing is read for few changes, and where executors compute the net change."""
+    if not _LEAST_BYTES <= work.bytes_of(relid) <= work.on_driver_bytes:
         yield
         return
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as ahead:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.lake.opened_table import OpenedTable
+from spark_jobs.lake.rewrite import is_much
 from spark_jobs.spark.session_conf import runs_here
 
 _LEAST_INSERTS = 50_000
 
 
-def is_written_here(work: TableRange, relid: int) -> bool:
-    """With the engine ``auto``, any change. With ``spark``, many rows that are only inserted, where Spark's tasks would
-    run on this machine, as in a snapshot: Spark has nothing to merge, and would only copy the rows into other files."""
+def is_written_here(work: TableRange, relid: int, opened: OpenedTable | None) -> bool:
+    """With the engine ``auto``, any change of a table that this process can open. With ``spark``, where Spark's tasks
+    would run on this machine, what it would write whole and not merge, as in a snapshot: many rows that are only
+    inserted, and a table much of which has changed."""
+    if opened is None:
+        return False
     if work.pipeline.merge_engine == "auto":
         return True
     options, counts = work.pipeline.spark, work.changes_of(relid)
+    if not runs_here(options) or options.sets_delta:
+        return False
     is_insert_only = counts == ChangeCounts(inserts=counts.inserts) and not work.state.missing_operations
-    return is_insert_only and counts.inserts >= _LEAST_INSERTS and runs_here(options) and not options.sets_delta
+    return is_much(counts.rows, opened.rows) or (is_insert_only and counts.inserts >= _LEAST_INSERTS)

@@ -1,9 +1,9 @@
 """Write the net change of one table without Spark: with ``deltalake``, in the same kind of commit as ``net_write``.
 
-This takes 0.03 s where a warm Spark session needs a second, and no JVM has to start. But ``deltalake`` rewrites whole
-files that hold a changed row. So this is only for small tables, for appends, and for larger tables much of which has
-changed: there it takes a third of the CPU time of Spark. Where the rows are not certain to be those that Spark would
-write, the work is left to Spark.
+This takes 0.03 s where a warm Spark session needs a second, and no JVM has to start. But a MERGE of ``deltalake``
+rewrites whole files that hold a changed row. So this is only for small tables, for appends, and for larger tables much
+of which has changed, as long as their rows fit in memory: there it takes a third of the CPU time of Spark. Where the
+rows are not certain to be those that Spark would write, the work is left to Spark.
 
 https://delta-io.github.io/delta-rs/usage/merging-tables/
 """
@@ -23,13 +23,13 @@ from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake.appended_rows import append_rows
 from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, FileSizes, OpenedTable, file_sizes
-from spark_jobs.lake.rewrite import LEAST_SHARE
+from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, OpenedTable, file_sizes
+from spark_jobs.lake.rewrite import is_much
 from spark_jobs.lake.table_commit import Provenance
-from spark_jobs.lake.table_state import TableState, state_written
+from spark_jobs.lake.table_state import Strategy, TableState, state_written
+from spark_jobs.lake.written_rows import append_rows, rewrite_rows
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
@@ -37,7 +37,7 @@ from spark_jobs.schema.table_shape import TableShape
 
 _log = logging.getLogger(__name__)
 
-_MUCH_CHANGED_BYTES = 512 << 20  # of rows in memory
+_IN_MEMORY_BYTES = 512 << 20  # of rows that are written anew
 # each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
 # Spark treats NaN as equal to NaN, and 0 to -0; DataFusion joins floats by their bits
@@ -47,13 +47,20 @@ _NO_STATISTICS = ColumnProperties(statistics_enabled="NONE")
 
 
 def write_net_without_spark(
-    opened: OpenedTable, name: QualifiedName, net: NetSource, provenance: Provenance, *, compact: bool = False
+    opened: OpenedTable,
+    name: QualifiedName,
+    net: NetSource,
+    provenance: Provenance,
+    *,
+    compact: bool = False,
+    merges: bool = True,
 ) -> TableState | None:
     """Commit a net change that is not empty, on the version that was opened. Returns the state of the table ``name``
     after it.
 
     Returns None if the work is left to Spark. Raises OvertakenError if anybody has committed to the table since its
-    state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark.
+    state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark, unless it is
+    rewritten anyhow. ``merges``: else what needs a MERGE is left to Spark, too.
     """
     table, rows = opened.table, net.in_memory
     if rows is None or not _is_certain(opened, net, rows):
@@ -63,21 +70,20 @@ def write_net_without_spark(
         return None
     if held != provenance.commits - 1:
         raise _overtaken(table)
-    sizes = file_sizes(opened, net.columns.shape, net.key_range)
-    is_small = sizes.whole <= SMALL_BYTES
-    if (compact and not is_small) or not (net.insert_only or _is_cheap(sizes, rows)):
+    strategy = _strategy(opened, net, rows, compact=compact)
+    if strategy is None or (strategy == "merge" and not merges):
         return None
-    whole = is_small and sizes.files >= _MANY_FILES
-    appended = net.insert_only and not whole
-    provenance = replace(provenance, strategy="append" if appended else "merge")
+    provenance = replace(provenance, strategy=strategy)
     transaction = Transaction(provenance.txn_app_id, provenance.commits)
     commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
+    shape = net.columns.shape
     try:
-        if appended:
-            columns = net.columns.shape.columns
-            version = append_rows(opened, columns, rows.select([value(place) for place in range(len(columns))]), commit)
+        if strategy == "append":
+            version = append_rows(opened, shape, rows, commit)
+        elif strategy == "rewrite":
+            version = rewrite_rows(opened, shape, rows, commit)
         else:
-            version = _merge(opened, net, rows, commit, whole=whole)
+            version = _merge(opened, net, rows, commit)
     except CommitFailedError:
         raise _overtaken(table) from None
     except DeltaError as error:
@@ -95,14 +101,29 @@ def _commits_held(opened: OpenedTable, provenance: Provenance) -> int | None:
         return opened.opened.log.transaction_version(provenance.txn_app_id)
 
 
-def _is_cheap(sizes: FileSizes, rows: pa.Table) -> bool:
-    """Whether the files that may hold a changed row are small, or full of changed rows and not too large for memory, if
-    their rows are as wide as the changed ones."""
-    if sizes.touched <= SMALL_BYTES:
-        return True
-    if sizes.beside is None or rows.num_rows < sizes.beside * LEAST_SHARE:
-        return False
-    return bool(sizes.beside * rows.nbytes <= _MUCH_CHANGED_BYTES * rows.num_rows)
+def _strategy(opened: OpenedTable, net: NetSource, rows: pa.Table, *, compact: bool) -> Strategy | None:
+    """None if Spark does it better."""
+    sizes = file_sizes(opened, net.columns.shape, net.key_range)
+    is_small = sizes.whole <= SMALL_BYTES
+    if is_small and sizes.files >= _MANY_FILES and _fit_in_memory(opened.rows, rows):
+        return "rewrite"
+    if net.insert_only:
+        return None if compact and not is_small else "append"
+    if _are_mostly_changed(opened.rows, rows):
+        return "rewrite"
+    if compact and not is_small:
+        return None
+    return "merge" if sizes.touched <= SMALL_BYTES or _are_mostly_changed(sizes.beside, rows) else None
+
+
+def _are_mostly_changed(held: int | None, rows: pa.Table) -> bool:
+    """Whether ``rows`` change so many of ``held`` rows that these are written anew, and they fit in memory."""
+    return is_much(rows.num_rows, held) and _fit_in_memory(held, rows)
+
+
+def _fit_in_memory(held: int | None, rows: pa.Table) -> bool:
+    """Whether ``held`` rows fit, if they are as wide as the changed ones."""
+    return held is not None and bool(held * rows.nbytes <= _IN_MEMORY_BYTES * rows.num_rows)
 
 
 def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
@@ -120,8 +141,8 @@ def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
     return not any(pc.any(rows.column(unchanged(place))).as_py() for place in columns.unchanged)
 
 
-def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties, *, whole: bool) -> int:
-    """``whole``: rewrite all rows, also unchanged ones, into as few files as possible. Returns the new version."""
+def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties) -> int:
+    """Returns the new version."""
     shape = net.columns.shape
     values = {quoted(column.name): f"s.{value(place)}" for place, column in enumerate(shape.columns)}
     keys = {quoted(shape.columns[place].name) for place in shape.key_indices}
@@ -137,9 +158,6 @@ def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitPr
     if updates := {name: come for name, come in values.items() if name not in keys}:
         merge = merge.when_matched_update(updates, predicate=f"s.{OPERATION} = {UPSERT}")
     merge = merge.when_not_matched_insert(values, predicate=f"s.{OPERATION} = {UPSERT}")
-    if whole:
-        name = min(keys)
-        merge = merge.when_not_matched_by_source_update({name: f"t.{name}"})
     merge.execute()
     return int(opened.table.version())
 

@@ -62,6 +62,11 @@ class OpenedTable:
         """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
         return pa.table(self.table.get_add_actions(flatten=True))
 
+    @property
+    def rows(self) -> int | None:
+        """The number of rows, deleted ones included; None if not known, or without files."""
+        return row_count(self.files)
+
 
 @dataclass(frozen=True)
 class FileSizes:

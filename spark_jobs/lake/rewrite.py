@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LEAST_ROWS = 50_000
-LEAST_SHARE = 0.25  # of the table's rows; for a smaller part, MERGE writes much less
+_LEAST_SHARE = 0.25  # of the table's rows; for a smaller part, MERGE writes much less
 # these promise readers what happened to single rows
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 _BROADCAST_KEYS = 1_000_000  # a hundred bytes each, at most; beyond that Spark decides how to join
@@ -42,7 +42,7 @@ def version_to_rewrite(path: str, columns: NetColumns, rows: int) -> int | None:
     It is None for a net change that keeps values of the table's rows, for a mode that keeps past rows, and for a table
     whose readers follow single rows.
     """
-    if rows < _LEAST_ROWS or columns.mode != "mirror" or not columns.shape.has_key:
+    if rows < _LEAST_ROWS or columns.mode != "mirror" or not columns.shape.has_key:  # most net changes: nothing is read
         return None
     if columns.unchanged or columns.old_keys:
         return None
@@ -54,9 +54,12 @@ def version_to_rewrite(path: str, columns: NetColumns, rows: int) -> int | None:
     if table is None or any(table.metadata().configuration.get(name) == "true" for name in _ROW_BY_ROW):
         return None
     held = row_count(pa.table(table.get_add_actions(flatten=True)))
-    if held is None or rows < held * LEAST_SHARE:
-        return None
-    return int(table.version())
+    return int(table.version()) if is_much(rows, held) else None
+
+
+def is_much(rows: int, held: int | None) -> bool:
+    """Whether ``rows`` changed rows are so many of the ``held`` ones that writing all anew costs less than a MERGE."""
+    return held is not None and rows >= max(_LEAST_ROWS, held * _LEAST_SHARE)
 
 
 def rewrite(rows: DataFrame, path: str, columns: NetColumns, count: int, version: int) -> None:

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
-from spark_jobs.configuration import Lake, MergeEngine, Pipeline, Source
+from spark_jobs.configuration import Lake, Pipeline, Source
 from spark_jobs.errors import SparkError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -25,9 +25,9 @@ _LARGE = 20 << 20
 _IDENTITY = SlotIdentity(1, 1, "shop", "shop", "pgoutput", (), 180000)
 
 
-def _work(changed_bytes: int, engine: MergeEngine = "spark") -> TableRange:
+def _work(changed_bytes: int) -> TableRange:
     source = Source(SecretStr(""), slot="shop", publication="shop")
-    pipeline = Pipeline("shop", source, Lake("nowhere"), merge_engine=engine)
+    pipeline = Pipeline("shop", source, Lake("nowhere"))
     counts = RelationCounts(_RELID, "public", "t", bytes=changed_bytes)
     marker = WindowMarker(1, Window(Lsn(1), Lsn(2)), _IDENTITY, (counts,))
     return TableRange(pipeline, TableState(QualifiedName("public", "t"), "A", Lsn(1), 0, 0, 0), (marker,))
@@ -44,9 +44,7 @@ def test_a_failure_is_left_to_the_write() -> None:
         assert asked.wait(10)
 
 
-@pytest.mark.parametrize(
-    "work", [_work(1 << 20), _work(_LARGE, "auto"), _work(200 << 20)], ids=["few changes", "auto", "executors"]
-)
+@pytest.mark.parametrize("work", [_work(1 << 20), _work(200 << 20)], ids=["few changes", "executors"])
 def test_spark_is_not_asked_in_vain(work: TableRange) -> None:
     asked: list[object] = []
 

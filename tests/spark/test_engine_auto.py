@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from psycopg import sql
@@ -17,7 +18,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake import net_write_without_spark
+from spark_jobs.lake import net_write, net_write_without_spark, rewrite
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
@@ -124,7 +125,19 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: str) -> None:
     assert [str(table) for table in compared if not table.equal] == []
 
 
-def test_keys_and_values_of_every_type(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+@pytest.fixture
+def rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every net change were much of its table."""
+    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
+    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
+
+
+@pytest.mark.parametrize("strategy", ["merge", "rewrite"])
+def test_keys_and_values_of_every_type(
+    spark: SparkSession, database: Database, tmp_path: Path, request: pytest.FixtureRequest, strategy: str
+) -> None:
+    if strategy == "rewrite":
+        request.getfixturevalue("rewritten")
     tables = {**KEYS, **BY_SPARK}
     for name, (key_type, key) in tables.items():
         database.execute(*made(name, key_type, key))
@@ -138,6 +151,7 @@ def test_keys_and_values_of_every_type(spark: SparkSession, database: Database, 
         engines = {applied.name.relname: applied.engine for applied in report.tables}
         assert engines == {name: "spark" if name in BY_SPARK else "deltalake" for name in engines}
         assert len(engines) == len(tables)
+        assert {applied.strategy for applied in report.tables} == {strategy}
         assert_equal(spark, pipeline, *tables)
 
 
@@ -203,8 +217,35 @@ def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
     assert_equal(followed.spark, followed.pipeline, "item")
 
 
+@pytest.mark.usefixtures("rewritten")
+def test_a_rewrite_of_files_that_spark_has_written(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With deleted rows in them, and times before 1582 and after 2262."""
+    monkeypatch.setattr(net_write, "_REWRITTEN_BYTES", -1)
+    chance, (key_type, key) = random.Random(3), KEYS["by_time"]  # noqa: S311 - no secret
+    database.execute(*made("by_time", key_type, key))
+    pipeline = auto(database, tmp_path / "lake", "public.by_time")
+    synced(pipeline)
+    elsewhere = replace(pipeline, merge_engine="spark", spark=replace(pipeline.spark, handed_in=True))
+    monkeypatch.setattr(net_write, "version_to_rewrite", lambda *_: None)
+    for _ in range(2):
+        database.execute(*(random_change(chance, "by_time", key) for _ in range(12)))
+        assert [applied.strategy for applied in synced(elsewhere, spark).tables] == ["merge"]
+    marked = DeltaTable(pipeline.lake.table(QualifiedName("public", "by_time"))).deletion_vectors()
+    assert pa.table(marked).num_rows > 0
+    database.execute(*(random_change(chance, "by_time", key) for _ in range(12)))
+    (applied,) = synced(pipeline).tables
+    assert (applied.engine, applied.strategy) == ("deltalake", "rewrite")
+    assert_equal(spark, pipeline, "by_time")
+    database.execute("DELETE FROM by_time")
+    synced(pipeline)
+    assert_equal(spark, pipeline, "by_time")
+
+
 def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(net_write_without_spark, "SMALL_BYTES", 0)
+    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 10_000)
     followed.database.execute("INSERT INTO item SELECT g, 'v', 'd', g, g FROM generate_series(101, 30100) g")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     followed.database.execute(
@@ -213,10 +254,10 @@ def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, mon
         "INSERT INTO item SELECT g, 'new', 'd', g, 'NaN' FROM generate_series(40001, 42000) g",
     )
     (applied,) = synced(followed.pipeline).tables
-    assert (applied.engine, applied.rows_written > 20_000) == ("deltalake", True)
+    assert (applied.engine, applied.strategy, applied.rows_written > 20_000) == ("deltalake", "rewrite", True)
     assert_equal(followed.spark, followed.pipeline, "item")
     # as much by Spark, which reads the rows from files; then nothing of them is left
-    monkeypatch.setattr(net_write_without_spark, "_MUCH_CHANGED_BYTES", 0)
+    monkeypatch.setattr(net_write_without_spark, "_IN_MEMORY_BYTES", 0)
     followed.database.execute("UPDATE item SET v = 'x', doc = 'e' WHERE id % 3 <> 0")
     assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
     assert_equal(followed.spark, followed.pipeline, "item")

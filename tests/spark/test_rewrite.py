@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.apply import read_ahead
+from spark_jobs.apply import read_ahead, written_here
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import net_write, rewrite
 from spark_jobs.schema.net_columns import NetColumns
@@ -60,7 +60,13 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every net change were large."""
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
     monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(rewrite, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Spark ran on other machines."""
+    monkeypatch.setattr(written_here, "runs_here", lambda _: False)
 
 
 @pytest.fixture
@@ -89,15 +95,20 @@ def _newest_operation(followed: Followed, table: str) -> str:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("on_driver", [True, False])
-def test_the_rows_are_those_of_the_source(followed: Followed, on_driver: bool) -> None:
-    if not on_driver:
+@pytest.mark.parametrize("writer", ["this process", "Spark", "Spark, with the net change of executors"])
+def test_the_rows_are_those_of_the_source(followed: Followed, request: pytest.FixtureRequest, writer: str) -> None:
+    if writer != "this process":
+        request.getfixturevalue("by_spark")
+    if writer.endswith("executors"):
         followed = replace(followed, on_driver_bytes=0)
     for statements in _CHANGES.values():
         followed.database.execute(*statements)
-    assert [done.error for done in followed.sync()] == [None] * len(TABLES)
+    applied = followed.sync()
+    assert [done.error for done in applied] == [None] * len(TABLES)
     _assert_equal(followed)
     assert {_newest_operation(followed, table) for table in TABLES} == {"WRITE"}
+    here = set(TABLES) - {"by_float"} if writer == "this process" else set()
+    assert {done.name.relname for done in applied if done.engine == "deltalake"} == here
     followed.database.execute("DELETE FROM all_key WHERE id = 2", "DELETE FROM by_two WHERE part = ''")
     followed.database.execute("DELETE FROM by_number WHERE id = 10 OR id > 200", "DELETE FROM by_float")
     followed.database.execute("INSERT INTO by_float VALUES ('NaN', 1, 'x'), ('Infinity', 2, 'y'), ('-0', 3, 'z')")
@@ -105,7 +116,7 @@ def test_the_rows_are_those_of_the_source(followed: Followed, on_driver: bool) -
     _assert_equal(followed)
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always", "by_spark")
 def test_values_that_stay_and_readers_of_single_rows_need_a_merge(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
@@ -130,6 +141,7 @@ def test_values_that_stay_and_readers_of_single_rows_need_a_merge(
     assert _newest_operation(followed, "documents") == "WRITE"
 
 
+@pytest.mark.usefixtures("by_spark")
 def test_a_small_part_of_the_rows_is_merged(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 10)
     followed.database.execute("UPDATE by_number SET n = 0 WHERE id <= 40", "UPDATE by_two SET n = 0 WHERE part = 'a'")
@@ -142,7 +154,7 @@ def test_a_small_part_of_the_rows_is_merged(followed: Followed, monkeypatch: pyt
     assert _newest_operation(followed, "by_two") == "WRITE"
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always", "by_spark")
 def test_another_writer_between_the_choice_and_the_write(
     spark: SparkSession, followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

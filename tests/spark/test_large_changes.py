@@ -1,9 +1,9 @@
-"""Many rows that are only inserted: where Spark would run on this machine, this process writes them, whatever the
-engine. The source is the oracle, Spark reads."""
+"""Many rows that are only inserted, and a table much of which has changed: where Spark would run on this machine, this
+process writes them, whatever the engine. The source is the oracle, Spark reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.apply import written_here
+from spark_jobs.apply import read_ahead, written_here
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.lake import appended_rows
+from spark_jobs.lake import rewrite, written_rows
 from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.lake.opened_table import OpenedTable
+from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
@@ -29,14 +31,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 _INSERT = ROWS.format(1001, 1400)
+_REWRITE = ("UPDATE thing SET flag = NOT flag WHERE id % 3 = 0", "DELETE FROM thing WHERE id % 6 = 1")
 
 
 @pytest.fixture
 def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A table of a thousand rows after its snapshot. Three hundred inserts are many, and the machine has two cores."""
+    """A table of a thousand rows after its snapshot. Three hundred changes are many, and the machine has two cores."""
     monkeypatch.setattr(pa, "cpu_count", lambda: 2)
     monkeypatch.setattr(written_here, "_LEAST_INSERTS", 300)
-    monkeypatch.setattr(appended_rows, "_LEAST_ROWS", 150)
+    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 300)
+    monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(written_rows, "_LEAST_ROWS", 150)
     database.execute(THING, ROWS.format(1, 1000))
     pipeline = pipeline_of(database, tmp_path / "lake", "thing")
     assert sync(pipeline, no_spark).errors == ()
@@ -79,15 +84,82 @@ def test_spark_is_not_started_for_them(spark: SparkSession, database: Database, 
     assert len(added) == 2, "each core writes a file"
 
 
+def test_a_table_much_of_which_has_changed_is_written_anew(
+    spark: SparkSession, database: Database, followed: Pipeline
+) -> None:
+    database.execute(*_REWRITE)
+    (applied,) = synced(followed).tables
+    assert (applied.engine, applied.strategy, applied.rows_written) == ("deltalake", "rewrite", 500)
+    assert_equal(spark, followed)
+    table = DeltaTable(followed.lake.table(THING_NAME))
+    assert applied.delta_version == table.version()
+    assert len(table.file_uris()) == len([action for action in commits(followed)[-1] if "add" in action]) > 1
+    # Spark goes on from there
+    database.execute("UPDATE thing SET small = 1 WHERE id < 20", "DELETE FROM thing WHERE id = 20")
+    (applied,) = sync(followed, lambda: spark).tables
+    assert (applied.engine, applied.strategy) == ("spark", "merge")
+    assert_equal(spark, followed)
+
+
+def test_fewer_rows_than_changes_are_merged_by_spark(
+    spark: SparkSession, database: Database, followed: Pipeline
+) -> None:
+    """The changes are many, but not the rows that they leave to be written."""
+    database.execute(*(f"UPDATE thing SET small = {n} WHERE id <= 100" for n in range(4)))
+    assert_asks_for_spark(followed)
+    (applied,) = sync(followed, lambda: spark).tables
+    assert (applied.engine, applied.strategy, applied.changes.updates) == ("spark", "merge", 400)
+    assert_equal(spark, followed)
+
+
+def test_a_table_whose_readers_follow_single_rows_is_merged(
+    spark: SparkSession, database: Database, followed: Pipeline
+) -> None:
+    path = followed.lake.table(THING_NAME)
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    database.execute(*_REWRITE)
+    assert_asks_for_spark(followed)
+    (applied,) = sync(followed, lambda: spark).tables
+    assert (applied.engine, applied.strategy) == ("spark", "merge")
+    assert_equal(spark, followed)
+
+
+def test_another_writer_meanwhile(
+    spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody compacts the table while its rows are read: they are read again, and nothing is written twice."""
+    read = written_rows._held
+    raced: list[int] = []
+
+    def slowly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> pa.Table:
+        found = read(opened, columns)
+        if not raced:
+            (done,) = spark.sql(f"OPTIMIZE delta.`{opened.path}`").collect()
+            raced.append(done["metrics"]["numFilesRemoved"])
+        return found
+
+    database.execute("INSERT INTO thing (id) VALUES (-1)")
+    sync(followed, lambda: spark)
+    database.execute(*_REWRITE)
+    with monkeypatch.context() as patched:
+        patched.setattr(written_rows, "_held", slowly)
+        (applied,) = synced(followed).tables
+    assert raced[0] > 1
+    assert applied.strategy == "rewrite"
+    assert_equal(spark, followed)
+    assert synced(followed).tables[0].outcome == "nothing to apply"
+
+
 @pytest.mark.parametrize(
     "condition",
     ["single = 'NaN'", "precise > 400", "price = 1250.38", "text LIKE 'b%'", "moment > '1960-01-01 00:20:00Z'"],
 )
+@pytest.mark.parametrize("change", ["append", "rewrite"])
 def test_no_file_is_skipped_that_has_a_wanted_row(
-    spark: SparkSession, database: Database, followed: Pipeline, condition: str
+    spark: SparkSession, database: Database, followed: Pipeline, condition: str, change: str
 ) -> None:
-    database.execute(_INSERT)
-    synced(followed)
+    database.execute(_INSERT, *(_REWRITE if change == "rewrite" else ()))
+    assert [applied.strategy for applied in synced(followed).tables] == [change]
     with database.connect() as connection:
         (wanted,) = connection.execute(f"SELECT count(*) FROM thing WHERE {condition}").fetchall()
     found = spark.read.format("delta").load(followed.lake.table(THING_NAME)).where(condition).count()
@@ -96,8 +168,12 @@ def test_no_file_is_skipped_that_has_a_wanted_row(
 
 
 _ELSEWHERE: dict[str, tuple[str, Callable[[Pipeline], Pipeline]]] = {
-    "an update among them": (f"{_INSERT}; UPDATE thing SET small = 0 WHERE id = 1", lambda it: it),
+    "too small a part": ("UPDATE thing SET small = 0 WHERE id <= 290", lambda it: it),
     "few": (ROWS.format(1001, 1299), lambda it: it),
+    "a large part, elsewhere": (
+        "UPDATE thing SET small = 9",
+        lambda it: replace(it, spark=SparkOptions(remote="sc://localhost:1")),
+    ),
     "a session handed in": (_INSERT, lambda it: replace(it, spark=replace(it.spark, handed_in=True))),
     "executors elsewhere": (_INSERT, lambda it: replace(it, spark=SparkOptions(remote="sc://localhost:1"))),
     "settings for Delta": (
@@ -124,18 +200,19 @@ def test_all_else_is_for_spark(
     assert_equal(spark, followed)
 
 
+@pytest.mark.parametrize("change", [_INSERT, "UPDATE thing SET small = -1"], ids=["append", "rewrite"])
 def test_a_failure_leaves_no_file(
-    spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     before = data_files(followed)
     write = DataFiles.write
 
     def full(files: DataFiles, group: pa.Table) -> None:
         write(files, group)
-        if 1300 in group.column(0).to_pylist():
+        if not {300, 1300}.isdisjoint(group.column(0).to_pylist()):
             raise files._failed(OSError("no space left on device"))
 
-    database.execute(_INSERT)
+    database.execute(change)
     with monkeypatch.context() as patched:
         patched.setattr(DataFiles, "write", full)
         (error,) = sync(followed, no_spark).errors
