@@ -8,7 +8,7 @@ from spark_jobs.lake.opened_table import OpenedTable
 from spark_jobs.lake.rewrite import is_much
 from spark_jobs.spark.session_conf import runs_here
 
-_LEAST_INSERTS = 50_000
+_LEAST_CHANGES = 50_000
 
 
 def is_written_here(work: TableRange, relid: int, opened: OpenedTable | None) -> bool:
@@ -20,7 +20,7 @@ def is_written_here(work: TableRange, relid: int, opened: OpenedTable | None) ->
     if work.pipeline.merge_engine == "auto":
         return True
     options, counts = work.pipeline.spark, work.changes_of(relid)
-    if not runs_here(options) or options.sets_delta:
+    if counts.rows < _LEAST_CHANGES or not runs_here(options) or options.sets_delta:
         return False
     is_insert_only = counts == ChangeCounts(inserts=counts.inserts) and not work.state.missing_operations
-    return is_much(counts.rows, opened.rows) or (is_insert_only and counts.inserts >= _LEAST_INSERTS)
+    return is_insert_only or is_much(counts.rows, opened.rows)

@@ -38,6 +38,7 @@ from spark_jobs.schema.table_shape import TableShape
 _log = logging.getLogger(__name__)
 
 _IN_MEMORY_BYTES = 512 << 20  # of rows that are written anew
+_IN_FILES_BYTES = _IN_MEMORY_BYTES // 4  # of the same rows
 # each append adds a file; a small table with this many is rewritten as one
 _MANY_FILES = 16
 # Spark treats NaN as equal to NaN, and 0 to -0; DataFusion joins floats by their bits
@@ -105,25 +106,30 @@ def _strategy(opened: OpenedTable, net: NetSource, rows: pa.Table, *, compact: b
     """None if Spark does it better."""
     sizes = file_sizes(opened, net.columns.shape, net.key_range)
     is_small = sizes.whole <= SMALL_BYTES
-    if is_small and sizes.files >= _MANY_FILES and _fit_in_memory(opened.rows, rows):
+    if is_small and sizes.files >= _MANY_FILES and _fit_in_memory(opened.rows, sizes.whole, rows):
         return "rewrite"
     if net.insert_only:
         return None if compact and not is_small else "append"
-    if _are_mostly_changed(opened.rows, rows):
+    if _are_mostly_changed(opened.rows, sizes.whole, rows):
         return "rewrite"
     if compact and not is_small:
         return None
-    return "merge" if sizes.touched <= SMALL_BYTES or _are_mostly_changed(sizes.beside, rows) else None
+    if sizes.touched <= SMALL_BYTES or _are_mostly_changed(sizes.beside, sizes.touched, rows):
+        return "merge"
+    return None
 
 
-def _are_mostly_changed(held: int | None, rows: pa.Table) -> bool:
+def _are_mostly_changed(held: int | None, in_files: int, rows: pa.Table) -> bool:
     """Whether ``rows`` change so many of ``held`` rows that these are written anew, and they fit in memory."""
-    return is_much(rows.num_rows, held) and _fit_in_memory(held, rows)
+    return is_much(rows.num_rows, held) and _fit_in_memory(held, in_files, rows)
 
 
-def _fit_in_memory(held: int | None, rows: pa.Table) -> bool:
-    """Whether ``held`` rows fit, if they are as wide as the changed ones."""
-    return held is not None and bool(held * rows.nbytes <= _IN_MEMORY_BYTES * rows.num_rows)
+def _fit_in_memory(held: int | None, in_files: int, rows: pa.Table) -> bool:
+    """Whether ``held`` rows fit, if they are as wide as the changed ones. Rows that go have no values but the key's, so
+    the bytes that these rows take in files are limited too."""
+    if held is None or in_files > _IN_FILES_BYTES:
+        return False
+    return bool(held * rows.nbytes <= _IN_MEMORY_BYTES * rows.num_rows)
 
 
 def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:

@@ -243,7 +243,10 @@ def test_a_rewrite_of_files_that_spark_has_written(
     assert_equal(spark, pipeline, "by_time")
 
 
-def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["_IN_MEMORY_BYTES", "_IN_FILES_BYTES"])
+def test_much_of_a_larger_table_is_written_without_spark(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     monkeypatch.setattr(net_write_without_spark, "SMALL_BYTES", 0)
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 10_000)
     followed.database.execute("INSERT INTO item SELECT g, 'v', 'd', g, g FROM generate_series(101, 30100) g")
@@ -257,7 +260,7 @@ def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, mon
     assert (applied.engine, applied.strategy, applied.rows_written > 20_000) == ("deltalake", "rewrite", True)
     assert_equal(followed.spark, followed.pipeline, "item")
     # as much by Spark, which reads the rows from files; then nothing of them is left
-    monkeypatch.setattr(net_write_without_spark, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(net_write_without_spark, limit, 0)
     followed.database.execute("UPDATE item SET v = 'x', doc = 'e' WHERE id % 3 <> 0")
     assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
     assert_equal(followed.spark, followed.pipeline, "item")

@@ -38,7 +38,7 @@ _REWRITE = ("UPDATE thing SET flag = NOT flag WHERE id % 3 = 0", "DELETE FROM th
 def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A table of a thousand rows after its snapshot. Three hundred changes are many, and the machine has two cores."""
     monkeypatch.setattr(pa, "cpu_count", lambda: 2)
-    monkeypatch.setattr(written_here, "_LEAST_INSERTS", 300)
+    monkeypatch.setattr(written_here, "_LEAST_CHANGES", 300)
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 300)
     monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
     monkeypatch.setattr(written_rows, "_LEAST_ROWS", 150)

@@ -58,6 +58,7 @@ _CHANGES = {
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every net change were large."""
+    monkeypatch.setattr(written_here, "_LEAST_CHANGES", 0)
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
     monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
     monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
