@@ -36,10 +36,12 @@ _REWRITE = ("UPDATE thing SET flag = NOT flag WHERE id % 3 = 0", "DELETE FROM th
 
 @pytest.fixture
 def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A table of a thousand rows after its snapshot. Three hundred changes are many, and the machine has two cores."""
+    """A table of a thousand rows after its snapshot. Three hundred changes are many, 450 are much of the table, and the
+    machine has two cores."""
     monkeypatch.setattr(pa, "cpu_count", lambda: 2)
     monkeypatch.setattr(written_here, "_LEAST_CHANGES", 300)
     monkeypatch.setattr(rewrite, "_LEAST_ROWS", 300)
+    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.45)
     monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
     monkeypatch.setattr(written_rows, "_LEAST_ROWS", 150)
     database.execute(THING, ROWS.format(1, 1000))
@@ -105,10 +107,10 @@ def test_fewer_rows_than_changes_are_merged_by_spark(
     spark: SparkSession, database: Database, followed: Pipeline
 ) -> None:
     """The changes are many, but not the rows that they leave to be written."""
-    database.execute(*(f"UPDATE thing SET small = {n} WHERE id <= 100" for n in range(4)))
+    database.execute(*(f"UPDATE thing SET small = {n} WHERE id <= 100" for n in range(5)))
     assert_asks_for_spark(followed)
     (applied,) = sync(followed, lambda: spark).tables
-    assert (applied.engine, applied.strategy, applied.changes.updates) == ("spark", "merge", 400)
+    assert (applied.engine, applied.strategy, applied.changes.updates) == ("spark", "merge", 500)
     assert_equal(spark, followed)
 
 
@@ -168,7 +170,8 @@ def test_no_file_is_skipped_that_has_a_wanted_row(
 
 
 _ELSEWHERE: dict[str, tuple[str, Callable[[Pipeline], Pipeline]]] = {
-    "too small a part": ("UPDATE thing SET small = 0 WHERE id <= 290", lambda it: it),
+    "an update among them": (f"{_INSERT}; UPDATE thing SET small = 0 WHERE id = 1", lambda it: it),
+    "too small a part": ("UPDATE thing SET small = 0 WHERE id <= 440", lambda it: it),
     "few": (ROWS.format(1001, 1299), lambda it: it),
     "a large part, elsewhere": (
         "UPDATE thing SET small = 9",
