@@ -51,6 +51,10 @@ class Changes:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def of_old(self, flags: np.ndarray) -> np.ndarray:
+        """``flags``, one per old tuple, for each change; false for changes without an old tuple."""
+        return np.asarray(np.append(flags, False)[self.old_slots])
+
 
 def message_bounds(messages: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """The bytes (not copied) and the n + 1 int64 offsets of a binary or large_binary array without nulls."""

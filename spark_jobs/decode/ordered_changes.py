@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.decode.columnar import INSERT, Changes, decode_changes, message_bounds
+from spark_jobs.decode.columnar import INSERT, OLD_TUPLE, Changes, decode_changes, message_bounds
 from spark_jobs.decode.in_shape import in_shape
 from spark_jobs.decode.line_columns import TEXT_LINE, decode_lines
-from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors
+from spark_jobs.decode.tuple_vectors import ABSENT, BINARY, TupleVectors, has_value
 from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
@@ -69,6 +69,24 @@ class OrderedChanges:
 
     def position(self, slot: int) -> Position:
         return _position(self.commit_lsns, self.ordinals, slot)
+
+    @property
+    def has_whole_old_row(self) -> np.ndarray:
+        """For each change whether its old tuple has every column of the row, so that a null in it is the row's own.
+
+        Of a partitioned table the letter K or O does not say so. If some of its leaves are FULL and others are not, a
+        value that only a FULL leaf sends does.
+        """
+        changes, identities = self.changes, self.shape.leaf_identities
+        if not identities:
+            return np.asarray(changes.old_kinds == OLD_TUPLE)
+        if None not in identities:
+            return np.zeros(len(changes), dtype=bool)
+        known = {name for identity in identities if identity is not None for name in identity}
+        if len(known) == 0:
+            return np.asarray(changes.old_slots >= 0)
+        further = [index for index, column in enumerate(self.shape.columns) if column.name not in known]
+        return changes.of_old(np.any(has_value(changes.old.kinds[further]), axis=0))
 
     def _position_in(self, slots: np.ndarray, row: int) -> Position:
         return self.position(int(slots[row]))
@@ -130,7 +148,7 @@ class OrderedChanges:
         """
         key = {places[index] for index in self.shape.key_indices}
         identity = {place for place, column in enumerate(relation.columns) if column.key}
-        if relation.relreplident == "f" or self.shape.has_leaves or not key or key == identity or not len(finding):
+        if relation.relreplident == "f" or self.shape.leaf_identities or not key or key == identity or not len(finding):
             return
         sent = sorted(relation.columns[place].name for place in identity)
         names = sorted(self.shape.columns[index].name for index in self.shape.key_indices)

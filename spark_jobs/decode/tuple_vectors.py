@@ -47,6 +47,11 @@ class TupleVectors:
         )
 
 
+def has_value(kinds: np.ndarray) -> np.ndarray:
+    """Which columns of which tuples have a value, so are neither null nor left out."""
+    return np.asarray((kinds == TEXT) | (kinds == BINARY))
+
+
 class MessageBytes:
     """The shared buffer, with unaligned big-endian views of it."""
 

@@ -41,14 +41,15 @@ class LakeColumn:
 class TableShape:
     """A table as the lake holds it. ``columns`` are in the order of their numbers, in which they are sent.
 
-    ``has_leaves``: a partitioned table. Its rows come with the replica identities of its leaves; its Relation messages
-    show the root's own, which has no meaning.
+    ``leaf_identities``: see ``RelationFacts``; empty unless the table is partitioned. Old tuples of its rows hold what
+    the leaf's identity says; its Relation messages, and the letter of an old tuple, show the root's identity, which has
+    no meaning.
     """
 
     relid: int
     name: QualifiedName
     columns: tuple[LakeColumn, ...]
-    has_leaves: bool = False
+    leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
 
     @classmethod
     def of(cls, facts: RelationFacts, *, stored: bool = False, sent: Collection[int] | None = None) -> TableShape:
@@ -65,7 +66,7 @@ class TableShape:
         )
         if fault := unsent_key_fault(facts, [column.name for column in columns]):
             raise fault.error
-        return cls(facts.relid, facts.name, columns, bool(facts.leaf_identities))
+        return cls(facts.relid, facts.name, columns, facts.leaf_identities)
 
     @property
     def has_key(self) -> bool:

@@ -57,6 +57,20 @@ def _partitioned(name: str, columns: str) -> tuple[str, ...]:
     )
 
 
+def _partitioned_under_full(name: str, columns: str) -> tuple[str, ...]:
+    """The letter of an old tuple is the root's, its content the leaf's: here O over a key, and O over a whole row."""
+    return (
+        *_partitioned(name, columns),
+        f"ALTER TABLE {name} REPLICA IDENTITY FULL",
+        f"ALTER TABLE {name}_other REPLICA IDENTITY FULL",
+    )
+
+
+def _partitioned_over_full(name: str, columns: str) -> tuple[str, ...]:
+    """K over a whole row."""
+    return (*_partitioned(name, columns), f"ALTER TABLE {name}_low REPLICA IDENTITY FULL")
+
+
 _KINDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
     "with a key": _with_key,
     "with a wide key": _with_wide_key,
@@ -64,4 +78,6 @@ _KINDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
     "without a key": _without_key,
     "with a unique index": _with_unique_index,
     "partitioned": _partitioned,
+    "partitioned under full": _partitioned_under_full,
+    "partitioned over full": _partitioned_over_full,
 }

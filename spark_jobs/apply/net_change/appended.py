@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Spans
 from spark_jobs.apply.net_change.rows import typed_values
-from spark_jobs.decode.columnar import DELETE, INSERT, OLD_TUPLE, UPDATE
+from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.tuple_vectors import ABSENT, NULL, UNCHANGED
+from spark_jobs.decode.tuple_vectors import ABSENT, NULL, UNCHANGED, has_value
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, COMMIT_TIME, NOT_SENT, ORDINAL, XID
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, value
@@ -71,11 +71,13 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The rows that changes are split into. ``slots``: each row's change. ``is_old``: whether it is the old side."""
+    """The rows that changes are split into. ``slots``: each row's change. ``is_old``: whether it is the old side;
+    ``is_whole``: whether that has every column."""
 
     ordered: OrderedChanges
     slots: np.ndarray
     is_old: np.ndarray
+    is_whole: np.ndarray
 
     @classmethod
     def of(cls, ordered: OrderedChanges) -> _Sides:
@@ -84,7 +86,8 @@ class _Sides:
         new = np.flatnonzero(changes.kinds != DELETE)
         order = np.argsort(np.concatenate([2 * old, 2 * new + 1]))
         is_old = np.repeat([True, False], [len(old), len(new)])
-        return cls(ordered, np.concatenate([old, new])[order], is_old[order])
+        slots = np.concatenate([old, new])[order]
+        return cls(ordered, slots, is_old[order], ordered.has_whole_old_row[slots])
 
     @property
     def operations(self) -> pa.Array:
@@ -93,13 +96,12 @@ class _Sides:
         return pc.if_else(pa.array(kinds == INSERT), "insert", pc.if_else(pa.array(kinds == DELETE), "delete", updates))
 
     def column(self, index: int) -> _Column:
-        """An unchanged value that is stored out of line is taken from the old row, if that was sent whole."""
+        """An unchanged value that is stored out of line is taken from the old row, if that has it."""
         changes, slots = self.ordered.changes, self.slots
         has_old = changes.old_slots[slots] >= 0
         at = np.where(has_old, changes.old_slots[slots], 0)
-        is_whole = changes.old_kinds[slots] == OLD_TUPLE
-        from_old = self.is_old | ((changes.new.kinds[index, slots] == UNCHANGED) & is_whole)
-        from_old &= has_old
+        in_old = changes.of_old(has_value(changes.old.kinds[index]))[slots]
+        from_old = (self.is_old & has_old) | ((changes.new.kinds[index, slots] == UNCHANGED) & in_old)
         kinds, starts, lengths = (
             np.where(from_old, old[index, at], new[index, slots]) if old.shape[1] else new[index, slots]
             for old, new in (
@@ -109,7 +111,7 @@ class _Sides:
             )
         )
         # an old row that is only a key has nulls in all other columns; a key itself is never null
-        lacks = (kinds == UNCHANGED) | (kinds == ABSENT) | (self.is_old & ~is_whole & (kinds == NULL))
+        lacks = (kinds == UNCHANGED) | (kinds == ABSENT) | (self.is_old & ~self.is_whole & (kinds == NULL))
         return _Column(Spans.of(starts, lengths, kinds), lacks)
 
 

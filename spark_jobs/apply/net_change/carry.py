@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_jobs.apply.net_change.actions import Actions, Spans
-from spark_jobs.decode.columnar import INSERT, OLD_TUPLE
-from spark_jobs.decode.tuple_vectors import UNCHANGED
+from spark_jobs.decode.columnar import INSERT
+from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 
 
@@ -82,7 +82,11 @@ def has_unchanged(actions: Actions, column: int) -> bool:
 
 
 def unknown_puts(actions: Actions, column: int) -> np.ndarray:
-    """Which actions are puts whose own message lacks this column, even in the old tuple of REPLICA IDENTITY FULL."""
+    """Which actions are puts whose own message lacks this column, also in the old tuple.
+
+    An unchanged value is not null, so an old tuple with null does not hold it: that tuple is only a key, whatever its
+    letter says (see ``TableShape.leaf_identities``).
+    """
     changes = actions.ordered.changes
     unchanged = changes.new.kinds[column] == UNCHANGED
     if (unchanged & (changes.kinds == INSERT)).any():
@@ -113,9 +117,6 @@ def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
 
 
 def _in_old_tuple(actions: Actions, column: int) -> np.ndarray:
-    """Which changes have the column's value in a full old tuple. (A K tuple has only the key.)"""
+    """Which changes have the column's value in their old tuple."""
     changes = actions.ordered.changes
-    full = changes.old_kinds == OLD_TUPLE
-    if not full.any():
-        return np.zeros(len(changes), dtype=bool)
-    return np.asarray(full & (changes.old.kinds[column, np.where(full, changes.old_slots, 0)] != UNCHANGED))
+    return changes.of_old(has_value(changes.old.kinds[column]))

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from spark_jobs.apply.net_change.actions import Spans
 from spark_jobs.apply.net_change.rows import typed_values
-from spark_jobs.decode.columnar import DELETE, INSERT, OLD_TUPLE, Changes
+from spark_jobs.decode.columnar import DELETE, INSERT, Changes
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.tuple_vectors import UNCHANGED
+from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
@@ -54,7 +54,7 @@ def summed(rows: pa.Table) -> pa.Table:
 
 
 def _require_old_rows(ordered: OrderedChanges, goes: np.ndarray) -> None:
-    whole = ordered.changes.old_kinds[goes] == OLD_TUPLE
+    whole = ordered.has_whole_old_row[goes]
     if whole.all():
         return
     at = ordered.position(int(goes[np.argmin(whole)]))
@@ -73,8 +73,10 @@ def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
     if not unchanged.any():
         return Spans.of(starts, lengths, kinds)
     old_slots = changes.old_slots[slots]
-    if (unchanged & (old_slots < 0)).any():  # an update that moves a row into the row filter is sent as an insert
-        at = ordered.position(int(slots[np.argmax(unchanged & (old_slots < 0))]))
+    # an update that moves a row into the row filter is sent as an insert
+    unknown = unchanged & ~changes.of_old(has_value(changes.old.kinds[index]))[slots]
+    if unknown.any():
+        at = ordered.position(int(slots[np.argmax(unknown)]))
         raise NeedsSnapshotError(
             f"the row that enters {ordered.shape.name} at {at} comes without its value in column"
             f" {ordered.shape.columns[index].name}",

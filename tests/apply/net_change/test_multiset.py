@@ -88,6 +88,19 @@ def test_a_missing_value_is_an_error_and_no_null() -> None:
         net(Insert(RELID, (*ROWS[0][:3], UNCHANGED_TOAST, None)))
 
 
+def test_an_unchanged_value_that_the_old_row_lacks_is_an_error_and_no_null() -> None:
+    key_alone: TupleData = (b"1", b"a", None, None, None)
+    with pytest.raises(NeedsSnapshotError, match="comes without its value in column doc"):
+        net(Update(RELID, None, key_alone, (*key_alone[:3], UNCHANGED_TOAST, None)))
+
+
+def test_of_leaves_that_send_whole_rows_the_letter_does_not_matter() -> None:
+    """The root's identity is not FULL: the old tuple K holds the whole row."""
+    partitioned = replace(KEYLESS, leaf_identities=(None,))
+    rows = log_rows([Delete(RELID, ROWS[0], None)], fingerprint(WIRE))
+    assert net_change(rows, RELATIONS, partitioned).rows.column("copies").to_pylist() == [-1]
+
+
 def test_rows_are_equal_where_they_print_alike() -> None:
     floats = pa.array([0.0, -0.0, float("nan"), float("nan"), None, None, 1.0], pa.float64())
     rows = pa.table({"copies": pa.array([1, 1, 1, 1, 1, -1, -1], pa.int64()), "v0": floats})

@@ -66,6 +66,18 @@ def test_a_swap_keeps_each_rows_own_value() -> None:
     assert [(row["op"], row["v0"], row["u3"], row["f0"]) for row in rows] == [(1, 1, True, 2), (1, 2, True, 1)]
 
 
+def test_an_unchanged_value_is_not_the_null_of_an_old_tuple() -> None:
+    """The root's identity is FULL, the leaf's is not: the old tuple O holds the key alone."""
+    under_full = relation_message("f")
+    relations = mapped({fingerprint(under_full): under_full})
+    moved = Update(RELID, None, (b"1", b"", None, None, None), (b"2", b"", None, U, None))
+    kept = net_change(log_rows([moved], fingerprint(under_full)), relations, SHAPE)
+    upsert = kept.rows.to_pylist()[1]
+    assert (upsert["op"], upsert["v0"], upsert["v3"], upsert["u3"], upsert["f0"]) == (1, 2, None, True, 1)
+    carried = net_change(log_rows([insert(b"1", b"doc"), moved], fingerprint(under_full)), relations, SHAPE)
+    assert [(row["v0"], row["v3"]) for row in carried.rows.to_pylist()] == [(2, "doc")]
+
+
 def test_a_chain_of_moves_from_an_insert_carries_its_value() -> None:
     result = net(insert(b"1", b"doc"), move(b"1", b"2", U), move(b"2", b"3", U))
     assert result.insert_only
