@@ -20,7 +20,7 @@ from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import followed_names
 from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.progress import NO_PROGRESS, Progress, progress_of
-from spark_jobs.tables.stopped_tables import TableStopped, require_readable, stopped_tables
+from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, require_readable, stopped_tables
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Prepared:
 def prepare(pipeline: Pipeline) -> Prepared:
     """Create publication, slot and change log if they are missing; nothing is changed when an error is raised.
 
-    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; but without a
-    change log, its error is raised. Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that
-    does not fit its table.
+    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; but if there
+    is no change log yet and none can be followed, nothing is created. Raises what ``prepare_slot`` raises, and
+    ConfigurationError for a mask that does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
         masks = mask_words(connection, pipeline)
@@ -58,11 +58,11 @@ def prepare(pipeline: Pipeline) -> Prepared:
         states: dict[QualifiedName, TableState | LakeError] = {**progress.states, **progress.errors}
         stopped = stopped_tables(connection, pipeline, names, states)
         if checkpoint is None:
-            for table in stopped:
-                raise table.error
             if not names:
                 nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
                 raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
+            if len(stopped) == len(names):
+                raise none_can_go_on(stopped)
         elif ("binary", "true") not in checkpoint.identity.options:
             # no window may be read in binary before every table can be
             require_readable(connection, pipeline.source, names)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from spark_jobs.decode.columnar import Changes
-from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, TupleVectors
+from spark_jobs.decode.columnar import DELETE, Changes
+from spark_jobs.decode.tuple_vectors import NULL, TEXT, TupleVectors
 from spark_jobs.schema.table_shape import TableShape
 
 
@@ -31,17 +31,19 @@ def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> 
     return replace(
         part,
         data=np.concatenate([part.data, behind]) if len(behind) else part.data,
-        new=_placed(part.new, places, constants),
-        old=_placed(part.old, places, constants),
+        new=_placed(part.new, places, constants, part.kinds != DELETE),
+        old=_placed(part.old, places, constants, np.ones(part.old.kinds.shape[1], dtype=bool)),
     )
 
 
 def _placed(
-    wire: TupleVectors, places: Sequence[int | None], constants: Sequence[tuple[int, int] | None]
+    wire: TupleVectors,
+    places: Sequence[int | None],
+    constants: Sequence[tuple[int, int] | None],
+    there: np.ndarray,
 ) -> TupleVectors:
-    tuples = wire.kinds.shape[1]
-    placed = TupleVectors.absent(len(places), tuples)
-    there = (wire.kinds != ABSENT).any(axis=0) if len(wire.kinds) else np.zeros(tuples, dtype=bool)
+    """``there``: which changes have the tuple. Its columns do not say so: a table may have had none."""
+    placed = TupleVectors.absent(len(places), wire.kinds.shape[1])
     for index, (place, constant) in enumerate(zip(places, constants, strict=True)):
         if place is not None:
             placed.kinds[index], placed.starts[index] = wire.kinds[place], wire.starts[place]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from spark_jobs.configuration import ColumnSelection, Pipeline
 from spark_jobs.doctor.checks import Check, fail, ok, warn
-from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
 from spark_jobs.postgres.publication import Publication, find_publications
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables, unseen_operations
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.table_faults import TableFault, table_faults, unlogged_fault
+from spark_jobs.schema.table_faults import TableFault, table_faults
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.tables.selected_columns import (
@@ -39,12 +39,13 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     if published:
         yield _publication_check(pipeline, publication, role, tuple(privileges.values()))
     facts = {fact.name: fact for fact in relation_facts(connection, names=names, keys=pipeline.declared_keys)}
+    there = tables_there(connection, names)
     for name in names:
-        if name not in privileges or name not in facts:
+        if name not in privileges or name not in facts or name not in there:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
             continue
         selection, mask = pipeline.column_selections.get(name), pipeline.masks.get(name)
-        table = _Table(facts[name], privileges[name], sent.get(name), selection, mask)
+        table = _Table(there[name], facts[name], privileges[name], sent.get(name), selection, mask)
         faults = (
             *_faults(table, role, publication),
             *(_selection_faults(connection, table, publication) or _unusable(table, pipeline)),
@@ -59,6 +60,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
 class _Table:
     """``sent``: what the publications send of it now; None if that is nothing, or if there are none."""
 
+    there: TableThere
     facts: RelationFacts
     privileges: TablePrivileges
     sent: PublishedTable | None
@@ -137,8 +139,8 @@ def _publication_to_be_made(pipeline: Pipeline, role: RolePrivileges, tables: Se
 
 def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:
     table, name = of.privileges, str(of.facts.name)
-    if table.relpersistence != "p":
-        yield _check(unlogged_fault(name))
+    if of.there.fault:
+        yield _check(of.there.fault)
     if not table.may_use_schema:
         remedy = f'GRANT USAGE ON SCHEMA {table.name.nspname} TO "{role.name}"'
         yield fail(AREA, name, f"no USAGE on schema {table.name.nspname}", remedy)

@@ -15,6 +15,7 @@ from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, de
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
+from spark_jobs.schema.table_faults import TableFault, foreign_fault, no_columns_fault, unlogged_fault
 from spark_jobs.table_mask import TableMask
 
 Masks: TypeAlias = Mapping[QualifiedName, TableMask]
@@ -112,10 +113,14 @@ WITH RECURSIVE wanted AS (
   SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
   JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
 )
-SELECT w.nspname::text, w.relname::text, w.oid::bigint, u.member
+SELECT w.nspname::text, w.relname::text, w.oid::bigint, u.unlogged, u.elsewhere, EXISTS (
+  SELECT FROM pg_catalog.pg_attribute a
+  WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
 FROM wanted w LEFT JOIN (
-  SELECT t.root, min(p.oid::regclass::text) AS member
-  FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relpersistence <> 'p' GROUP BY t.root
+  SELECT t.root, min(p.oid::regclass::text) FILTER (WHERE p.relpersistence <> 'p') AS unlogged,
+    min(p.oid::regclass::text) FILTER (WHERE p.relkind = 'f') AS elsewhere
+  FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member
+  WHERE p.relpersistence <> 'p' OR p.relkind = 'f' GROUP BY t.root
 ) u ON u.root = w.oid
 """
 
@@ -132,17 +137,31 @@ SELECT relid::bigint, top::bigint FROM below
 
 @dataclass(frozen=True)
 class TableThere:
-    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; else None."""
+    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; ``elsewhere``: of
+    a partition that is a foreign table; else None. ``has_columns``: it has any that are not generated."""
 
+    name: QualifiedName
     relid: int
     unlogged: str | None
+    elsewhere: str | None
+    has_columns: bool
+
+    @property
+    def fault(self) -> TableFault | None:
+        """Why the table cannot be followed, whether it is new or has been followed until now."""
+        if self.unlogged is not None:
+            return unlogged_fault(self.unlogged)
+        if self.elsewhere is not None:
+            return foreign_fault(self.name, self.elsewhere)
+        return None if self.has_columns else no_columns_fault(self.name)
 
 
 def tables_there(connection: Connection, names: Sequence[QualifiedName]) -> dict[QualifiedName, TableThere]:
     """Those of ``names`` that exist. Faster than reading their facts. Raises SourceError."""
     with source_errors("the catalogue could not be read"):
         rows = connection.execute(_TABLES_THERE, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
-    return {QualifiedName(nspname, relname): TableThere(relid, unlogged) for nspname, relname, relid, unlogged in rows}
+    found = (TableThere(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)
+    return {there.name: there for there in found}
 
 
 def relation_facts(

@@ -44,7 +44,6 @@ class TablePrivileges:
     """What the role may do with one table. ``row_security``: policies may hide rows from the role."""
 
     name: QualifiedName
-    relpersistence: str
     may_use_schema: bool
     may_select: bool
     owns: bool
@@ -68,7 +67,7 @@ SELECT rolname::text, rolsuper,
 FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
 _TABLES = """
-SELECT n.nspname::text, c.relname::text, c.relpersistence::text, has_schema_privilege(n.oid, 'USAGE'),
+SELECT n.nspname::text, c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
        has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN unnest(%s::text[], %s::text[]) wanted(nspname, relname)

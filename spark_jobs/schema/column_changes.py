@@ -15,6 +15,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.lake_types import LakeKind, LakeType, is_widened
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import name_fault
+from spark_jobs.schema.table_faults import NO_COLUMNS_REMEDY
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode
 
@@ -40,21 +41,22 @@ class DeltaColumn:
 @dataclass(frozen=True)
 class ColumnChanges:
     """The changes that turn the columns of the lake's table into those of the source. ``renamed`` and ``widened`` have
-    the old and the new column; a column may be in both."""
+    the old and the new column; a column may be in both. ``all_dropped``: none of the lake's columns stays."""
 
     dropped: tuple[DeltaColumn, ...] = ()
     renamed: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
     added: tuple[LakeColumn, ...] = ()
     widened: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
+    all_dropped: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.dropped or self.renamed or self.added or self.widened)
 
     def rewrites_rows(self, mode: Mode) -> bool:
-        """Whether every file is rewritten because existing rows get a value, or one of another type. In mode ``append``
-        existing rows get no values."""
+        """Whether every file is rewritten because existing rows get a value, or one of another type, or because a Delta
+        table may not lose its last column. In mode ``append`` existing rows get no values."""
         fills = mode != "append" and any(column.missing is not None for column in self.added)
-        return fills or bool(self.widened)
+        return fills or bool(self.widened) or self.all_dropped
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -75,6 +77,8 @@ def column_changes(
     ``facts``: those that the shape was made of. ``added``: the numbers of columns whose value in existing rows is
     known. Raises SchemaChangeError where only a new snapshot helps.
     """
+    if not shape.columns:
+        raise SchemaChangeError(f"{shape.name} has no columns from {lsn} on", hint=NO_COLUMNS_REMEDY)
     if any(column.attnum is None for column in held):
         _require_same(held, shape, lsn)
         return ColumnChanges()
@@ -94,7 +98,7 @@ def column_changes(
         if old.name != column.name:
             renamed.append((old, column))
     numbers = {column.attnum for column in shape.columns}
-    changes = ColumnChanges(tuple(known.values()), tuple(renamed), tuple(new), tuple(widened))
+    changes = ColumnChanges(tuple(known.values()), tuple(renamed), tuple(new), tuple(widened), len(known) == len(held))
     sent = replace(facts, columns=tuple(column for column in facts.columns if column.attnum in numbers))
     if changes and (fault := name_fault(sent, stored=True)):
         differences.append(f"it has {fault}")

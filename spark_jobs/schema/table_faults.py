@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.column_options import NO_OPTIONS, ChosenType, ColumnOptions
 from spark_jobs.errors import PreconditionError
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import chosen_lake_type, possible_types
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.schema.wire_type import unreadable_in_binary
 from spark_jobs.table_mode import Mode
+
+NO_COLUMNS_REMEDY = (
+    "add a column, and the next sync follows it; or leave the table out of tables: or of the publication"
+)
 
 
 @dataclass(frozen=True)
@@ -171,3 +176,16 @@ def unlogged_fault(table: str) -> TableFault:
         "is unlogged: its changes are not in the WAL",
         f"ALTER TABLE {table} SET LOGGED; a new snapshot follows by itself",
     )
+
+
+def foreign_fault(table: QualifiedName, partition: str) -> TableFault:
+    """The fault of a partitioned table one of whose partitions is a foreign table."""
+    what = f"has a partition, {partition}, that is a foreign table: changes of its rows are not in the WAL"
+    remedy = f"leave {table} out of tables: or of the publication, or detach {partition}"
+    return TableFault(str(table), what, remedy)
+
+
+def no_columns_fault(table: QualifiedName) -> TableFault:
+    """The fault of a table that has no column, or only generated ones: Delta Lake has no such tables."""
+    what = "has no columns that are sent, and a Delta table must have one"
+    return TableFault(str(table), what, NO_COLUMNS_REMEDY)

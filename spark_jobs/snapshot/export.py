@@ -105,19 +105,17 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = RANGE_BYT
     since has size 0 and one range.
     """
     query = """
-        SELECT n.nspname::text, c.relname::text, c.relkind::text, coalesce(pg_catalog.pg_relation_size(c.oid), 0),
+        SELECT n.nspname::text, c.relname::text, coalesce(pg_catalog.pg_relation_size(c.oid), 0),
           coalesce(pg_catalog.pg_table_size(c.oid), 0), c.oid::bigint
         FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relkind <> 'p' ORDER BY 1, 2"""
+        WHERE c.relkind = 'r' ORDER BY 1, 2"""
     with source_errors("the table could not be divided into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
     ranges: list[CtidRange] = []
-    for nspname, relname, relkind, size, stored, leaf in leaves:
+    for nspname, relname, size, stored, leaf in leaves:
         name = QualifiedName(nspname, relname)
-        if relkind != "r":
-            raise PreconditionError(f"{name} is a foreign table: it has no snapshot of its own", hint="leave it out")
         blocks = max(1, size // _BLOCK_BYTES)
         step = ceil(blocks / ceil(size / range_bytes)) if size else blocks
         starts = list(range(0, blocks, step))

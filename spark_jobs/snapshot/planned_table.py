@@ -12,7 +12,7 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
-from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection, clock_microseconds, conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
@@ -55,6 +55,7 @@ class Seen:
     at: int  # the server's clock, in microseconds since 1970, UTC
     words: Mapping[QualifiedName, tuple[int, str]]
     published: Mapping[QualifiedName, PublishedTable]
+    there: Mapping[QualifiedName, TableThere]
     facts: Mapping[QualifiedName, RelationFacts]
     ranges: Mapping[QualifiedName, tuple[CtidRange, ...]]
 
@@ -67,7 +68,8 @@ def look(connection: Connection, work: SnapshotWork) -> Seen:
     found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in found}
     ranges = {name: ctid_ranges(connection, known.relid, RANGE_BYTES) for name, known in facts.items()}
-    return Seen(clock_microseconds(connection), words, published, facts, ranges)
+    there = tables_there(connection, work.names)
+    return Seen(clock_microseconds(connection), words, published, there, facts, ranges)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class PlannedTable:
 
     def _read(self) -> TableRead:
         ranges = self.seen.ranges.get(self.name, ())
+        if (there := self.seen.there.get(self.name)) and there.fault:
+            raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
         read = TableRead.of(self.name, described, ranges, self.sent, mask=mask)

@@ -13,7 +13,7 @@ from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.publication import find_publications, why_not_sent
 from spark_jobs.postgres.published_tables import published_tables
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.table_faults import binary_fault, table_faults, unlogged_fault
+from spark_jobs.schema.table_faults import binary_fault, table_faults
 from spark_jobs.tables.selected_columns import columns_that_come, why_incomplete, why_not_selectable
 
 
@@ -53,8 +53,8 @@ def stopped_tables(
                 f"there is no table {name} in database {connection.info.dbname}",
                 hint="correct tables: in the configuration",
             )
-        if unlogged := there[name].unlogged:
-            return unlogged_fault(unlogged).error
+        if fault := there[name].fault:
+            return fault.error
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
             return error
         sent, selection = published.get(name), selections.get(name)
@@ -79,6 +79,16 @@ def stopped_tables(
         return next((fault.error for fault in faults), None)
 
     return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
+
+
+def none_can_go_on(stopped: Sequence[TableStopped]) -> CdcError:
+    """The error if all tables are ``stopped``: that of the first one, which says how many others there are."""
+    first = stopped[0].error
+    if len(stopped) == 1:
+        return first
+    others = ", ".join(str(table.name) for table in stopped[1:4])
+    more = f" and {len(stopped) - 4} more" if len(stopped) > 4 else ""
+    return type(first)(f"{first.what} (and {others}{more} cannot be followed either)", hint=first.hint)
 
 
 def require_readable(connection: Connection, source: Source, names: tuple[QualifiedName, ...]) -> None:

@@ -243,12 +243,11 @@ def test_a_table_whose_delta_log_is_damaged_stops_alone(shop: Followed) -> None:
     assert "public.orders" in str(error)
 
 
-def test_a_table_without_a_key_leaves_everything_as_it_was(
-    spark: SparkSession, database: Database, tmp_path: Path
-) -> None:
-    database.execute("CREATE TABLE good (id int PRIMARY KEY)", "CREATE TABLE keyless (id int)")
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.good", "public.keyless")
-    with pytest.raises(PreconditionError, match=r"public\.keyless has no usable key"):
+def test_where_no_table_can_be_followed_everything_is_left_as_it_was(database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE keyless (id int)", "CREATE TABLE nothing ()")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.keyless", "public.nothing")
+    others = r"public\.keyless has no usable key .* \(and public\.nothing cannot be followed either\)"
+    with pytest.raises(PreconditionError, match=others):
         sync(pipeline, no_spark)
     assert database.execute("SELECT count(*) FROM pg_publication") == [(0,)]
     assert database.execute(f"SELECT count(*) FROM pg_replication_slots WHERE database = '{database.name}'") == [(0,)]
