@@ -1,4 +1,4 @@
-"""Record the golden files anew: ``python -m tests.golden.record [THEME …]``, on real servers 14 to 18.
+"""Record the golden files anew: ``python -m tests.golden.record [THEME …]``, on real servers 14 to 19.
 
 What is expected comes from triggers on the tables, which note each row change in its transaction, in an unlogged table
 that no output plugin sees: a rolled back change takes its note along. Commit order is that of
