@@ -6,7 +6,7 @@ https://www.postgresql.org/docs/current/sql-createpublication.html
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -30,9 +30,9 @@ OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
 class Publication:
     """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
-    ``ours``: its comment says that we made it. ``excluded``: FOR ALL TABLES EXCEPT these; a root stands for its
-    partitions, too. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends of each
-    table: see ``published_tables``.
+    ``ours``: its comment says that we made it. ``excluded``: FOR ALL TABLES EXCEPT these, and with them the
+    ``excluded_partitions``. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends
+    of each table: see ``published_tables``.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Publication:
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
     excluded: tuple[QualifiedName, ...] = ()
+    excluded_partitions: tuple[QualifiedName, ...] = ()
     all_sequences: bool = False
 
     def publishes(self, table: QualifiedName) -> bool:
@@ -69,9 +70,11 @@ WITH RECURSIVE pub AS (
 )
 SELECT obj_description(pub.oid, 'pg_publication') = %(comment)s, pub.pubviaroot,
   coalesce((to_jsonb(pub)->>'puballsequences')::boolean, false), (
-    SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
-    FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE r.prpubid = pub.oid AND {excluded}),
+    SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname, c.relispartition)), '[]')
+    FROM pg_catalog.pg_publication_rel r, LATERAL (
+      SELECT r.prrelid UNION SELECT relid FROM pg_catalog.pg_partition_tree(r.prrelid)) AS tree(relid)
+    JOIN pg_catalog.pg_class c ON c.oid = tree.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE r.prpubid = pub.oid AND {excluded}),
   (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
    FROM below JOIN pg_catalog.pg_class c ON c.oid = below.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE CASE WHEN pub.pubviaroot
@@ -102,11 +105,15 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
     if row is None:
         return None
     ours, via_root, all_sequences, excluded, tables = row
-    return Publication(name, bool(ours), via_root, _names(tables), _names(excluded), all_sequences)
-
-
-def _names(found: Iterable[list[str]]) -> tuple[QualifiedName, ...]:
-    return tuple(QualifiedName(*name) for name in sorted(found))
+    return Publication(
+        name,
+        bool(ours),
+        via_root,
+        tuple(QualifiedName(*table) for table in sorted(tables)),
+        tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if not is_partition),
+        tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if is_partition),
+        all_sequences,
+    )
 
 
 def ensure_publication(
@@ -175,6 +182,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         via_partition_root=any(each.via_partition_root for each in found),
         # without the partitions that one of them publishes under the name of their root
         excluded=tuple(sorted({table for each in found for table in each.excluded})),
+        excluded_partitions=tuple(sorted({table for each in found for table in each.excluded_partitions})),
         tables=tuple(
             sorted(published_tables(connection, names, [t for each in found for t in each.tables], for_reading=False))
         ),
@@ -261,11 +269,8 @@ def how_to_add(found: Publication, table: QualifiedName) -> str:
             f"ALTER PUBLICATION {found.name} SET ALL TABLES{f' EXCEPT (TABLE {others})' if others else ''}"
             f"{', ALL SEQUENCES' if found.all_sequences else ''}"
         )
-    if found.excluded:
-        return (
-            f"EXCEPT of publication {found.name} has {', '.join(map(str, found.excluded))}, each with its partitions:"
-            " ALTER PUBLICATION ... SET ALL TABLES EXCEPT (...) without the table's root"
-        )
+    if table in found.excluded_partitions:
+        return "its partitioned table is excluded: ALTER PUBLICATION ... SET ALL TABLES EXCEPT (...) without that"
     return f"ALTER PUBLICATION {found.name} ADD TABLE {table}; partitioned: publish_via_partition_root = true"
 
 

@@ -120,7 +120,7 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
             f"slot {slot} cannot be created: {error.diag.message_primary}",
-            hint="set wal_level = logical in postgresql.conf and restart the server",
+            hint=error.diag.message_hint or "set wal_level = logical in postgresql.conf and restart the server",
         ) from None
     except psycopg.errors.UndefinedFile as error:
         raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None

@@ -120,6 +120,7 @@ def test_what_an_excluded_root_stands_for(database_19: Database) -> None:
         return publication
 
     assert found("p").excluded == (a, root)
+    assert [name.relname for name in found("p").excluded_partitions] == ["root_2", "root_1", "root_21", "root_3"]
     assert found("p", "q").excluded == (a, root), "what the other one sends is not looked at"
     assert found("p", "q").publishes(a)
     database.execute("CREATE TABLE root_4 PARTITION OF root FOR VALUES FROM (30) TO (40)")
