@@ -34,6 +34,7 @@ class Family(Enum):
     LINE = "line"
     LSEG = "lseg"
     LSN = "pg_lsn"
+    LSN_OF_19 = "pg_lsn since PostgreSQL 19"
     MACADDR = "macaddr"
     MONEY = "money"
     MULTIRANGE = "multirange"
@@ -109,6 +110,14 @@ def wire_type(typid: int, types: Iterable[TypeFacts] = ()) -> WireType:
     return _resolved(typid, {facts.typid: facts for facts in types})
 
 
+def printed_otherwise(server_version: int) -> list[int]:
+    """The built-in types that this server prints in another way than the oldest: their ``TypeFacts`` are landed, and
+    say so. Since PostgreSQL 19, the second half of a pg_lsn has all its digits."""
+    lsn = _SCALARS[Family.LSN]["pg_lsn"]
+    arrays = [array for array, element in _ARRAYS.items() if element == lsn]
+    return [lsn, *arrays] if server_version >= 190_000 else []
+
+
 def unreadable_in_binary(facts: RelationFacts) -> tuple[ColumnFacts, ...]:
     """The columns whose binary values cannot be read (``regclass``, types of unknown extensions). If there are any, the
     table can only be followed in text."""
@@ -125,6 +134,7 @@ _FORMS = {
     ("multirange_out", "multirange_send"): Family.MULTIRANGE,
     ("record_out", "record_send"): Family.RECORD,
     ("enum_out", "enum_send"): Family.TEXT,
+    ("pg_lsn_out", "pg_lsn_send"): Family.LSN_OF_19,
     ("textout", "textsend"): Family.TEXT,
     ("varcharout", "varcharsend"): Family.TEXT,
     ("nameout", "namesend"): Family.TEXT,
