@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.slot import SPARE_SLOTS
 from spark_jobs.qualified_name import QualifiedName
 
 
@@ -73,15 +74,15 @@ class TablePrivileges:
     row_security: bool
 
 
-_SETTINGS = """
+_SETTINGS = f"""
 SELECT current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(),
        current_setting('wal_level'), current_setting('effective_wal_level', true),
        current_setting('max_replication_slots')::int,
-       current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_catalog.pg_replication_slots)::int,
+       {SPARE_SLOTS},
        current_setting('max_wal_senders')::int,
        current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
        current_setting('max_slot_wal_keep_size'), current_setting('server_encoding')
-"""
+"""  # noqa: S608  # constants
 # Amazon RDS grants rds_replication instead of the REPLICATION attribute
 _ROLE = """
 SELECT rolname::text, rolsuper,

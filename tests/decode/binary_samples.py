@@ -136,6 +136,8 @@ SAMPLES = (
     Sample("xid", values("0", "4294967295")),
     Sample("cid", values("0", "4294967295")),
     Sample("xid8", values("0", "18446744073709551615", "9223372036854775808")),
+    Sample("oid8", values("0", "18446744073709551615", "9223372036854775808"), since=19),
+    Sample("oid8[]", values("{1,NULL}"), since=19),
     Sample("tid", values("(0,0)", "(4294967295,65535)", "(1,2)")),
     Sample("pg_lsn", values("0/0", "FFFFFFFF/FFFFFFFF", "16/B374D848", "0/A")),
     Sample("pg_lsn[]", values("{0/0,NULL,16/B374D848}")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.source_checks import server_checks
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import ServerSettings, server_settings
+from spark_jobs.postgres.slot import spare_slots
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, binaries_of
 from tests.fixtures.standbys import base_backup, copy_started, wait_for_replay
@@ -60,6 +62,22 @@ def test_a_server_newer_than_any_tested_one_is_a_warning() -> None:
     assert (tested.what, tested.verdict) == ("server version", Verdict.OK)
     assert (newer.what, newer.verdict, newer.found) == ("server version", Verdict.WARN, f"{NEWEST_SERVER + 1}.1")
     assert f"tested up to PostgreSQL {NEWEST_SERVER}" in newer.remedy
+
+
+@pytest.mark.postgres
+def test_the_slot_of_a_repack_takes_none_of_ours(database_19: Database) -> None:
+    database = database_19
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with connected(SecretStr(database.dsn)) as connection, database.connect() as reader, ThreadPoolExecutor(1) as other:
+        before = spare_slots(connection)
+        assert server_settings(connection).free_slots == before
+        with reader.transaction():
+            reader.execute("SELECT FROM t")
+            repack = other.submit(database.execute, "REPACK (CONCURRENTLY) t")
+            while not database.execute("SELECT 1 FROM pg_replication_slots WHERE plugin = 'pgrepack'"):
+                assert not repack.done()
+            assert (spare_slots(connection), server_settings(connection).free_slots) == (before, before)
+        repack.result()
 
 
 @pytest.mark.postgres
