@@ -24,7 +24,7 @@ from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 from spark_jobs.table_mask import TableMask
 
 # CREATE TABLE ... PARTITION OF writes its pg_inherits row two commands after the rows of the system columns. With
-# CREATE TABLE and ATTACH PARTITION in one transaction they are further apart (PostgreSQL 14 to 18)
+# CREATE TABLE and ATTACH PARTITION in one transaction they are further apart (PostgreSQL 14 to 19)
 _FINGERPRINTS = """
 WITH RECURSIVE asked AS (
   SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[], %(masks)s::text[])
@@ -196,8 +196,9 @@ def insert_lsn(connection: Connection) -> Lsn:
 def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon: int) -> bool:
     """Whether this table, its partitions not included, has a row written by a transaction below ``horizon``.
 
-    VACUUM FULL and CLUSTER keep such rows; after a rewrite or a TRUNCATE all rows are newer. Also False when the role
-    may not read the table, or when another session has locked it: waiting for the lock would hold up all tables.
+    VACUUM FULL, CLUSTER and REPACK keep such rows; after a rewrite or a TRUNCATE all rows are newer. Also False when
+    the role may not read the table, or when another session has locked it: waiting for the lock would hold up all
+    tables.
     """
     named = sql.Identifier(name.nspname, name.relname)
     query = sql.SQL("SELECT EXISTS (SELECT FROM ONLY {} WHERE age(xmin) > age({}::text::xid))").format(
