@@ -38,7 +38,7 @@ REST := $(if $(filter check,$(MAKECMDGOALS)),-m "$(LIVE)")
 # for code is a fifth of the usual with it: a third of the time went into looking for code to throw away
 test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m \
 	-XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)"
-test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## every test, on real servers; SERVERS=all: on versions 14 to 18 what is else tested on 14 and 18
+test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## every test, on real servers; SERVERS=all: on versions 14 to 19 what is else tested on 14, 18 and 19
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
 matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
@@ -56,10 +56,10 @@ RUNS ?= 300
 faults: $(JARS_READY) $(SERVERS_READY)  ## RUNS=300 runs under load, a random fault in each, then every row compared; ARGS="--seed N"
 	@$(BIN)/python -m tests.fault_campaign --runs $(RUNS) $(ARGS)
 
-golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 18
+golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 19
 	@$(BIN)/python -m tests.golden.record $(ARGS)
 
-servers: $(SERVERS_READY)  ## fetch PostgreSQL 14 to 18 with contrib for the tests: 60 MB, once
+servers: $(SERVERS_READY)  ## fetch PostgreSQL 14 to 19 with contrib for the tests: 100 MB, once (19: where apt has a mirror of Debian)
 
 SECONDS ?= 600
 fuzz: $(INSTALLED)  ## coverage-guided fuzzing of the decoders for SECONDS=600; installs atheris (which lacks wheels for some Pythons)
@@ -98,7 +98,7 @@ $(JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py
 	@$(BIN)/python -m spark_jobs.spark.delta_jars $(JARS)
 	@touch $@
 
-$(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py
+$(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py tests/fixtures/debian_server.py
 	@$(BIN)/python -m tests.fixtures.server_binaries
 	@touch $@
 

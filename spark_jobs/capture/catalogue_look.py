@@ -29,7 +29,7 @@ from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.fingerprint_differences import ColumnChange, MovedFile, differences
 from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.followed_tables import looked_at_names, watched_tables
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def look_at_catalogue(
 
     While nothing has changed, a single statement compares all tables. Raises SourceError, LakeError.
     """
-    watched = watched_tables(pipeline, followed_names(control, pipeline), checkpoint)
+    watched = watched_tables(pipeline, looked_at_names(control, pipeline), checkpoint)
     landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
     words = fingerprint_words(control, watched)
     word = _word_of(word for _, word in words.values())

@@ -9,7 +9,7 @@ from spark_jobs.configuration import Source
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.slot import Options
 
-OLDEST_SERVER = 14
+OLDEST_SERVER, NEWEST_SERVER = 14, 19  # the versions that are tested
 _PLUGINS = {"pgoutput": PGOUTPUT, "test_decoding": TEST_DECODING}
 # the options that decide which changes are sent, with their defaults. All others decide only how changes are sent, and
 # may differ from one window to the next

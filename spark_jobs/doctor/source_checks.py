@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_jobs.capture.plugins import OLDEST_SERVER, plugin_options
+from spark_jobs.capture.plugins import NEWEST_SERVER, OLDEST_SERVER, plugin_options
 from spark_jobs.capture.slot_findings import slot_findings
 from spark_jobs.configuration import HealthLimits, Source
 from spark_jobs.doctor.checks import Check, fail, ok, warn
@@ -21,17 +21,25 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
     """The settings of the server."""
     if settings.server_version_num < OLDEST_SERVER * 10_000:
         yield fail(AREA, "server version", settings.server_version, f"PostgreSQL {OLDEST_SERVER} or newer is needed")
+    elif settings.server_version_num >= (NEWEST_SERVER + 1) * 10_000:
+        remedy = (
+            f"this release was tested up to PostgreSQL {NEWEST_SERVER}: look for a newer one, and verify the tables"
+        )
+        yield warn(AREA, "server version", settings.server_version, remedy)
     else:
         yield ok(AREA, "server version", settings.server_version)
-    if settings.wal_level != "logical":
-        remedy = "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
-        yield fail(AREA, "wal_level", settings.wal_level, remedy)
+    if error := settings.why_no_decoding:
+        yield fail(AREA, "wal_level", error.what, error.hint)
     else:
         yield ok(AREA, "wal_level", settings.wal_level)
     if settings.in_recovery:
-        yield warn(
-            AREA, "role of the server", "standby", "create the publication on the primary; sync uses it from there"
-        )
+        remedy = "create the publication on the primary; sync uses it from there"
+        if settings.effective_wal_level:
+            remedy += (
+                ". A primary with wal_level = replica must keep a logical slot of its own: without one, the"
+                " standby's slots are lost"
+            )
+        yield warn(AREA, "role of the server", "standby", remedy)
     if settings.server_encoding == "SQL_ASCII":
         yield warn(AREA, "encoding", "SQL_ASCII", "bytes that are not UTF-8 will stop their table")
     else:

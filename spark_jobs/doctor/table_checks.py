@@ -10,7 +10,7 @@ from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
-from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.publication import Publication, find_publications, how_to_add
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables, unseen_operations
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
@@ -112,7 +112,8 @@ def _publication_check(
     if not publication.tables and pipeline.tables is None:
         return fail(AREA, what, "has no table", f"ALTER PUBLICATION {publication.name} ADD TABLE ...")
     whose = "made by postgres-cdc" if publication.ours else "your own, used as it is"
-    return ok(AREA, what, f"{len(publication.tables)} tables; {whose}")
+    left_out = f", all but {', '.join(map(str, publication.excluded))}" if publication.excluded else ""
+    return ok(AREA, what, f"{len(publication.tables)} tables{left_out}; {whose}")
 
 
 def _publication_to_be_made(pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges]) -> Check:
@@ -201,9 +202,9 @@ def _publication_faults(of: _Table, role: RolePrivileges, publication: Publicati
     if publication is None:
         return
     if table.name not in publication.tables:
-        remedy = f"ALTER PUBLICATION {publication.name} ADD TABLE {name}"
+        remedy = how_to_add(publication, table.name)
         if not publication.ours:
-            yield fail(AREA, name, f"not in publication {publication.name}, which is your own", remedy)
+            yield fail(AREA, name, f"not sent by publication {publication.name}, which is your own", remedy)
         elif not (table.owns or role.superuser):
             yield fail(
                 AREA, name, f"not in the publication, and {role.name} does not own it", f"by its owner: {remedy}"

@@ -16,6 +16,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
 from spark_jobs.schema.table_faults import TableFault, foreign_fault, no_columns_fault, unlogged_fault
+from spark_jobs.schema.wire_type import printed_otherwise
 from spark_jobs.table_mask import TableMask
 
 Masks: TypeAlias = Mapping[QualifiedName, TableMask]
@@ -47,7 +48,8 @@ WITH RECURSIVE wanted AS (
   SELECT attrelid, typid, 0::oid, 0 FROM resolved
   UNION
   SELECT b.attrelid, part.typid, b.typid, part.place
-  FROM behind b JOIN pg_catalog.pg_type t ON t.oid = b.typid AND t.oid >= %(first_varying_oid)s, LATERAL (
+  FROM behind b JOIN pg_catalog.pg_type t ON t.oid = b.typid
+    AND (t.oid >= %(first_varying_oid)s OR t.oid = ANY (%(printed_otherwise)s::oid[])), LATERAL (
     SELECT t.typbasetype, 1 WHERE t.typtype = 'd'
     UNION ALL SELECT t.typelem, 1 WHERE t.typelem <> 0 AND t.typtype <> 'd'
     UNION ALL SELECT r.rngsubtype, 1 FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid
@@ -86,7 +88,8 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
         WHERE b.attrelid = w.oid AND b.whole = t.oid), '[]')) ORDER BY t.oid)
     FROM pg_catalog.pg_type t JOIN pg_catalog.pg_proc o ON o.oid = t.typoutput
     LEFT JOIN pg_catalog.pg_proc s ON s.oid = t.typsend
-    WHERE t.oid >= %(first_varying_oid)s AND t.oid IN (SELECT b.typid FROM behind b WHERE b.attrelid = w.oid)), '[]'),
+    WHERE (t.oid >= %(first_varying_oid)s OR t.oid = ANY (%(printed_otherwise)s::oid[]))
+      AND t.oid IN (SELECT b.typid FROM behind b WHERE b.attrelid = w.oid)), '[]'),
   coalesce((SELECT jsonb_agg(DISTINCT CASE leaf.relreplident WHEN 'f' THEN NULL ELSE coalesce((
       SELECT jsonb_agg(a.attname ORDER BY a.attname)
       FROM pg_catalog.pg_index i, unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)
@@ -181,6 +184,7 @@ def relation_facts(
     parameters: dict[str, object] = {
         "relids": list(relids),
         "first_varying_oid": FIRST_VARYING_OID,
+        "printed_otherwise": printed_otherwise(connection.info.server_version),
         "nspnames": [name.nspname for name in names],
         "relnames": [name.relname for name in names],
         **declared_parameters(keys),

@@ -17,14 +17,14 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import Masks
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
-from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE
+from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, members_sql
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 from spark_jobs.table_mask import TableMask
 
 # CREATE TABLE ... PARTITION OF writes its pg_inherits row two commands after the rows of the system columns. With
-# CREATE TABLE and ATTACH PARTITION in one transaction they are further apart (PostgreSQL 14 to 18)
+# CREATE TABLE and ATTACH PARTITION in one transaction they are further apart (PostgreSQL 14 to 19)
 _FINGERPRINTS = """
 WITH RECURSIVE asked AS (
   SELECT * FROM unnest(%(nspnames)s::text[]::name[], %(relnames)s::text[]::name[], %(notes)s::text[], %(masks)s::text[])
@@ -88,6 +88,20 @@ WITH RECURSIVE asked AS (
     UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a
       WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
   ) AS behind(typid) WHERE behind.typid >= {first_normal_oid}
+), pub AS (
+  SELECT p.*, p.xmin FROM pg_catalog.pg_publication p WHERE p.pubname = ANY (%(publications)s)
+), candidate AS (
+  SELECT c.oid AS relid, c.relnamespace FROM pg_catalog.pg_class c
+  WHERE c.oid IN (SELECT unnest(line) FROM wanted)
+), member AS ({members}
+), published AS (
+  SELECT relid, bool_or(by_name) AS by_name,
+    string_agg(oid || ':' || xmin::text || ':' || entry, ' ' ORDER BY oid, entry) AS entries
+  FROM (
+    SELECT DISTINCT line.relid, pub.oid, pub.xmin, m.entry, m.by_name AND m.relid = line.relid AS by_name
+    FROM (SELECT relid, unnest(line) AS member FROM wanted) AS line
+    JOIN member m ON m.relid = line.member JOIN pub ON pub.oid = m.pubid
+  ) AS m GROUP BY relid
 ), form AS (
   SELECT w.relid, w.nspname, w.relname, (jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
     coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
@@ -104,33 +118,16 @@ WITH RECURSIVE asked AS (
       ) ORDER BY t.oid), '[]')
      FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE u.relid = w.relid AND t.typtype IN ('e', 'c'))
   ) || w.mask::jsonb)::text AS text
-  FROM wanted w JOIN part p USING (relid), LATERAL (
-    SELECT bool_or(entry.by_name) AS by_name,
-      string_agg(pub.oid || ':' || pub.xmin::text || ':' || entry.oid, ' ' ORDER BY pub.oid, entry.oid) AS entries
-    FROM ({entries}) AS entry(pubid, oid, by_name)
-    JOIN pg_catalog.pg_publication pub ON pub.oid = entry.pubid AND pub.pubname = ANY (%(publications)s)
-  ) AS e
+  FROM wanted w JOIN part p USING (relid) LEFT JOIN published e USING (relid)
 )
 SELECT nspname::text, relname::text, relid::bigint,
   left(encode(sha256(convert_to(text, 'UTF8')), 'hex'), 16), CASE WHEN %(whole)s THEN text END
 FROM form
 """
-# the publication entries that apply: of the table itself, of the roots that it is a partition of, of their schemas
-# (since PostgreSQL 15), and FOR ALL TABLES
-_ENTRIES = """
-      SELECT r.prpubid, r.oid, r.prrelid = w.relid FROM pg_catalog.pg_publication_rel r
-      WHERE r.prrelid = ANY (w.line)
-      UNION SELECT p.oid, 0, false FROM pg_catalog.pg_publication p WHERE p.puballtables
-"""
-_SCHEMA_ENTRIES = """
-      UNION SELECT s.pnpubid, s.oid, false
-      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s ON s.pnnspid = c.relnamespace
-      WHERE c.oid = ANY (w.line)
-"""
 # columns that a column list leaves out do not count; all lists of a table are the same
 _LISTED = """
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
-        WHERE r.prrelid = w.relid AND p.pubname = ANY (%(publications)s) AND r.prattrs IS NOT NULL
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pub ON pub.oid = r.prpubid
+        WHERE r.prrelid = w.relid AND r.prattrs IS NOT NULL
           AND NOT a.attnum = ANY (r.prattrs::smallint[]))
 """
 # the column's name is null where values are not compared by their type's default order and equality
@@ -199,8 +196,9 @@ def insert_lsn(connection: Connection) -> Lsn:
 def holds_rows_from_before(connection: Connection, name: QualifiedName, horizon: int) -> bool:
     """Whether this table, its partitions not included, has a row written by a transaction below ``horizon``.
 
-    VACUUM FULL and CLUSTER keep such rows; after a rewrite or a TRUNCATE all rows are newer. Also False when the role
-    may not read the table, or when another session has locked it: waiting for the lock would hold up all tables.
+    VACUUM FULL, CLUSTER and REPACK keep such rows; after a rewrite or a TRUNCATE all rows are newer. Also False when
+    the role may not read the table, or when another session has locked it: waiting for the lock would hold up all
+    tables.
     """
     named = sql.Identifier(name.nspname, name.relname)
     query = sql.SQL("SELECT EXISTS (SELECT FROM ONLY {} WHERE age(xmin) > age({}::text::xid))").format(
@@ -230,7 +228,7 @@ def _mask_json(mask: TableMask | None) -> str:
 def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
     known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
     statement = sql.SQL(_FINGERPRINTS).format(
-        entries=sql.SQL(_ENTRIES + (_SCHEMA_ENTRIES if known else "")),
+        members=members_sql(connection.info.server_version),
         listed=sql.SQL(_LISTED if known else ""),
         first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
         partition_key=sql.SQL(_PARTITION_KEY),

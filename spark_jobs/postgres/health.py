@@ -11,7 +11,7 @@ from datetime import timedelta
 from spark_jobs.errors import one_line
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
-from spark_jobs.postgres.slot import missing_slot
+from spark_jobs.postgres.slot import SPARE_SLOTS, missing_slot
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ SELECT server.*, s.plugin::text, (to_jsonb(s)->>'two_phase')::boolean, s.active_
        coalesce(to_jsonb(s)->>'invalidation_reason',
                 CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END,
                 CASE s.wal_status WHEN 'lost' THEN 'wal_removed' END),
-       current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_catalog.pg_replication_slots),
+       {SPARE_SLOTS},
        oldest.*
 FROM server LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s AND s.slot_type = 'logical'
 LEFT JOIN oldest ON true

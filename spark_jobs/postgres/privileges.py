@@ -10,23 +10,46 @@ from dataclasses import dataclass
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.slot import SPARE_SLOTS
 from spark_jobs.qualified_name import QualifiedName
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """``free_slots`` and ``free_wal_senders``: what is not in use now. ``max_slot_wal_keep_size`` -1: no limit."""
+    """``free_slots`` and ``free_wal_senders``: what is not in use now. ``max_slot_wal_keep_size`` -1: no limit.
+
+    ``effective_wal_level`` (since PostgreSQL 19): ``logical`` while a primary with ``wal_level = replica`` has a
+    logical slot; a standby has its primary's.
+    """
 
     server_version: str
     server_version_num: int
     in_recovery: bool
     wal_level: str
+    effective_wal_level: str | None
     max_replication_slots: int
     free_slots: int
     max_wal_senders: int
     free_wal_senders: int
     max_slot_wal_keep_size: str
     server_encoding: str
+
+    @property
+    def why_no_decoding(self) -> PreconditionError | None:
+        """Why the server can have no logical slot, and what to do; None: it can."""
+        level = self.effective_wal_level or self.wal_level
+        if level == "logical" or (self.effective_wal_level == "replica" and not self.in_recovery):
+            return None
+        if self.effective_wal_level and self.in_recovery:
+            return PreconditionError(
+                f"the primary's effective_wal_level is {level}",
+                hint="on the primary: set wal_level = logical and restart it, or create a logical slot and keep it",
+            )
+        return PreconditionError(
+            f"wal_level is {level}",
+            hint=f"ALTER SYSTEM SET wal_level = '{'replica' if self.effective_wal_level else 'logical'}',"
+            " then restart the server",
+        )
 
 
 @dataclass(frozen=True)
@@ -50,14 +73,15 @@ class TablePrivileges:
     row_security: bool
 
 
-_SETTINGS = """
+_SETTINGS = f"""
 SELECT current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(),
-       current_setting('wal_level'), current_setting('max_replication_slots')::int,
-       current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_catalog.pg_replication_slots)::int,
+       current_setting('wal_level'), current_setting('effective_wal_level', true),
+       current_setting('max_replication_slots')::int,
+       {SPARE_SLOTS},
        current_setting('max_wal_senders')::int,
        current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
        current_setting('max_slot_wal_keep_size'), current_setting('server_encoding')
-"""
+"""  # noqa: S608  # constants
 # Amazon RDS grants rds_replication instead of the REPLICATION attribute
 _ROLE = """
 SELECT rolname::text, rolsuper,
@@ -85,11 +109,8 @@ def require_slot_possible(connection: Connection, slot: str) -> None:
     """Raise PreconditionError when the server would refuse to create a slot of this name now."""
     settings, role = server_settings(connection), role_privileges(connection)
     what = f"slot {slot} cannot be created"
-    if settings.wal_level != "logical":
-        raise PreconditionError(
-            f"{what}: wal_level is {settings.wal_level}",
-            hint="set wal_level = logical in postgresql.conf and restart the server",
-        )
+    if error := settings.why_no_decoding:
+        raise error.within(what)
     if not role.may_replicate:
         raise PreconditionError(
             f"{what}: role {role.name} has no REPLICATION", hint="`postgres-cdc doctor` lists what the role needs"

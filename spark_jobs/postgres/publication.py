@@ -15,7 +15,8 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
-from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE, PublishedTable, published_tables
+from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
@@ -29,13 +30,18 @@ OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
 class Publication:
     """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
-    ``ours``: its comment says that we made it. What it sends of each table: see ``published_tables``.
+    ``ours``: its comment says that we made it. ``excluded``: FOR ALL TABLES EXCEPT these, and with them the
+    ``excluded_partitions``. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends
+    of each table: see ``published_tables``.
     """
 
     name: str
     ours: bool
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
+    excluded: tuple[QualifiedName, ...] = ()
+    excluded_partitions: tuple[QualifiedName, ...] = ()
+    all_sequences: bool = False
 
     def publishes(self, table: QualifiedName) -> bool:
         return table in self._tables
@@ -45,16 +51,17 @@ class Publication:
         return frozenset(self.tables)
 
 
-# the content of pg_publication_tables; since PostgreSQL 16 that view locks each table, and waits while one is altered
+# the content of pg_publication_tables
 _PUBLICATION = """
 WITH RECURSIVE pub AS (
   SELECT * FROM pg_catalog.pg_publication WHERE pubname = %(name)s
-), publishable AS (
-  SELECT * FROM pg_catalog.pg_class
+), candidate AS (
+  SELECT oid AS relid, relnamespace, relkind FROM pg_catalog.pg_class
   WHERE relkind IN ('r', 'p') AND relpersistence = 'p' AND oid >= {first_normal_oid}
+), member AS ({members}
 ), entry (relid) AS (
-  SELECT r.prrelid FROM pub JOIN pg_catalog.pg_publication_rel r ON r.prpubid = pub.oid
-  UNION SELECT c.oid FROM pub, publishable c WHERE pub.puballtables AND (pub.pubviaroot OR c.relkind = 'r'){of_schemas}
+  SELECT relid FROM member JOIN candidate c USING (relid), pub
+  WHERE pub.pubviaroot OR NOT pub.puballtables OR c.relkind = 'r'
 ), below (relid) AS (
   SELECT relid FROM entry
   UNION
@@ -62,6 +69,12 @@ WITH RECURSIVE pub AS (
   JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
 )
 SELECT obj_description(pub.oid, 'pg_publication') = %(comment)s, pub.pubviaroot,
+  coalesce((to_jsonb(pub)->>'puballsequences')::boolean, false), (
+    SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname, c.relispartition)), '[]')
+    FROM pg_catalog.pg_publication_rel r, LATERAL (
+      SELECT r.prrelid UNION SELECT relid FROM pg_catalog.pg_partition_tree(r.prrelid)) AS tree(relid)
+    JOIN pg_catalog.pg_class c ON c.oid = tree.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE r.prpubid = pub.oid AND {excluded}),
   (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
    FROM below JOIN pg_catalog.pg_class c ON c.oid = below.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE CASE WHEN pub.pubviaroot
@@ -70,9 +83,6 @@ SELECT obj_description(pub.oid, 'pg_publication') = %(comment)s, pub.pubviaroot,
      ELSE c.relkind <> 'p' END)
 FROM pub
 """
-_OF_SCHEMAS = """
-  UNION SELECT c.oid FROM pub JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = pub.oid
-    JOIN publishable c ON c.relnamespace = s.pnnspid"""
 _WITH_LIST_OR_FILTER = """
 SELECT n.nspname, c.relname FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
 JOIN pg_catalog.pg_class c ON c.oid = r.prrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -86,16 +96,24 @@ WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::te
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
-    of_schemas = _OF_SCHEMAS if connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE else ""
+    version = connection.info.server_version
     statement = sql.SQL(_PUBLICATION).format(
-        of_schemas=sql.SQL(of_schemas), first_normal_oid=sql.Literal(FIRST_NORMAL_OID)
+        members=members_sql(version), excluded=excluded_sql(version), first_normal_oid=sql.Literal(FIRST_NORMAL_OID)
     )
     with source_errors(f"publication {name} could not be read"):
         row = connection.execute(statement, {"name": name, "comment": OUR_COMMENT}).fetchone()
     if row is None:
         return None
-    ours, via_root, tables = row
-    return Publication(name, bool(ours), via_root, tuple(QualifiedName(*table) for table in sorted(tables)))
+    ours, via_root, all_sequences, excluded, tables = row
+    return Publication(
+        name,
+        bool(ours),
+        via_root,
+        tuple(QualifiedName(*table) for table in sorted(tables)),
+        tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if not is_partition),
+        tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if is_partition),
+        all_sequences,
+    )
 
 
 def ensure_publication(
@@ -163,6 +181,8 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         ours=False,
         via_partition_root=any(each.via_partition_root for each in found),
         # without the partitions that one of them publishes under the name of their root
+        excluded=tuple(sorted({table for each in found for table in each.excluded})),
+        excluded_partitions=tuple(sorted({table for each in found for table in each.excluded_partitions})),
         tables=tuple(
             sorted(published_tables(connection, names, [t for each in found for t in each.tables], for_reading=False))
         ),
@@ -236,9 +256,22 @@ def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError 
     if not found.publishes(table):
         return PreconditionError(
             f"publication {found.name} does not publish {table}",
-            hint=f"ALTER PUBLICATION ... ADD TABLE {table}; partitioned: publish_via_partition_root = true",
+            hint=how_to_add(found, table),
         )
     return None
+
+
+def how_to_add(found: Publication, table: QualifiedName) -> str:
+    """The statement by which a publication sends a table that it does not send now."""
+    if table in found.excluded:
+        others = ", ".join(str(each) for each in found.excluded if each != table)
+        return (
+            f"ALTER PUBLICATION {found.name} SET ALL TABLES{f' EXCEPT (TABLE {others})' if others else ''}"
+            f"{', ALL SEQUENCES' if found.all_sequences else ''}"
+        )
+    if table in found.excluded_partitions:
+        return "its partitioned table is excluded: ALTER PUBLICATION ... SET ALL TABLES EXCEPT (...) without that"
+    return f"ALTER PUBLICATION {found.name} ADD TABLE {table}; partitioned: publish_via_partition_root = true"
 
 
 def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:

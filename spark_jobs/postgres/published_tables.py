@@ -1,7 +1,7 @@
 """What a slot's publications send of each table: which columns, which rows, which operations.
 
-This is read from the catalogue's tables with plain SQL, which in a snapshot's transaction shows the state at the
-snapshot's LSN; ``pg_publication_tables`` would show the present. The rules are those of pgoutput
+Which tables belong to them: see ``publication_members``. In a snapshot's transaction, this too is the state at the
+snapshot's LSN. The rules are those of pgoutput
 (``get_rel_sync_entry``): columns must be the same in all publications; for each operation the row filters are ORed, and
 a publication without one lets all rows pass.
 https://www.postgresql.org/docs/current/logical-replication-row-filter.html
@@ -18,6 +18,7 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, members_sql
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 
@@ -27,7 +28,7 @@ OPERATIONS = ("insert", "update", "delete", "truncate")
 # the publications sends its changes under its root's name
 _PUBLISHED = """
 WITH wanted AS (
-  SELECT c.oid, n.nspname, c.relname, c.relnamespace, c.relkind,
+  SELECT c.oid, n.nspname, c.relname, c.relkind,
     CASE WHEN c.relispartition THEN ARRAY(SELECT a.relid::oid FROM pg_catalog.pg_partition_ancestors(c.oid) a(relid)
       WHERE a.relid <> c.oid) ELSE '{{}}' END AS above
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -38,13 +39,16 @@ WITH wanted AS (
     ARRAY(SELECT operation FROM (VALUES ('insert', p.pubinsert), ('update', p.pubupdate), ('delete', p.pubdelete),
       ('truncate', p.pubtruncate)) AS o(operation, sent) WHERE sent) AS operations
   FROM pg_catalog.pg_publication p WHERE p.pubname = ANY (%(publications)s)
+), candidate AS (
+  SELECT c.oid AS relid, c.relnamespace FROM pg_catalog.pg_class c
+  WHERE c.oid IN (SELECT oid FROM wanted UNION SELECT unnest(above) FROM wanted)
+), member AS MATERIALIZED ({members}
+), published AS (
+  SELECT w.oid, m.pubid, bool_or(m.relid <> w.oid) AS by_root
+  FROM wanted w, LATERAL unnest(w.oid || w.above) AS line(relid) JOIN member m USING (relid) GROUP BY w.oid, m.pubid
 ), entry AS (
-  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, p.sends_generated, p.operations,
-    p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
-      WHERE r.prpubid = p.oid AND r.prrelid = w.oid) {schema_of_itself} AS itself,
-    w.above <> '{{}}' AND (p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
-      WHERE r.prpubid = p.oid AND r.prrelid = ANY (w.above)) {schema_of_root}) AS by_root
-  FROM wanted w, pub p
+  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, p.sends_generated, p.operations, by_root
+  FROM published JOIN wanted w USING (oid) JOIN pub p ON p.oid = published.pubid
 )
 SELECT e.nspname::text, e.relname::text, e.pubname::text, e.operations, {row_filter}, {listed},
   ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
@@ -53,23 +57,15 @@ SELECT e.nspname::text, e.relname::text, e.pubname::text, e.operations, {row_fil
           ELSE a.attgenerated = '' OR (a.attgenerated = 's' AND coalesce(e.sends_generated, false)) END
     ORDER BY a.attnum)
 FROM entry e {of_entry}
-WHERE (e.itself OR e.by_root) AND (e.relkind = 'r' OR e.pubviaroot)
+WHERE (e.relkind = 'r' OR e.pubviaroot)
   AND NOT EXISTS (SELECT FROM entry root WHERE root.oid = e.oid AND root.pubviaroot AND root.by_root)
 ORDER BY e.nspname, e.relname, e.pubname
 """
-# the version that introduced row filters, column lists and whole schemas. Tables that are published through a schema,
-# or FOR ALL TABLES, have neither filter nor list
-SCHEMAS_AND_LISTS_SINCE = 150_000
-_SCHEMA_OF_ITSELF = """
-      OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace s
-        WHERE s.pnpubid = p.oid AND s.pnnspid = w.relnamespace)"""
-_SCHEMA_OF_ROOT = """
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_publication_namespace s
-        ON s.pnnspid = c.relnamespace WHERE s.pnpubid = p.oid AND c.oid = ANY (w.above))"""
+# a table that is published through its schema, too, has neither filter nor list
 _OF_ENTRY = """
-LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = e.pubid AND r.prrelid = e.oid
-  AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_namespace s
-    WHERE s.pnpubid = e.pubid AND s.pnnspid = e.relnamespace)
+LEFT JOIN (member m JOIN pg_catalog.pg_publication_rel r ON r.oid = m.entry AND m.by_name)
+  ON m.pubid = e.pubid AND m.relid = e.oid
+  AND NOT EXISTS (SELECT FROM member s WHERE s.pubid = e.pubid AND s.relid = e.oid AND NOT s.by_name)
 """
 
 
@@ -130,8 +126,7 @@ def unseen_operations(missing: Sequence[str]) -> str:
 def _statement(connection: Connection, *, for_reading: bool) -> sql.Composed:
     known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
     return sql.SQL(_PUBLISHED).format(
-        schema_of_itself=sql.SQL(_SCHEMA_OF_ITSELF if known else ""),
-        schema_of_root=sql.SQL(_SCHEMA_OF_ROOT if known else ""),
+        members=members_sql(connection.info.server_version),
         of_entry=sql.SQL(_OF_ENTRY if known else ""),
         row_filter=sql.SQL(_row_filter(connection.info.server_version, for_reading=for_reading)),
         listed=sql.SQL("r.prattrs IS NOT NULL" if known else "false"),

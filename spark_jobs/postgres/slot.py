@@ -38,6 +38,11 @@ Options = tuple[tuple[str, str], ...]  # (name, value) of the output plugin's op
 Output = Literal["binary", "text"]
 
 
+# REPACK (CONCURRENTLY), since PostgreSQL 19, has a slot beside them, of max_repack_replication_slots
+SPARE_SLOTS = """current_setting('max_replication_slots')::int - (
+    SELECT count(*)::int FROM pg_catalog.pg_replication_slots WHERE plugin IS DISTINCT FROM 'pgrepack')"""
+
+
 @dataclass(frozen=True)
 class SlotStatus:
     """One logical slot of ``pg_replication_slots``."""
@@ -120,7 +125,7 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
             f"slot {slot} cannot be created: {error.diag.message_primary}",
-            hint="set wal_level = logical in postgresql.conf and restart the server",
+            hint=error.diag.message_hint or "set wal_level = logical in postgresql.conf and restart the server",
         ) from None
     except psycopg.errors.UndefinedFile as error:
         raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None
@@ -196,9 +201,8 @@ def flushed_lsn(connection: Connection) -> Lsn:
 
 def spare_slots(connection: Connection) -> int:
     """How many slots the server has room for beyond those that there are."""
-    query = "SELECT current_setting('max_replication_slots')::int - count(*) FROM pg_catalog.pg_replication_slots"
     with source_errors("the free slots could not be counted"):
-        return int(connection.execute(query).fetchall()[0][0])
+        return int(connection.execute(f"SELECT {SPARE_SLOTS}").fetchall()[0][0])
 
 
 def wait_until_flushed(connection: Connection, lsn: int) -> Lsn:

@@ -19,8 +19,9 @@ _TEXT_OIDS = (25, 1043)  # text, varchar: changed into each other without a rewr
 
 @dataclass(frozen=True)
 class MovedFile:
-    """A part whose rows are in another file, for a reason that the catalogue does not show. VACUUM FULL and CLUSTER
-    keep each row's ``xmin``, a TRUNCATE by transaction ``changed`` removes the rows, and other DDL rewrites them.
+    """A part whose rows are in another file, for a reason that the catalogue does not show. VACUUM FULL, CLUSTER and
+    REPACK keep each row's ``xmin``, a TRUNCATE by transaction ``changed`` removes the rows, and other DDL rewrites
+    them.
     """
 
     name: QualifiedName
@@ -73,7 +74,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
                 reasons.append(f"partition {part.name} was attached")
                 regions.append(_attached_region(before, after, old, part))
             continue
-        others = _part_reasons(old, part, _renamed(before, after))
+        others = _part_reasons(old, part, after, _renamed(before, after))
         reasons, regions = [*reasons, *others], [*regions, *(None for _ in others)]
         moved += _moved_file(old, part, after)
     reasons += [f"partition {part.name} was detached or dropped" for part in known.values()]
@@ -180,12 +181,12 @@ def _types(before: Fingerprint, after: Fingerprint) -> list[str]:
     return reasons
 
 
-def _part_reasons(old: FingerprintPart, new: FingerprintPart, renamed: Mapping[str, str]) -> list[str]:
+def _part_reasons(old: FingerprintPart, new: FingerprintPart, of: Fingerprint, renamed: Mapping[str, str]) -> list[str]:
     what = "it" if new.parent == 0 else f"partition {new.name}"
     reasons = []
     if old.relpersistence != new.relpersistence:
         reasons.append(f"{what} was unlogged for a time")
-    if _is_rewritten(old, new):
+    if _is_rewritten(old, new, of):
         reasons.append(f"{what} was rewritten by DDL")
     if old.placed != new.placed:
         reasons.append(f"{what} had another name or schema for a time")
@@ -217,19 +218,25 @@ def _index_changed(old: FingerprintPart, new: FingerprintPart) -> bool:
     return False
 
 
-def _is_rewritten(old: FingerprintPart, new: FingerprintPart) -> bool:
+def _is_rewritten(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> bool:
     """DDL that rewrites rows creates a new TOAST table along with the new file. VACUUM FULL, CLUSTER and TRUNCATE keep
-    the TOAST table's OID."""
-    return old.relfilenode != new.relfilenode and old.reltoastrelid != new.reltoastrelid
+    the TOAST table's OID. REPACK (CONCURRENTLY) does not, but the rows stay as they were."""
+    moved = old.relfilenode != new.relfilenode and old.reltoastrelid != new.reltoastrelid
+    return moved and (bool(new.parent) or _may_hold_other_rows(old, new, of))
+
+
+def _may_hold_other_rows(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> bool:
+    """Whether the new file of a table that is no partition may hold other values. DDL that writes these also changes a
+    column. SET UNLOGGED does not, and is refused only for a table in a publication's list."""
+    return old.attributes != new.attributes or not of.published_by_name
 
 
 def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> list[MovedFile]:
-    if old.relfilenode == new.relfilenode or _is_rewritten(old, new):
+    if old.relfilenode == new.relfilenode or _is_rewritten(old, new, of):
         return []
     if new.parent:
         # its own TRUNCATE is not sent if changes are published under the root's name
         return [MovedFile(new.name, new.changed, f"partition {new.name} was truncated on its own, or rewritten")]
-    if new.reltoastrelid == 0 and (old.attributes != new.attributes or not of.published_by_name):
-        # SET UNLOGGED, which does not change columns, is refused for a table in a publication's list
+    if new.reltoastrelid == 0 and _may_hold_other_rows(old, new, of):
         return [MovedFile(new.name, new.changed, "it was rewritten by DDL, or unlogged for a time")]
     return []

@@ -24,7 +24,8 @@ def means_the_same_everywhere(typid: int) -> bool:
 
 @dataclass(frozen=True)
 class TypeFacts:
-    """One row of ``pg_type`` whose OID is not the same on every server.
+    """One row of ``pg_type`` whose OID is not the same on every server, or whose text is not
+    (``wire_type.printed_otherwise``).
 
     ``typoutput`` and ``typsend`` are the functions' C names, as ``library:name`` outside the server itself; there may
     be no send function (''). ``parts`` are OIDs: a domain's base type, an array's element, a range's subtype, a
@@ -78,8 +79,8 @@ class RelationFacts:
     is empty for f and n, and for d without a primary key. ``leaf_identities`` are the distinct replica identities of a
     partitioned table's leaves, None for FULL: rows are in leaves, so these decide what comes with a change, whatever
     the root's identity is. ``declared_key``: the names in the configuration, if there is a unique index on them and
-    none is nullable. ``types`` has every type behind the columns' base types whose OID is at least
-    ``FIRST_VARYING_OID``; older logs lack it. ``mask``: the word of the table's masks (``TableMask.word``), empty if no
+    none is nullable. ``types`` has every type behind the columns' base types that needs ``TypeFacts``; older logs lack
+    it. ``mask``: the word of the table's masks (``TableMask.word``), empty if no
     column is masked.
     """
 

@@ -34,6 +34,7 @@ class Family(Enum):
     LINE = "line"
     LSEG = "lseg"
     LSN = "pg_lsn"
+    LSN_OF_19 = "pg_lsn since PostgreSQL 19"
     MACADDR = "macaddr"
     MONEY = "money"
     MULTIRANGE = "multirange"
@@ -109,6 +110,14 @@ def wire_type(typid: int, types: Iterable[TypeFacts] = ()) -> WireType:
     return _resolved(typid, {facts.typid: facts for facts in types})
 
 
+def printed_otherwise(server_version: int) -> list[int]:
+    """The built-in types that this server prints in another way than the oldest: their ``TypeFacts`` are landed, and
+    say so. Since PostgreSQL 19, the second half of a pg_lsn has all its digits."""
+    lsn = _SCALARS[Family.LSN]["pg_lsn"]
+    arrays = [array for array, element in _ARRAYS.items() if element == lsn]
+    return [lsn, *arrays] if server_version >= 190_000 else []
+
+
 def unreadable_in_binary(facts: RelationFacts) -> tuple[ColumnFacts, ...]:
     """The columns whose binary values cannot be read (``regclass``, types of unknown extensions). If there are any, the
     table can only be followed in text."""
@@ -125,6 +134,7 @@ _FORMS = {
     ("multirange_out", "multirange_send"): Family.MULTIRANGE,
     ("record_out", "record_send"): Family.RECORD,
     ("enum_out", "enum_send"): Family.TEXT,
+    ("pg_lsn_out", "pg_lsn_send"): Family.LSN_OF_19,
     ("textout", "textsend"): Family.TEXT,
     ("varcharout", "varcharsend"): Family.TEXT,
     ("nameout", "namesend"): Family.TEXT,
@@ -185,7 +195,7 @@ _SCALARS = {
     Family.TSQUERY: {"tsquery": 3615},
     Family.TSVECTOR: {"tsvector": 3614},
     Family.UINT4: {"oid": 26, "xid": 28, "cid": 29},
-    Family.UINT8: {"xid8": 5069},
+    Family.UINT8: {"xid8": 5069, "oid8": 6437},
     Family.UUID: {"uuid": 2950},
     Family.VERSIONED_TEXT: {"jsonb": 3802, "jsonpath": 4072},
 }
@@ -201,7 +211,7 @@ _ARRAYS = {
     1040: 829, 1041: 869, 1115: 1114, 1182: 1082, 1183: 1083, 1185: 1184, 1187: 1186, 1231: 1700, 1270: 1266,
     1561: 1560, 1563: 1562, 2201: 1790, 2949: 2970, 2951: 2950, 3221: 3220, 3643: 3614, 3644: 3642, 3645: 3615,
     3807: 3802, 3905: 3904, 3907: 3906, 3909: 3908, 3911: 3910, 3913: 3912, 3927: 3926, 4073: 4072, 5039: 5038,
-    6150: 4451, 6151: 4532, 6152: 4533, 6153: 4534, 6155: 4535, 6157: 4536,
+    6150: 4451, 6151: 4532, 6152: 4533, 6153: 4534, 6155: 4535, 6157: 4536, 6442: 6437,
 }
 # fmt: on
 

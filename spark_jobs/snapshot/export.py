@@ -29,12 +29,15 @@ from spark_jobs.table_mask import TableMask
 RANGE_BYTES = 64 << 20
 _BLOCK_BYTES = 8192
 _FILE = "SELECT relfilenode::text FROM pg_catalog.pg_class WHERE oid = {}::oid"
-# each xmin is the transaction that last changed the catalogue's row for a column or its default
+# each xmin is the transaction that last changed the catalogue's row for a column or its default. REPACK (CONCURRENTLY),
+# since PostgreSQL 19, changes none of these, only the TOAST table's OID. Without one, nothing but the file tells
 _FORM = """
 SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(relid), LATERAL (
   SELECT 'a' || a.attnum || ':' || a.xmin FROM pg_catalog.pg_attribute a WHERE a.attrelid = relid AND a.attnum > 0
   UNION ALL SELECT 'd' || d.adnum || ':' || d.xmin FROM pg_catalog.pg_attrdef d WHERE d.adrelid = relid
-  UNION ALL SELECT 'c' || c.relam || c.relpersistence::text FROM pg_catalog.pg_class c WHERE c.oid = relid
+  UNION ALL SELECT 'c' || c.relam || c.relpersistence::text || c.reltoastrelid || ':' || CASE WHEN c.reltoastrelid = 0
+    AND current_setting('server_version_num')::int >= 190000 THEN c.relfilenode ELSE 0 END
+  FROM pg_catalog.pg_class c WHERE c.oid = relid
 ) AS known(part)
 """
 # exporting waits, on locks, for every open transaction
@@ -62,8 +65,8 @@ class CtidRange:
     """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end.
 
     ``relid``: the leaf's OID. ``stored_bytes``: their share of heap and TOAST table. ``file``: the file with the rows
-    that the snapshot shows. ``form``: the part of the catalogue that any rewriting ALTER TABLE changes. Both show after
-    the read whether the rows may have been rewritten.
+    that the snapshot shows. ``form``: the part of the catalogue that whatever hides the rows from an old snapshot
+    changes. Both show after the read whether the rows may have been rewritten.
     """
 
     leaf: QualifiedName
@@ -145,9 +148,9 @@ def range_query(
     afterwards. ``row_filter``: a condition as PostgreSQL prints it; only rows that meet it are read.
 
     The check fails when the snapshot may no longer have shown all rows. After an ALTER TABLE that rewrites the table,
-    an old snapshot sees no rows; after a TRUNCATE too, but that also comes through the slot. VACUUM FULL and CLUSTER
-    move rows, which matters when a table has several ranges. With ``truncates_follow`` False, when no changes are
-    applied afterwards, the check fails after a TRUNCATE too.
+    or REPACK (CONCURRENTLY), an old snapshot sees no rows; after a TRUNCATE too, but that also comes through the slot.
+    VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. With ``truncates_follow``
+    False, when no changes are applied afterwards, the check fails after a TRUNCATE too.
     https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     by_name = {column.attname: column for column in facts.columns}

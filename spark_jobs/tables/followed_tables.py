@@ -9,7 +9,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
-from spark_jobs.postgres.publication import find_publications
+from spark_jobs.postgres.publication import Publication, find_publications
 from spark_jobs.qualified_name import QualifiedName
 
 
@@ -37,15 +37,27 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
     """The tables to follow, in the configuration's order, else the publication's. Raises PreconditionError if there is
     neither."""
     names = configured_names(pipeline)
+    return names if names is not None else _publication_that_names(connection, pipeline).tables
+
+
+def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
+    """``followed_names``, and the tables that their publication excludes. A publication FOR ALL TABLES keeps no trace
+    of a table that was excluded for a time: only looks at the catalogue meanwhile can tell."""
+    names = configured_names(pipeline)
     if names is not None:
         return names
+    found = _publication_that_names(connection, pipeline)
+    return tuple(dict.fromkeys((*found.tables, *found.excluded, *found.excluded_partitions)))
+
+
+def _publication_that_names(connection: Connection, pipeline: Pipeline) -> Publication:
     publication = find_publications(connection, pipeline.source.publications)
     if publication is None:
         raise PreconditionError(
             f"there is no publication {', '.join(pipeline.source.publications)}, and the configuration names no tables",
             hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
         )
-    return publication.tables
+    return publication
 
 
 def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:

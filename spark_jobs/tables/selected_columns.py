@@ -13,7 +13,8 @@ from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.publication import ColumnLists
-from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE, PublishedTable, published_tables
+from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 

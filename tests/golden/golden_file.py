@@ -1,5 +1,7 @@
 """The files of a theme: what a plugin sent (one file per way to read it), and what it must be taken for.
 
+Where a server of some version does something else than the oldest, ``expected-VERSION.jsonl`` holds for it.
+
 JSON lines. The first line of a recording says how it was read and on which server versions it was the same; then come
 the rows ``[lsn, xid, data]``, data in hex for pgoutput, as text for test_decoding. ``[lsn, xid, data, n]`` is n equal
 rows whose LSNs follow on each other. ``expected.jsonl`` has one
@@ -115,7 +117,8 @@ def recordings(theme: str | None = None) -> tuple[Recording, ...]:
     return tuple(map(_recording, paths))
 
 
-def write_expected(theme: str, changes: Sequence[ExpectedChange]) -> None:
+def write_expected(theme: str, version: int | None, changes: Sequence[ExpectedChange]) -> None:
+    """``version`` None: what the oldest server does, and each that has no file of its own."""
     relations: dict[str, ExpectedRelation] = {}
     lines = []
     for change in changes:
@@ -124,13 +127,15 @@ def write_expected(theme: str, changes: Sequence[ExpectedChange]) -> None:
             lines.append({"kind": "R", "table": change.table, **asdict(change.relation)})
         lines.append({k: v for k, v in asdict(replace(change, relation=None)).items() if v is not None})
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
-    (THEMES / theme / "expected.jsonl").write_text(text)
+    _expected_path(theme, version).write_text(text)
 
 
-def expected(theme: str) -> tuple[ExpectedChange, ...]:
+def expected(theme: str, version: int | None = None) -> tuple[ExpectedChange, ...]:
+    """What a server of this version did; None: the oldest."""
     relations: dict[str, ExpectedRelation] = {}
     changes = []
-    for line in (THEMES / theme / "expected.jsonl").read_text().split("\n")[:-1]:
+    own = _expected_path(theme, version)
+    for line in (own if own.exists() else _expected_path(theme, None)).read_text().split("\n")[:-1]:
         fields = json.loads(line)
         if fields["kind"] == "R":
             relations[fields["table"]] = ExpectedRelation.of(fields)
@@ -145,6 +150,10 @@ def expected(theme: str) -> tuple[ExpectedChange, ...]:
             )
         )
     return tuple(changes)
+
+
+def _expected_path(theme: str, version: int | None) -> Path:
+    return THEMES / theme / f"expected{'' if version is None else f'-{version}'}.jsonl"
 
 
 def _recording(path: Path) -> Recording:

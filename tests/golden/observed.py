@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
@@ -11,7 +12,8 @@ from spark_jobs.decode.binary.value_text import value_text
 from spark_jobs.logicalrep.messages import BinaryValue, Change, ColumnValue, Delete, Insert, TupleData, Unchanged
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.wire_type import Family, WireType, wire_type
+from spark_jobs.schema.relation_facts import TypeFacts
+from spark_jobs.schema.wire_type import Family, WireType, printed_otherwise, wire_type
 from tests.golden.golden_file import ExpectedChange, Recording
 from tests.golden.scenario import Scenario
 
@@ -112,32 +114,35 @@ def _text(value: ColumnValue) -> str | None:
     return value.decode()
 
 
-def as_text(observed: Observed) -> Observed:
-    """The same change with the text of its binary values."""
+def as_text(observed: Observed, version: int) -> Observed:
+    """The same change with the text of its binary values, as a server of this version prints it."""
+    of_server = partial(_in_text, otherwise=printed_otherwise(version * 10_000))
     relation, change = observed.relation, observed.change
     if relation is None or change is None:
         return observed
     if isinstance(change, Insert):
-        return replace(observed, change=replace(change, new=_in_text(change.new, relation)))
+        return replace(observed, change=replace(change, new=of_server(change.new, relation)))
     if isinstance(change, Delete):
-        return replace(observed, change=replace(change, old_key=_in_text(change.old_key or (), relation)))
+        return replace(observed, change=replace(change, old_key=of_server(change.old_key or (), relation)))
     assert change.old_key is change.old_tuple is None, "the theme has no such change"
-    return replace(observed, change=replace(change, new=_in_text(change.new, relation)))
+    return replace(observed, change=replace(change, new=of_server(change.new, relation)))
 
 
-def _in_text(row: TupleData, relation: Relation) -> TupleData:
+def _in_text(row: TupleData, relation: Relation, *, otherwise: Collection[int]) -> TupleData:
     return tuple(
-        _text_of(value.data, column.atttypid, column.name) if isinstance(value, BinaryValue) else value
+        _text_of(value.data, column.atttypid, column.name, otherwise) if isinstance(value, BinaryValue) else value
         for value, column in zip(row, relation.columns, strict=True)
     )
 
 
-def _text_of(data: bytes, typid: int, column: str) -> bytes:
-    known = wire_type(typid) if typid < _FIRST_USER_OID else _OWN_TYPES[column]
+def _text_of(data: bytes, typid: int, column: str, otherwise: Collection[int]) -> bytes:
+    facts = [_LSN_OF_19] if typid in otherwise else []
+    known = wire_type(typid, facts) if typid < _FIRST_USER_OID else _OWN_TYPES[column]
     return value_text(data, known).encode()
 
 
 _FIRST_USER_OID = 16384
+_LSN_OF_19 = TypeFacts(3220, "pg_lsn", "b", ",", "pg_lsn_out", "pg_lsn_send")
 _INT, _TEXT = wire_type(23), wire_type(25)
 # of theme types_binary: the catalogue's facts of its own types, by column
 _OWN_TYPES = {

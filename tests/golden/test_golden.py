@@ -42,12 +42,12 @@ def test_every_read_of_every_theme_is_recorded_on_every_version() -> None:
 
 @pytest.mark.parametrize("recording", TEXT_PGOUTPUT, ids=named)
 def test_pgoutput_object_by_object(recording: Recording) -> None:
-    assert_agrees(recording, observe_pgoutput(recording), expected(recording.theme))
+    assert_agrees(recording, observe_pgoutput(recording), expected(recording.theme, recording.versions[0]))
 
 
 @pytest.mark.parametrize("recording", LINES, ids=named)
 def test_test_decoding_line_by_line(recording: Recording) -> None:
-    changes = expected(recording.theme)
+    changes = expected(recording.theme, recording.versions[0])
     assert_agrees(recording, observe_test_decoding(recording, changes), changes)
 
 
@@ -55,14 +55,14 @@ def test_test_decoding_line_by_line(recording: Recording) -> None:
 @pytest.mark.parametrize("recording", TEXT_PGOUTPUT, ids=named)
 def test_pgoutput_in_columns(recording: Recording, batch_size: int) -> None:
     observed = observe_columns(recording, batch_size)
-    assert_agrees(recording, observed, expected(recording.theme))
+    assert_agrees(recording, observed, expected(recording.theme, recording.versions[0]))
     assert observed == observe_pgoutput(recording)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 10_000])
 @pytest.mark.parametrize("recording", CAPTURED_LINES, ids=named)
 def test_test_decoding_in_columns(recording: Recording, batch_size: int) -> None:
-    changes = expected(recording.theme)
+    changes = expected(recording.theme, recording.versions[0])
     assert_agrees(recording, observe_line_columns(recording, changes, batch_size), changes)
 
 
@@ -72,7 +72,7 @@ def test_streamed_lines_are_read_one_by_one_and_refused_as_a_window(recording: R
     lines = [read_line(row.data) for row in recording.rows]
     assert any(isinstance(line, StreamLine) for line in lines)
     with pytest.raises(DecodeError):
-        line_rows(recording, expected(recording.theme), 10_000)
+        line_rows(recording, expected(recording.theme, recording.versions[0]), 10_000)
 
 
 @pytest.mark.parametrize("in_columns", [False, True], ids=["objects", "columns"])
@@ -81,4 +81,8 @@ def test_binary_values_mean_what_their_text_means(recording: Recording, in_colum
     observed = observe_columns(recording, 10_000) if in_columns else observe_pgoutput(recording)
     values = [value for each in observed if isinstance(each.change, Insert) for value in each.change.new]
     assert sum(isinstance(value, BinaryValue) for value in values) > 100
-    assert_agrees(recording, [as_text(each) for each in observed], expected(recording.theme))
+    assert_agrees(
+        recording,
+        [as_text(each, recording.versions[0]) for each in observed],
+        expected(recording.theme, recording.versions[0]),
+    )

@@ -263,6 +263,15 @@ HARMLESS = (
 )
 
 
+REPACKS = (
+    "REPACK plain",
+    "REPACK narrow",
+    "REPACK parted_1 USING INDEX parted_1_pkey",
+    "REPACK (CONCURRENTLY) plain",
+    "REPACK (CONCURRENTLY) narrow",
+)
+
+
 def _pipeline(database: Database, folder: Path) -> Pipeline:
     database.execute(*SCHEMA)
     pipeline = pipeline_of(database, folder / "lake", *TABLES)
@@ -344,8 +353,32 @@ def test_what_leaves_the_rows_alone_is_no_change(every_database: Database, tmp_p
     publication = pipeline.source.publications[0]
     every_database.execute(*(statement.format(p=publication) for statement in HARMLESS))
     assert _changed(pipeline) == {}
+    if every_database.server.version >= 19:
+        every_database.execute(*REPACKS)
+        assert _changed(pipeline) == {}
     every_database.execute("TRUNCATE plain, narrow", "TRUNCATE parted", "INSERT INTO parted VALUES (1, 'x')")
     assert _changed(pipeline) == {}
+
+
+def test_a_repack_that_cannot_be_told_from_a_rewrite(database_19: Database, tmp_path: Path) -> None:
+    """Of a partition, and where SET UNLOGGED would not be refused."""
+    database = database_19
+    pipeline = _pipeline(database, tmp_path / "listed")
+    database.execute("REPACK (CONCURRENTLY) parted_1")
+    assert _changed(pipeline) == {"parted": "partition public.parted_1 was rewritten by DDL"}
+    _begin_again(database, pipeline)
+    database.execute(*SCHEMA, f"CREATE PUBLICATION {database.name} FOR ALL TABLES WITH (publish_via_partition_root)")
+    pipeline = pipeline_of(database, tmp_path / "all")
+    prepare(pipeline)
+    database.execute("INSERT INTO narrow VALUES (-1, -1)")
+    assert _changed(pipeline) == {}, "a first look"
+    database.execute("REPACK plain", "REPACK narrow")
+    assert _changed(pipeline) == {}
+    database.execute("REPACK (CONCURRENTLY) plain", "REPACK (CONCURRENTLY) narrow")
+    assert _changed(pipeline) == {
+        "plain": "it was rewritten by DDL",
+        "narrow": "it was rewritten by DDL, or unlogged for a time",
+    }
 
 
 def test_a_truncate_of_a_table_without_toast_that_no_list_names(every_database: Database, tmp_path: Path) -> None:

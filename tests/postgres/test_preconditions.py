@@ -37,7 +37,7 @@ def test_wal_level_is_not_logical(tmp_path: Path) -> None:
         with running_postgres(folder, binaries=binaries, settings={"wal_level": "replica"}) as server:
             database = Database(server, "postgres")
             database.execute(TABLE)
-            with pytest.raises(PreconditionError, match="set wal_level = logical") as caught:
+            with pytest.raises(PreconditionError, match="SET wal_level = 'logical'") as caught:
                 prepare_slot(pipeline_of(database, tmp_path / "lake", "orders"))
             assert "\n" not in str(caught.value)
             with pytest.raises(PreconditionError, match="wal_level"), exported_snapshot(SecretStr(database.dsn)):

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.publication import ensure_publication, ensure_publications, find_publication
+from spark_jobs.postgres.publication import ensure_publication, ensure_publications
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
 
@@ -101,31 +101,3 @@ def test_our_publication_has_the_configured_column_lists(database: Database) -> 
         database.execute('ALTER PUBLICATION p SET TABLE a WHERE (id > 1), "B b"')
         ensure_publication(connection, "p", [A, B])
         assert database.execute("SELECT count(*) FROM pg_publication_rel WHERE prqual IS NOT NULL") == [(0,)]
-
-
-@pytest.mark.parametrize("options", ["", " WITH (publish_via_partition_root)"])
-def test_the_tables_are_those_that_the_server_shows(every_database: Database, options: str) -> None:
-    """``find_publication`` asks without the locks of ``pg_publication_tables``; the tables are the same."""
-    every_database.execute(
-        *TABLES,
-        "CREATE SCHEMA away",
-        "CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY)",
-        "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id)",
-        "CREATE TABLE root_1 PARTITION OF root FOR VALUES FROM (0) TO (10)",
-        "CREATE TABLE away.root_2 PARTITION OF root FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id)",
-        "CREATE TABLE root_21 PARTITION OF away.root_2 FOR VALUES FROM (10) TO (15)",
-        "CREATE UNLOGGED TABLE root_3 PARTITION OF root FOR VALUES FROM (20) TO (30)",
-        "CREATE TABLE away.c (id int PRIMARY KEY)",
-    )
-    what = ["FOR TABLE a, root", "FOR TABLE away.root_2, a", "FOR TABLE root_1, away.c", "FOR ALL TABLES"]
-    if every_database.server.version >= 15:  # before that, whole schemas could not be published
-        what += ["FOR TABLES IN SCHEMA away", "FOR TABLES IN SCHEMA public", "FOR TABLES IN SCHEMA away, TABLE root, a"]
-    for number, published in enumerate(what):
-        every_database.execute(f"CREATE PUBLICATION p{number} {published}{options}")
-        shown = every_database.execute(
-            f"SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = 'p{number}'"
-        )
-        with connected(SecretStr(every_database.dsn)) as connection:
-            found = find_publication(connection, f"p{number}")
-        assert found is not None
-        assert found.tables == tuple(sorted(QualifiedName(*map(str, names)) for names in shown)), published

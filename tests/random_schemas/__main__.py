@@ -12,7 +12,7 @@ from pathlib import Path
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.spark.delta_jars import fill_folder
 from spark_jobs.spark.session import spark_session
-from tests.fixtures.server_binaries import VERSIONS
+from tests.fixtures.server_binaries import versions_here
 from tests.fixtures.servers import started
 from tests.fixtures.spark import JARS
 from tests.random_schemas.campaign import run_campaign
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     fill_folder(JARS)
     folder = Path(tempfile.mkdtemp(prefix="random-schemas-"))
     with ExitStack() as stack:
-        servers = [stack.enter_context(started(version)) for version in VERSIONS]
+        servers = [stack.enter_context(started(version)) for version in versions_here()]
         spark = spark_session(SparkOptions(master="local[2]", jars=str(JARS)))
         stack.callback(spark.stop)
         figures = run_campaign(spark, servers, folder, chosen.rounds, seed, chosen.world)

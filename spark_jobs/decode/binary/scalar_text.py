@@ -134,6 +134,10 @@ def lsn_text(cursor: Cursor) -> str:
     return f"{cursor.uint32('lsn'):X}/{cursor.uint32('lsn'):X}"
 
 
+def lsn_of_19_text(cursor: Cursor) -> str:
+    return f"{cursor.uint32('lsn'):X}/{cursor.uint32('lsn'):08X}"
+
+
 def snapshot_text(cursor: Cursor) -> str:
     size = cursor.int32("nxip")
     if size < 0 or cursor.left != 8 * (size + 2):

@@ -45,6 +45,7 @@ _SCALARS: dict[Family, Callable[[Cursor], str]] = {
     Family.LINE: geometry_text.line_text,
     Family.LSEG: geometry_text.lseg_text,
     Family.LSN: scalar_text.lsn_text,
+    Family.LSN_OF_19: scalar_text.lsn_of_19_text,
     Family.MACADDR: scalar_text.macaddr_text,
     Family.MONEY: scalar_text.money_text,
     Family.NETWORK: network_text,
