@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.asset_keys import key_part, source_key
+from cdc_assets.asset_keys import change_log_key, snapshot_key, source_key
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
@@ -60,7 +60,7 @@ class Blueprint:
 
     @property
     def change_log_key(self) -> dg.AssetKey:
-        return dg.AssetKey([self.name, "change_log"])
+        return change_log_key(self.name)
 
     @property
     def source_keys(self) -> list[dg.AssetKey]:
@@ -76,11 +76,7 @@ class Blueprint:
         return dg.AssetKey([self.name, "maintenance"])
 
     def snapshot_key(self, table: QualifiedName) -> dg.AssetKey:
-        return dg.AssetKey([self.name, "snapshot", key_part(table.nspname), key_part(table.relname)])
-
-    def table_key(self, table: QualifiedName) -> dg.AssetKey:
-        """The key before translation."""
-        return dg.AssetKey([self.name, key_part(table.nspname), key_part(table.relname)])
+        return snapshot_key(self.name, table)
 
     def verify_check_key(self, table: QualifiedName) -> dg.AssetCheckKey:
         return dg.AssetCheckKey(self.table_specs[table].key, VERIFY_CHECK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfig
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.configuration.engine_form import pipeline_of
+from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.environment import EnvironmentScope
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
@@ -87,7 +88,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         """
         from cdc_assets.assets.tables import table_spec
 
-        return table_spec(self._blueprint({}), table.qualified_name)
+        lake = lake_of(self, self._folder)
+        return table_spec(self.name, self._database, lake, table.qualified_name)
 
     def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
         """Apply the run's windows to the selected tables. Override to do something before or after.
@@ -134,9 +136,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.definitions import build_definitions
 
         specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in self.tables or ()}
-        keys = [spec.key for spec in specs.values()]
-        if len(set(keys)) < len(keys):
-            twice = sorted({key.to_user_string() for key in keys if keys.count(key) > 1})
+        keys = Counter(spec.key for spec in specs.values())
+        if twice := sorted(key.to_user_string() for key, times in keys.items() if times > 1):
             raise ConfigurationError(
                 f"pipeline {self.name}: two tables have the asset key {', '.join(twice)}",
                 hint="give one of them another key in its translation; if their names differ only in characters other"
@@ -149,9 +150,13 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         """This configuration in the engine's form, as ``spark_jobs`` takes it."""
         return replace(pipeline_of(self, self._folder), tables_of_publication=self._discovered)
 
-    def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
+    @property
+    def _database(self) -> str:
         from cdc_assets.configuration.database_name import database_name
 
+        return database_name(self.source.dsn)
+
+    def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
         if self.tables is None:
             raise ConfigurationError(
                 f"pipeline {self.name}: tables is missing",
@@ -160,7 +165,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             )
         return Blueprint(
             pipeline=self.pipeline,
-            database=database_name(self.pipeline.source),
+            database=self._database,
             spark_resource=self.spark.resource or f"{self.name}_spark",
             table_specs=table_specs,
         )

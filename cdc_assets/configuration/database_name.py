@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
-from spark_jobs.configuration import Source
+from pydantic import SecretStr
+
 from spark_jobs.errors import ConfigurationError
 
 
-def database_name(source: Source) -> str:
-    """The database that the connection string names, by libpq's rules, without connecting.
+def database_name(dsn: SecretStr) -> str:
+    """The database that a connection string names, by libpq's rules, without connecting.
 
     Raises ConfigurationError if it is not a connection string; the text itself is never shown.
     """
@@ -17,7 +18,7 @@ def database_name(source: Source) -> str:
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        given = conninfo_to_dict(source.dsn.get_secret_value())
+        given = conninfo_to_dict(dsn.get_secret_value())
     except ProgrammingError:
         raise ConfigurationError(
             "source.dsn is not a PostgreSQL connection string",

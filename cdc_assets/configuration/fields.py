@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -31,7 +32,7 @@ def _unless_template(check: Check) -> Check:
 
 def require_named_once(names: Sequence[str]) -> None:
     """Raises ValueError with the names that occur more than once."""
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ValueError(f"names {', '.join(twice)} twice")
 
 
