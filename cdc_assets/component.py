@@ -6,34 +6,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster.components.component.component import ComponentTypeSpec
 from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.configuration.engine_form import lake_of, pipeline_of
-from cdc_assets.configuration.environment import EnvironmentScope
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
-from cdc_assets.translation import (
-    LakeSettings,
-    RetentionSettings,
-    SourceSettings,
-    SparkSettings,
-    TableSettings,
-    TableSettingsModel,
-    WindowsSettings,
-    resolve_tables,
-    translated,
-)
+from cdc_assets.translation import TableSettings, attributes_model, component_of, translated
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from cdc_assets.assets.tables import TableRun
 
 
@@ -55,15 +46,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    source: SourceSettings
-    lake: LakeSettings
-    windows: WindowsSettings = Field(default_factory=WindowsSettings)
-    retention: RetentionSettings = Field(default_factory=RetentionSettings)
-    tables: Annotated[
-        Sequence[TableSettings] | None,
-        dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),
-    ] = Field(default=None, description="names, or mappings; absent: every table of the publication")
-    spark: SparkSettings = Field(default_factory=SparkSettings)
+    tables: Sequence[TableSettings] | None = PipelineModel.model_fields["tables"]  # type: ignore[assignment]
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     # ``tables`` is what the publication held, not what it should hold
@@ -77,9 +60,12 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         )
 
     @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> PostgresCdcComponent:
-        """Resolve with our ``env``, in which a variable that is not set is an error and not the text ``None``."""
-        return super().resolve_from_model(context.with_scope(env=EnvironmentScope()), model)  # type: ignore[no-any-return]
+    def model(cls) -> type[BaseModel]:
+        return attributes_model(cls)
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        return component_of(cls, context, model.model_dump())
 
     def get_asset_spec(self, table: TableSettings) -> dg.AssetSpec:
         """The asset of one followed table, before ``translation``. Override to change every table at once.
