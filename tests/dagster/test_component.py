@@ -419,8 +419,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_defs(project: Path, contents: dict[str, Any]) -> None:
-    folder = project / "mine" / "defs" / "shop"
+def write_defs(project: Path, contents: dict[str, Any], name: str = "shop") -> None:
+    folder = project / "mine" / "defs" / name
     folder.mkdir(exist_ok=True)
     (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
 
