@@ -13,6 +13,7 @@ from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.doctor import Diagnosis, Verdict, diagnose
+from spark_jobs.errors import PreconditionError
 
 _STYLE = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
 
@@ -28,7 +29,8 @@ def command(config: Path) -> Outcome:
     """
     diagnosis = diagnose(load_pipeline(config))
     count = len(diagnosis.failures)
-    problems = (f"{count} of {len(diagnosis.checks)} checks failed: correct what is marked fail",) if count else ()
+    failed = f"{count} of {len(diagnosis.checks)} checks failed"
+    problems = (PreconditionError(failed, hint="correct what is marked fail"),) if count else ()
     return Outcome(diagnosis, _display(diagnosis), problems)
 
 

@@ -41,7 +41,7 @@ def command(config: Path, form: str) -> Outcome:
     """
     status = pipeline_status(load_pipeline(config))
     display = prometheus_text(status) if form == "prometheus" else _display(status)
-    return Outcome(status, display, tuple(map(str, status.errors)))
+    return Outcome(status, display, tuple(status.errors))
 
 
 def _display(status: PipelineStatus) -> RenderableType:

@@ -48,9 +48,11 @@ class Terminal:
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
         self.stdout: TextIO = sys.stdout  # the process's own, while output of the work goes to stderr
 
-    def problem(self, line: str) -> None:
-        """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched."""
-        sys.stderr.write(f"postgres-cdc: {one_line(line)}\n")
+    def problem(self, what: str, hint: str = "") -> None:
+        """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched. What to do is on a
+        line of its own, so that it can be copied."""
+        advice = f"hint: {one_line(hint)}\n" if hint else ""
+        sys.stderr.write(f"postgres-cdc: {one_line(what)}\n{advice}")
         sys.stderr.flush()
 
     def say(self, line: str) -> None:
