@@ -15,7 +15,7 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
-from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE, PublishedTable, published_tables
+from spark_jobs.postgres.published_tables import SCHEMAS_AND_LISTS_SINCE, PublishedTable, add_table, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
@@ -32,10 +32,15 @@ class Publication:
     ``ours``: its comment says that we made it. What it sends of each table: see ``published_tables``.
     """
 
-    name: str
+    names: tuple[str, ...]
     ours: bool
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return ", ".join(self.names)
 
     def publishes(self, table: QualifiedName) -> bool:
         return table in self._tables
@@ -95,7 +100,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
     if row is None:
         return None
     ours, via_root, tables = row
-    return Publication(name, bool(ours), via_root, tuple(QualifiedName(*table) for table in sorted(tables)))
+    return Publication((name,), bool(ours), via_root, tuple(QualifiedName(*table) for table in sorted(tables)))
 
 
 def ensure_publication(
@@ -145,7 +150,7 @@ def ensure_publications(
         missing = [name for name in names if find_publication(connection, name) is None]
         raise PreconditionError(
             f"there is no publication {', '.join(missing)}",
-            hint="publications that are listed are your own: CREATE PUBLICATION as you want them",
+            hint="create them as you want them: publications in a list are your own",
         )
     _check(found, tables)
     return found
@@ -159,7 +164,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
     if len(found) == 1:
         return found[0]
     return Publication(
-        ", ".join(names),
+        tuple(names),
         ours=False,
         via_partition_root=any(each.via_partition_root for each in found),
         # without the partitions that one of them publishes under the name of their root
@@ -236,7 +241,7 @@ def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError 
     if not found.publishes(table):
         return PreconditionError(
             f"publication {found.name} does not publish {table}",
-            hint=f"ALTER PUBLICATION ... ADD TABLE {table}; partitioned: publish_via_partition_root = true",
+            hint=f"{add_table(found.names[0])} {table}; if it is partitioned, with publish_via_partition_root = true",
         )
     return None
 
@@ -246,4 +251,4 @@ def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
         if error := why_not_sent(found, table):
             raise error
     if not found.tables:
-        raise PreconditionError(f"publication {found.name} has no table", hint="ALTER PUBLICATION ... ADD TABLE")
+        raise PreconditionError(f"publication {found.name} has no table", hint=f"{add_table(found.names[0])} ...")
