@@ -32,6 +32,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+# so many that are well are listed; of more, only their number is said
+FEW = 20
+
+
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:
     """An empty table; the columns named in ``right`` hold figures and are right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
