@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import dagster as dg
 
@@ -28,6 +29,7 @@ def table_key(name: str, table: QualifiedName) -> dg.AssetKey:
     return dg.AssetKey([name, key_part(table.nspname), key_part(table.relname)])
 
 
-def source_key(database: str, table: QualifiedName) -> dg.AssetKey:
-    """The key of the external asset that stands for a source table."""
-    return dg.AssetKey(["postgres", *map(key_part, (database, table.nspname, table.relname))])
+def source_key(prefix: Sequence[str], table: QualifiedName) -> dg.AssetKey:
+    """The key of the external asset that stands for a source table. ``prefix`` tells sources apart: ``postgres`` and
+    the database, or what the configuration says."""
+    return dg.AssetKey([*map(key_part, (*prefix, table.nspname, table.relname))])

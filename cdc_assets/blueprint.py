@@ -35,6 +35,7 @@ class Blueprint:
 
     pipeline: Pipeline = field(repr=False)  # its Spark settings may hold secrets
     database: str
+    source_prefix: tuple[str, ...]
     spark_resource: str
     table_specs: Mapping[QualifiedName, dg.AssetSpec]
 
@@ -64,7 +65,7 @@ class Blueprint:
 
     @property
     def source_keys(self) -> list[dg.AssetKey]:
-        return [source_key(self.database, table) for table in self.table_specs]
+        return [source_key(self.source_prefix, table) for table in self.table_specs]
 
     @property
     def messages_key(self) -> dg.AssetKey | None:

@@ -17,6 +17,7 @@ from cdc_assets.blueprint import Blueprint
 from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
+from cdc_assets.shared_sources import NOTHING_ELSEWHERE, DeclaredElsewhere, declared_elsewhere, source_prefix
 from cdc_assets.translation import TableSettings, attributes_model, component_of, translated
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
@@ -49,6 +50,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     tables: Sequence[TableSettings] | None = PipelineModel.model_fields["tables"]  # type: ignore[assignment]
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    # the source tables whose assets other pipelines of the code location declare
+    _elsewhere: DeclaredElsewhere = PrivateAttr(default=NOTHING_ELSEWHERE)
     # ``tables`` is what the publication held, not what it should hold
     _discovered: bool = PrivateAttr(default=False)
 
@@ -100,6 +103,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         self._folder = Path(context.path)
+        self._elsewhere = declared_elsewhere(self, context.component_tree.get_all_components(PostgresCdcComponent))
         return super().build_defs(context) if self.tables is None else self.definitions()
 
     def build_defs_from_state(
@@ -129,7 +133,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
                 hint="give one of them another key in its translation; if their names differ only in characters other"
                 " than letters, digits and _, follow one of them in a pipeline of its own",
             )
-        return build_definitions(self._blueprint(specs), self.execute, bring_resource=self.spark.resource is None)
+        bring_resource = self.spark.resource is None
+        return build_definitions(self._blueprint(specs), self.execute, self._elsewhere, bring_resource=bring_resource)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -152,6 +157,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         return Blueprint(
             pipeline=self.pipeline,
             database=self._database,
+            source_prefix=source_prefix(self),
             spark_resource=self.spark.resource or f"{self.name}_spark",
             table_specs=table_specs,
         )

@@ -147,6 +147,13 @@ def _dsn(value: object) -> object:
     return value
 
 
+def _key_part(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_]+", text):
+        raise ValueError("expected letters, digits and underscores")
+    return text
+
+
+KeyPart = Annotated[str, AfterValidator(_key_part)]
 Dsn = Annotated[SecretStr, BeforeValidator(_dsn)]
 SlotName = Annotated[str, AfterValidator(_slot_name)]
 Publication = Annotated[

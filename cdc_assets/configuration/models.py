@@ -16,6 +16,7 @@ from cdc_assets.configuration.fields import (
     Count,
     Dsn,
     Hours,
+    KeyPart,
     LakePath,
     OrNull,
     Publication,
@@ -75,6 +76,12 @@ class SourceModel(StrictModel):
     binary: bool = Field(default=False, description="whether values are sent in binary form")
     proto_version: Literal[1, 2, 3, 4] | None = Field(
         default=None, description="of pgoutput; default: the server's highest"
+    )
+
+    key_prefix: Annotated[tuple[KeyPart, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="for Dagster: what the asset keys of the source tables begin with; default: postgres, the database",
+        examples=[["eu", "shop"]],
     )
 
     @model_validator(mode="after")

@@ -142,7 +142,7 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
         remedy = "give root and partitions the same primary key, or all partitions REPLICA IDENTITY FULL"
         return TableFault(str(facts.name), what, remedy)
     what = f"has no usable key (replica identity {facts.relreplident})"
-    remedy = f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY FULL to follow it by its whole rows"
+    remedy = f"give it a primary key, or follow it by its whole rows: ALTER TABLE {facts.name} REPLICA IDENTITY FULL"
     return TableFault(str(facts.name), what, remedy)
 
 

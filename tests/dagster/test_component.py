@@ -462,6 +462,48 @@ def test_dg_points_at_file_and_line(project: Path) -> None:
     assert "validated successfully" in checked.stdout, checked.stdout
 
 
+def in_one_location(project: Path, *bodies: dict[str, Any]) -> dict[str, set[str]]:
+    """The assets, and what each depends on, of a code location with these pipelines."""
+    for contents in bodies:
+        write_defs(project, contents, contents["attributes"]["name"])
+    defs = dg.load_from_defs_folder(path_within_project=project / "mine")
+    dg.Definitions.validate_loadable(defs)
+    return keys_and_deps(defs)
+
+
+@pytest.fixture
+def importable(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(project))
+    yield project
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def test_pipelines_on_one_database_share_its_source_assets(importable: Path) -> None:
+    mirror = body(name="mirror", lake={"path": "/data/mirror"}, tables=["public.orders", "public.items"])
+    past = body(name="past", lake={"path": "/data/past"}, tables=["public.orders", "public.visits"])
+    deps = in_one_location(importable, mirror, past)
+    sources = {f"postgres/shopdb/public/{table}" for table in ("orders", "items", "visits")}
+    assert {key for key in deps if key.startswith("postgres/")} == sources
+    assert deps["past/snapshot/public/orders"] == deps["mirror/snapshot/public/orders"]
+    assert deps["past/snapshot/public/orders"] == {"postgres/shopdb/public/orders"}
+
+
+def test_databases_of_one_name_are_told_apart(importable: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = "host=us.example user=cdc password=hunter2 dbname=shopdb"
+    eu = body(name="eu", tables=["public.orders"])
+    us = body(name="us", source={"dsn": other}, tables=["public.orders"])
+    in_one_location(importable, eu, us)
+    assert "pipelines eu and us have the same source assets, postgres/shopdb/..." in caplog.text
+    assert "us.example" not in caplog.text
+    caplog.clear()
+    us["attributes"]["source"]["key_prefix"] = ["us", "shop"]
+    deps = in_one_location(importable, us)
+    assert deps["us/snapshot/public/orders"] == {"us/shop/public/orders"}
+    assert deps["eu/snapshot/public/orders"] == {"postgres/shopdb/public/orders"}
+    assert caplog.text == ""
+
+
 _LOADED_AS_IN_PRODUCTION = """
 from mine.definitions import defs
 print(sorted(spec.key.to_user_string() for spec in defs().resolve_all_asset_specs()))
