@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import dagster as dg
 
@@ -14,6 +15,21 @@ def key_part(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
-def source_key(database: str, table: QualifiedName) -> dg.AssetKey:
-    """The key of the external asset that stands for a source table."""
-    return dg.AssetKey(["postgres", *map(key_part, (database, table.nspname, table.relname))])
+def change_log_key(name: str) -> dg.AssetKey:
+    """The key of the change log of the pipeline ``name``."""
+    return dg.AssetKey([name, "change_log"])
+
+
+def snapshot_key(name: str, table: QualifiedName) -> dg.AssetKey:
+    return dg.AssetKey([name, "snapshot", key_part(table.nspname), key_part(table.relname)])
+
+
+def table_key(name: str, table: QualifiedName) -> dg.AssetKey:
+    """The key before translation."""
+    return dg.AssetKey([name, key_part(table.nspname), key_part(table.relname)])
+
+
+def source_key(prefix: Sequence[str], table: QualifiedName) -> dg.AssetKey:
+    """The key of the external asset that stands for a source table. ``prefix`` tells sources apart: ``postgres`` and
+    the database, or what the configuration says."""
+    return dg.AssetKey([*map(key_part, (*prefix, table.nspname, table.relname))])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.asset_keys import key_part, source_key
+from cdc_assets.asset_keys import change_log_key, snapshot_key, source_key
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
@@ -35,6 +35,7 @@ class Blueprint:
 
     pipeline: Pipeline = field(repr=False)  # its Spark settings may hold secrets
     database: str
+    source_prefix: tuple[str, ...]
     spark_resource: str
     table_specs: Mapping[QualifiedName, dg.AssetSpec]
 
@@ -60,11 +61,11 @@ class Blueprint:
 
     @property
     def change_log_key(self) -> dg.AssetKey:
-        return dg.AssetKey([self.name, "change_log"])
+        return change_log_key(self.name)
 
     @property
     def source_keys(self) -> list[dg.AssetKey]:
-        return [source_key(self.database, table) for table in self.table_specs]
+        return [source_key(self.source_prefix, table) for table in self.table_specs]
 
     @property
     def messages_key(self) -> dg.AssetKey | None:
@@ -76,11 +77,7 @@ class Blueprint:
         return dg.AssetKey([self.name, "maintenance"])
 
     def snapshot_key(self, table: QualifiedName) -> dg.AssetKey:
-        return dg.AssetKey([self.name, "snapshot", key_part(table.nspname), key_part(table.relname)])
-
-    def table_key(self, table: QualifiedName) -> dg.AssetKey:
-        """The key before translation."""
-        return dg.AssetKey([self.name, key_part(table.nspname), key_part(table.relname)])
+        return snapshot_key(self.name, table)
 
     def verify_check_key(self, table: QualifiedName) -> dg.AssetCheckKey:
         return dg.AssetCheckKey(self.table_specs[table].key, VERIFY_CHECK)

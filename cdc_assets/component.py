@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster.components.component.component import ComponentTypeSpec
 from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.configuration.engine_form import pipeline_of
-from cdc_assets.configuration.environment import EnvironmentScope
+from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
-from cdc_assets.translation import (
-    LakeSettings,
-    RetentionSettings,
-    SourceSettings,
-    SparkSettings,
-    TableSettings,
-    TableSettingsModel,
-    WindowsSettings,
-    resolve_tables,
-    translated,
-)
+from cdc_assets.shared_sources import NOTHING_ELSEWHERE, DeclaredElsewhere, declared_elsewhere, source_prefix
+from cdc_assets.translation import TableSettings, attributes_model, component_of, translated
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from cdc_assets.assets.tables import TableRun
 
 
@@ -54,17 +47,11 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    source: SourceSettings
-    lake: LakeSettings
-    windows: WindowsSettings = Field(default_factory=WindowsSettings)
-    retention: RetentionSettings = Field(default_factory=RetentionSettings)
-    tables: Annotated[
-        Sequence[TableSettings] | None,
-        dg.Resolver(resolve_tables, model_field_type=Sequence[str | TableSettingsModel] | None),
-    ] = Field(default=None, description="names, or mappings; absent: every table of the publication")
-    spark: SparkSettings = Field(default_factory=SparkSettings)
+    tables: Sequence[TableSettings] | None = PipelineModel.model_fields["tables"]  # type: ignore[assignment]
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    # the source tables whose assets other pipelines of the code location declare
+    _elsewhere: DeclaredElsewhere = PrivateAttr(default=NOTHING_ELSEWHERE)
     # ``tables`` is what the publication held, not what it should hold
     _discovered: bool = PrivateAttr(default=False)
 
@@ -76,9 +63,12 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         )
 
     @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> PostgresCdcComponent:
-        """Resolve with our ``env``, in which a variable that is not set is an error and not the text ``None``."""
-        return super().resolve_from_model(context.with_scope(env=EnvironmentScope()), model)  # type: ignore[no-any-return]
+    def model(cls) -> type[BaseModel]:
+        return attributes_model(cls)
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        return component_of(cls, context, model.model_dump())
 
     def get_asset_spec(self, table: TableSettings) -> dg.AssetSpec:
         """The asset of one followed table, before ``translation``. Override to change every table at once.
@@ -87,7 +77,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         """
         from cdc_assets.assets.tables import table_spec
 
-        return table_spec(self._blueprint({}), table.qualified_name)
+        lake = lake_of(self, self._folder)
+        return table_spec(self.name, self._database, lake, table.qualified_name)
 
     def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
         """Apply the run's windows to the selected tables. Override to do something before or after.
@@ -112,6 +103,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         self._folder = Path(context.path)
+        self._elsewhere = declared_elsewhere(self, context.component_tree.get_all_components(PostgresCdcComponent))
         return super().build_defs(context) if self.tables is None else self.definitions()
 
     def build_defs_from_state(
@@ -134,24 +126,28 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.definitions import build_definitions
 
         specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in self.tables or ()}
-        keys = [spec.key for spec in specs.values()]
-        if len(set(keys)) < len(keys):
-            twice = sorted({key.to_user_string() for key in keys if keys.count(key) > 1})
+        keys = Counter(spec.key for spec in specs.values())
+        if twice := sorted(key.to_user_string() for key, times in keys.items() if times > 1):
             raise ConfigurationError(
                 f"pipeline {self.name}: two tables have the asset key {', '.join(twice)}",
                 hint="give one of them another key in its translation; if their names differ only in characters other"
                 " than letters, digits and _, follow one of them in a pipeline of its own",
             )
-        return build_definitions(self._blueprint(specs), self.execute, bring_resource=self.spark.resource is None)
+        bring_resource = self.spark.resource is None
+        return build_definitions(self._blueprint(specs), self.execute, self._elsewhere, bring_resource=bring_resource)
 
     @property
     def pipeline(self) -> Pipeline:
         """This configuration in the engine's form, as ``spark_jobs`` takes it."""
         return replace(pipeline_of(self, self._folder), tables_of_publication=self._discovered)
 
-    def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
+    @property
+    def _database(self) -> str:
         from cdc_assets.configuration.database_name import database_name
 
+        return database_name(self.source.dsn)
+
+    def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
         if self.tables is None:
             raise ConfigurationError(
                 f"pipeline {self.name}: tables is missing",
@@ -160,7 +156,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             )
         return Blueprint(
             pipeline=self.pipeline,
-            database=database_name(self.pipeline.source),
+            database=self._database,
+            source_prefix=source_prefix(self),
             spark_resource=self.spark.resource or f"{self.name}_spark",
             table_specs=table_specs,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import dagster as dg
 
 from cdc_assets.assets.change_log import change_log_asset
@@ -23,10 +25,15 @@ from cdc_assets.automation.jobs import (
 from cdc_assets.automation.recover_job import recover_job
 from cdc_assets.automation.slot_lag_sensor import slot_lag_sensor
 from cdc_assets.blueprint import Blueprint
+from cdc_assets.shared_sources import DeclaredElsewhere
 
 
-def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource: bool) -> dg.Definitions:
-    """``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
+def build_definitions(
+    blueprint: Blueprint, execute: Execute, elsewhere: DeclaredElsewhere, *, bring_resource: bool
+) -> dg.Definitions:
+    """``elsewhere``: the source tables whose assets other pipelines declare.
+    ``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
+    source = partial(source_spec, blueprint.source_prefix, blueprint.database)
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
     resources = {}
@@ -36,7 +43,7 @@ def build_definitions(blueprint: Blueprint, execute: Execute, *, bring_resource:
         resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline, blueprint.sync_job)
     return dg.Definitions(
         assets=[
-            *(source_spec(blueprint.database, table) for table in blueprint.table_specs),
+            *(spec for spec in map(source, blueprint.table_specs) if spec.key not in elsewhere),
             change_log_asset(blueprint),
             snapshot_assets(blueprint),
             table_assets(blueprint, execute),

@@ -1,4 +1,4 @@
-"""The engine's errors as Dagster's failures: one line each, retried only if a second try may succeed."""
+"""The engine's errors as Dagster's failures, retried only if a second try may succeed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from spark_jobs.retries import MAY_PASS
 
 
 def failure_of(errors: Sequence[CdcError]) -> dg.Failure:
-    """The failure that shows one or more errors; it is retried if one of them may pass."""
-    text = "; ".join(str(error) for error in errors)
+    """The failure that shows one or more errors, with the hint on a line of its own; it is retried if one of them may
+    pass."""
+    text = "\n".join(error.lines for error in errors)
     return dg.Failure(text, allow_retries=any(isinstance(error, MAY_PASS) for error in errors))
 
 

@@ -1,74 +1,106 @@
-"""The configuration models for Dagster's components: the same fields, with templates and ``translation``."""
+"""What only Dagster knows of the configuration file: the scope of its templates, and each table's ``translation``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, TypeVar
 
 import dagster as dg
+from dagster.components.resolved.core_models import AssetAttributesModel
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, RootModel, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from cdc_assets.configuration.fields import SparkValue
-from cdc_assets.configuration.models import LakeModel, RetentionModel, SourceModel, SparkModel, WindowsModel
+from cdc_assets.configuration.environment import EnvironmentScope
+from cdc_assets.configuration.field_errors import FieldError, FieldPath, first_error
+from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.table_model import TableModel
+from cdc_assets.configuration.validated_fields import validated
 from spark_jobs.errors import ConfigurationError
 
-
-class SourceSettings(SourceModel, dg.Resolvable):
-    """``source:``"""
-
-    dsn: Annotated[SecretStr, dg.Resolver(lambda _context, value: value, model_field_type=str)]
+Component = TypeVar("Component", bound=PipelineModel)
 
 
-class LakeSettings(LakeModel, dg.Resolvable):
-    """``lake:``"""
-
-
-class WindowsSettings(WindowsModel, dg.Resolvable):
-    """``windows:``"""
-
-
-class RetentionSettings(RetentionModel, dg.Resolvable):
-    """``retention:``"""
-
-
-class SparkSettings(SparkModel, dg.Resolvable):
-    """``spark:``"""
-
-    config: Annotated[dict[str, SparkValue], dg.Resolver.default(model_field_type=dict[str, SparkValue])] = Field(
-        default_factory=dict, repr=False
-    )
-
-
-def _template_variables(table: TableModel) -> Mapping[str, Any]:
-    return {"table": table}
-
-
-class TableSettings(TableModel, dg.Resolvable):
+class TableSettings(TableModel):
     """One entry of ``tables:``. Templates in ``translation`` see it as ``table``: name, schema_name, table_name."""
 
     translation: Annotated[
         TranslationFn[TableModel] | None,
-        TranslationFnResolver[TableModel](template_vars_for_translation_fn=_template_variables),
-    ] = None
+        BeforeValidator(lambda value: value, json_schema_input_type=AssetAttributesModel | str | None),
+    ] = TableModel.model_fields["translation"]  # type: ignore[assignment]
 
 
-def resolve_tables(context: dg.ResolutionContext, tables: Sequence[Any] | None) -> Sequence[TableSettings] | None:
-    """Each entry is a name or a mapping."""
-    if tables is None:
-        return None
-    resolved = []
-    for place, table in enumerate(tables):
-        at = context.at_path(place)
-        if isinstance(table, str):
-            resolved.append(TableSettings.model_validate(at.resolve_value(table)))
-        else:
-            resolved.append(TableSettings.resolve_from_model(at, table))
-    return resolved
+@cache
+def attributes_model(component: type[PipelineModel]) -> type[RootModel[dict[str, Any]]]:
+    """What Dagster reads a component's ``attributes`` into: the mapping as it stands in the file, since most values can
+    be judged only when their templates are rendered. Its schema is that of the component."""
+
+    class Attributes(RootModel[dict[str, Any]]):
+        @classmethod
+        def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+            return handler(component.__pydantic_core_schema__)
+
+    return Attributes
 
 
-TableSettingsModel = TableSettings.model()
+class _Unresolved(BaseModel):
+    """The attributes as a resolver takes them."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def component_of(component: type[Component], context: dg.ResolutionContext, written: Mapping[str, object]) -> Component:
+    """Read by the command's own code, so that Dagster says what the command says. Raises ConfigurationError."""
+    # a variable that is not set is an error, and not the text ``None``
+    scope = {**context.scope, "env": EnvironmentScope()}
+
+    def translate(value: Any, path: FieldPath) -> TranslationFn[TableModel] | None:
+        if value is None:
+            return None
+        at = context.with_scope(**scope)
+        for part in path[:-1]:
+            at = at.at_path(part)
+        return _TRANSLATION(at, _asset_attributes(value, path))
+
+    # a subclass may have fields that it resolves in a way of its own
+    resolvers = {
+        name: resolver
+        for name, field in component.model_fields.items()
+        for resolver in field.metadata
+        if isinstance(resolver, dg.Resolver) and name in written
+    }
+    unresolved = _Unresolved.model_validate(written)
+    resolved = {name: resolver.execute(context, unresolved, name) for name, resolver in resolvers.items()}
+    try:
+        return validated(component, written, scope, translate, resolved)
+    except FieldError as error:
+        raise error.at(_place(context, error.path)) from None
+
+
+_TRANSLATION: Callable[[dg.ResolutionContext, Any], TranslationFn[TableModel]] = TranslationFnResolver[TableModel](
+    template_vars_for_translation_fn=lambda table: {"table": table}
+).fn.callable
+
+
+def _asset_attributes(value: object, path: FieldPath) -> str | BaseModel:
+    """A text is a template."""
+    if isinstance(value, str):
+        return value
+    try:
+        return AssetAttributesModel.model_validate(value)
+    except ValidationError as error:
+        wrong = first_error(error, AssetAttributesModel, value)
+        raise FieldError((*path, *wrong.path), wrong.what, wrong.hint) from None
+
+
+def _place(context: dg.ResolutionContext, path: Sequence[str | int]) -> str:
+    """The file and the line; empty for a component that comes from no file."""
+    if context.source_position_tree is None:
+        return ""
+    position, _ = context.source_position_tree.lookup_closest_and_path(["attributes", *path], trace=None)
+    return f"{position.filename}:{position.start.line}"
 
 
 def translated(spec: dg.AssetSpec, table: TableSettings) -> dg.AssetSpec:

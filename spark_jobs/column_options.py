@@ -32,9 +32,7 @@ class ChosenType:
                 return cls(text)
         found = _DECIMAL.fullmatch(text)
         if found is None:
-            raise ValueError(
-                "expected decimal(precision,scale), array, binary or variant, as in {amount: decimal(38,10)}"
-            )
+            raise ValueError("expected decimal(precision,scale), array, binary or variant")
         precision, scale = int(found[1]), int(found[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             raise ValueError(

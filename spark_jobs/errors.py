@@ -1,4 +1,4 @@
-"""The one error tree. Every message is one line: what, where, which LSN, what to do.
+"""The one error tree. Every message is one line: what, where, which LSN. What to do is the hint, a line of its own.
 
 ::
 
@@ -63,7 +63,13 @@ class CdcError(Exception):
         super().__init__(self.what, self.hint)
 
     def __str__(self) -> str:
+        """One line, for logs and inside other sentences."""
         return f"{self.what}: {self.hint}" if self.hint else self.what
+
+    @property
+    def lines(self) -> str:
+        """For a person: what happened, and the hint on a line of its own."""
+        return f"{self.what}\nhint: {self.hint}" if self.hint else self.what
 
     def within(self, where: str) -> Self:
         """The same error, its message beginning with ``where``."""

@@ -42,8 +42,8 @@ class FollowRound:
     ``lag_bytes``: WAL that the tables do not show yet, up to the server's flushed LSN when it was last asked.
     ``lag_seconds``: the tables show everything that was committed that long ago or earlier. Both are None until the
     tables have first reached an LSN that the server reported. ``errors``: one line for each table that is stopped or
-    waits for its next try, and for what stops all of them. ``modes``: the tables that were brought into another mode
-    without a snapshot.
+    waits for its next try, and for what stops all of them; ``hints``: what to do about each, or nothing. ``modes``:
+    the tables that were brought into another mode without a snapshot.
     """
 
     at: datetime
@@ -56,6 +56,7 @@ class FollowRound:
     lag_seconds: float | None
     errors: tuple[str, ...]
     modes: tuple[ModeChanged, ...] = ()
+    hints: tuple[str, ...] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -244,8 +245,9 @@ class Follower:
             tuple(table.name for table in begun.snapshots if table.error is None),
             lag_bytes,
             None if reached_at is None else now - reached_at,
-            tuple(map(str, errors)),
+            tuple(error.what for error in errors),
             tuple(table for table in begun.modes if table.error is None),
+            tuple(error.hint for error in errors),
         )
 
     def _lag(self) -> tuple[int | None, float | None]:

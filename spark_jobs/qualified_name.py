@@ -54,7 +54,7 @@ class QualifiedName:
         return "/".join(_percent_encoded(name) for name in (self.nspname, self.relname) if name)
 
     def __str__(self) -> str:
-        return ".".join(_quoted(name) for name in (self.nspname, self.relname) if name)
+        return ".".join(quoted_identifier(name) for name in (self.nspname, self.relname) if name)
 
 
 def _read(match: re.Match[str]) -> str:
@@ -73,9 +73,9 @@ def _character(escape: re.Match[str]) -> str:
     return str(character)
 
 
-def _quoted(identifier: str) -> str:
-    """For display and configuration only; the driver composes statements. The result has no control characters: such
-    names are shown as SQL can write them."""
+def quoted_identifier(identifier: str) -> str:
+    """As SQL writes it, for display, hints and configuration; the driver composes the statements that we execute. The
+    result has no control characters: such names are shown as SQL can write them."""
     if _BARE.fullmatch(identifier):
         return identifier
     doubled = identifier.replace('"', '""')

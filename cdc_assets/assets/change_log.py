@@ -61,7 +61,7 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     with failures():
         prepared = prepare(pipeline)  # a table that was added to the configuration joins the publication
         for table in prepared.stopped:  # its own asset fails; the other tables and the slot go on
-            context.log.error(str(table.error))
+            context.log.error(table.error.lines)
         report = capture_windows(pipeline, windows, progress=progress)
         seconds = time.monotonic() - started
         markers = markers_since(pipeline, windows[0].lo)

@@ -73,7 +73,7 @@ def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetChe
         check_name=SLOT_HEALTH_CHECK,
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=str(error),
+        description=error.lines,
     )
 
 

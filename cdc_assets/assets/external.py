@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dagster as dg
 
 from cdc_assets.asset_keys import key_part, source_key
 from spark_jobs.qualified_name import QualifiedName
 
 
-def source_spec(database: str, table: QualifiedName) -> dg.AssetSpec:
+def source_spec(prefix: Sequence[str], database: str, table: QualifiedName) -> dg.AssetSpec:
     """The external asset of one source table."""
     return dg.AssetSpec(
-        key=source_key(database, table),
+        key=source_key(prefix, table),
         description=f"PostgreSQL table {table} of database {database}.",
         kinds={"postgres", "table"},
-        group_name=f"postgres_{key_part(database)}",
+        group_name="_".join(map(key_part, prefix)),
         metadata={
             "dagster/table_name": f"{database}.{table.nspname}.{table.relname}",
             "dagster/storage_kind": "postgres",

@@ -71,6 +71,6 @@ def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
         group_name=blueprint.name,
         kinds={"postgres", "deltalake", "spark"},
         skippable=True,
-        deps=[source_key(blueprint.database, table)],
+        deps=[source_key(blueprint.source_prefix, table)],
         metadata={"dagster/uri": blueprint.pipeline.lake.table(table), "dagster/storage_kind": "deltalake"},
     )

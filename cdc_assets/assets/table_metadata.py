@@ -41,7 +41,7 @@ def table_metadata(
 
     path = blueprint.pipeline.lake.table(table)
     described = described_table(path) or _described_by_spark(spark(), path)
-    source = source_key(blueprint.database, table)
+    source = source_key(blueprint.source_prefix, table)
     lineage = {name: [dg.TableColumnDep(source, name)] for name, _ in described.columns}
     return {
         "dagster/row_count": described.rows,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
+from cdc_assets.asset_keys import change_log_key, snapshot_key, table_key
 from cdc_assets.assets.checks import watermark, watermark_checks, watermark_result, watermark_spec
 from cdc_assets.assets.messages import messages_events, messages_specs
 from cdc_assets.assets.table_metadata import (
@@ -26,9 +27,10 @@ from cdc_assets.assets.window_events import catch_up_events
 from cdc_assets.blueprint import WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
-from cdc_assets.partitions import windows_of
+from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import markers_since
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Lake
 from spark_jobs.errors import CdcError, GapError, SourceError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
@@ -53,20 +55,20 @@ class TableRun:
 Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any]]
 
 
-def table_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
-    """One followed table, before translation."""
-    pipeline = blueprint.pipeline
+def table_spec(name: str, database: str, lake: Lake, table: QualifiedName) -> dg.AssetSpec:
+    """One table that the pipeline ``name`` follows, before translation. Takes what all tables share as it is: whatever
+    is derived from the whole pipeline here is derived again for each of its tables."""
     return dg.AssetSpec(
-        key=blueprint.table_key(table),
-        description=f"PostgreSQL table {table} of database {blueprint.database}, followed change by change.",
-        group_name=blueprint.name,
+        key=table_key(name, table),
+        description=f"PostgreSQL table {table} of database {database}, followed change by change.",
+        group_name=name,
         kinds={"postgres", "deltalake", "spark"},
-        partitions_def=blueprint.partitions,
-        deps=[blueprint.change_log_key, blueprint.snapshot_key(table)],
+        partitions_def=lsn_partitions(name),
+        deps=[change_log_key(name), snapshot_key(name, table)],
         metadata={
-            "dagster/uri": pipeline.lake.table(table),
+            "dagster/uri": lake.table(table),
             "dagster/storage_kind": "deltalake",
-            "dagster/table_name": f"{blueprint.name}.{table.nspname}.{table.relname}",
+            "dagster/table_name": f"{name}.{table.nspname}.{table.relname}",
         },
     )
 

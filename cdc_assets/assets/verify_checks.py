@@ -78,11 +78,12 @@ def _result(key: dg.AssetCheckKey, table: TableVerified) -> dg.AssetCheckResult:
     """A table that was not compared is a warning, since nothing indicates a difference."""
     version = {} if table.delta_version is None else {"delta_version": table.delta_version}
     counts = asdict(table.counts) if table.error is None else {}
+    problem = table.problem
     return dg.AssetCheckResult(
         asset_key=key.asset_key,
         check_name=key.name,
         passed=table.verdict == "equal",
         severity=dg.AssetCheckSeverity.WARN if table.error else dg.AssetCheckSeverity.ERROR,
-        description=table.problem or f"all {table.counts.source_rows:,} rows are equal at {table.lsn}",
+        description=problem.lines if problem else f"all {table.counts.source_rows:,} rows are equal at {table.lsn}",
         metadata={"verdict": table.verdict, "lsn": str(table.lsn), **version, **counts},
     )

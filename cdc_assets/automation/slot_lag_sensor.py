@@ -70,9 +70,9 @@ def _failed(blueprint: Blueprint, error: CdcError, cursor: str | None) -> dg.Sen
     """Report the error as the check's result, where alerts look, and as the tick's skip reason."""
     shown = type(error).__name__
     if _shown_lately(shown, cursor):
-        return dg.SensorResult(skip_reason=str(error), cursor=cursor)
+        return dg.SensorResult(skip_reason=error.lines, cursor=cursor)
     evaluation = unreachable_evaluation(blueprint, error)
-    return dg.SensorResult(skip_reason=str(error), asset_events=[evaluation], cursor=_cursor(shown))
+    return dg.SensorResult(skip_reason=error.lines, asset_events=[evaluation], cursor=_cursor(shown))
 
 
 def _events(

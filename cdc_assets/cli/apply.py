@@ -35,4 +35,4 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...],
     little = partial(has_little_ahead, pipeline, captures=False)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = apply(spark, pipeline, tables or None, upto=upto, progress=progress)
-    return Outcome(report, applied_table(report.tables, report.messages), tuple(map(str, report.errors)))
+    return Outcome(report, applied_table(report.tables, report.messages), tuple(report.errors))

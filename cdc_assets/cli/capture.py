@@ -34,7 +34,7 @@ def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int
     prepared = prepare(pipeline)
     with terminal.progress() as progress:
         report = capture(pipeline, upto=upto, max_windows=max_windows, progress=progress)
-    return Outcome(report, _display(report), tuple(str(table.error) for table in prepared.stopped))
+    return Outcome(report, _display(report), tuple(table.error for table in prepared.stopped))
 
 
 def _display(report: CaptureReport) -> Text:

@@ -16,6 +16,7 @@ from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table, size
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.errors import LakeError
 
 if TYPE_CHECKING:
     from cdc_assets.demo.demo_report import DemoReport
@@ -44,7 +45,7 @@ def command(terminal: Terminal, folder: Path | None, jars: str, scale: int, rate
     options = DemoOptions(folder.resolve(), jars, scale, rate, seconds)
     with lazy_session(SparkOptions(jars=jars)) as spark, terminal.progress() as progress:
         report = demonstrate(options, spark, terminal.say, progress)
-    problems = () if report.equal else ("source and lake differ",)
+    problems = () if report.equal else (LakeError("source and lake differ"),)
     return Outcome(report, _display(report), problems)
 
 

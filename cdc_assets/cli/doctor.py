@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.options import all_option, config_option, output_options
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import new_table
+from cdc_assets.cli.terminal import FEW, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.doctor import Diagnosis, Verdict, diagnose
+from spark_jobs.errors import PreconditionError
 
 _STYLE = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
 
 
 @click.command("doctor")
 @config_option
+@all_option
 @output_options
-def command(config: Path) -> Outcome:
+def command(config: Path, everything: bool) -> Outcome:
     """Check every precondition, change nothing.
 
     Checks the source (settings, privileges, publication, tables, slot), the lake and Spark, and says for each fault
@@ -28,13 +31,20 @@ def command(config: Path) -> Outcome:
     """
     diagnosis = diagnose(load_pipeline(config))
     count = len(diagnosis.failures)
-    problems = (f"{count} of {len(diagnosis.checks)} checks failed: correct what is marked fail",) if count else ()
-    return Outcome(diagnosis, _display(diagnosis), problems)
+    failed = f"{count} of {len(diagnosis.checks)} checks failed"
+    problems = (PreconditionError(failed, hint="correct what is marked fail"),) if count else ()
+    return Outcome(diagnosis, _display(diagnosis, everything), problems)
 
 
-def _display(diagnosis: Diagnosis) -> Table:
+def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:
     table = new_table("", "area", "check", "found", "how to mend it")
+    well = Counter(check.area for check in diagnosis.checks if check.verdict is Verdict.OK)
+    counted = [] if everything else [area for area, number in well.items() if number > FEW]
+    for area in counted:
+        table.add_row(Text("ok", style="green"), area, f"{well[area]:,} checks", "all well: --all lists them")
     for check in diagnosis.checks:
+        if check.verdict is Verdict.OK and check.area in counted:
+            continue
         mark = Text(check.verdict.value, style=_STYLE[check.verdict])
         table.add_row(mark, check.area, Text(check.what), Text(check.found), Text(check.remedy))
     return table

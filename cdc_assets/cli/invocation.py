@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
@@ -19,6 +20,8 @@ from spark_jobs.errors import CdcError, one_line
 
 USAGE = 2
 INTERRUPTED = 130
+
+Said: TypeAlias = tuple[str, str]  # what happened, and the hint
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,15 +36,15 @@ def run(arguments: Sequence[str]) -> int:
             outcome = postgres_cdc.main(list(arguments), prog_name="postgres-cdc", standalone_mode=False, obj=terminal)
     except CdcError as error:
         _trace(arguments)
-        return _failed(terminal, error, as_json, str(error), error.exit_code)
+        return _failed(terminal, error, as_json, (error.what, error.hint), error.exit_code)
     except click.ClickException as error:
-        return _failed(terminal, error, as_json, _usage_line(error), USAGE)
+        return _failed(terminal, error, as_json, _usage(error), USAGE)
     except (click.Abort, KeyboardInterrupt):
-        terminal.problem("interrupted; run it again to go on from where it stopped")
+        terminal.problem("interrupted", "run it again to go on from where it stopped")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: reported with a non-zero exit code
         _trace(arguments)
-        return _failed(terminal, error, as_json, _unexpected_line(error), 1)
+        return _failed(terminal, error, as_json, _unexpected(error), 1)
     return _finished(terminal, outcome, as_json)
 
 
@@ -54,7 +57,7 @@ def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
     if not isinstance(outcome, Outcome):  # --help and --version have printed their output
         return outcome if isinstance(outcome, int) else 0
     for problem in outcome.problems:
-        terminal.problem(problem)
+        terminal.problem(problem.what, problem.hint)
     try:
         if outcome.report is None:  # the command has printed its lines
             pass
@@ -70,26 +73,25 @@ def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
     return outcome.exit_code
 
 
-def _failed(terminal: Terminal, error: Exception, as_json: bool, line: str, exit_code: int) -> int:
-    terminal.problem(line)
+def _failed(terminal: Terminal, error: Exception, as_json: bool, said: Said, exit_code: int) -> int:
+    terminal.problem(*said)
     if as_json:
-        sys.stdout.write(json_text(error_document(error, line)) + "\n")
+        sys.stdout.write(json_text(error_document(error, *said)) + "\n")
         sys.stdout.flush()
     return exit_code
 
 
-def _usage_line(error: click.ClickException) -> str:
-    line = one_line(error.format_message())
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{line.rstrip('.')}: see {error.ctx.command_path} --help"
-    return line
+def _usage(error: click.ClickException) -> Said:
+    what = one_line(error.format_message()).rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return what, f"{context.command_path} --help" if context is not None else ""
 
 
-def _unexpected_line(error: Exception) -> str:
+def _unexpected(error: Exception) -> Said:
     """The type and the place, but not the message: a library's message may hold a row's values or a password."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"unexpected {type(error).__name__}{place}: this is a defect; run it again with --debug to see where"
+    return f"unexpected {type(error).__name__}{place}: this is a defect", "run it again with --debug to see where"
 
 
 @contextmanager

@@ -29,10 +29,9 @@ def _escaped(character: re.Match[str]) -> str:
     return f"\\u{ord(character[0]):04x}"
 
 
-def error_document(error: Exception, line: str) -> Mapping[str, object]:
-    """``{"error": {"type", "message", "hint"}}``; ``message`` is the line that went to stderr."""
-    hint = error.hint if isinstance(error, CdcError) else ""
-    return {"error": {"type": type(error).__name__, "message": line, "hint": hint}}
+def error_document(error: Exception, what: str, hint: str) -> Mapping[str, object]:
+    """``{"error": {"type", "message", "hint"}}``: the lines that went to stderr."""
+    return {"error": {"type": type(error).__name__, "message": what, "hint": hint}}
 
 
 def json_value(value: object) -> object:
@@ -50,7 +49,7 @@ def json_value(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, CdcError):
-        return {"type": type(value).__name__, "message": str(value), "hint": value.hint}
+        return {"type": type(value).__name__, "message": value.what, "hint": value.hint}
     if is_dataclass(value) and not isinstance(value, type):
         return _document({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, Mapping):

@@ -30,7 +30,7 @@ def command(terminal: Terminal, config: Path) -> Outcome:
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = maintain(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report), tuple(str(error) for error in report.errors))
+    return Outcome(report, _display(report), tuple(report.errors))
 
 
 def _display(report: MaintainReport) -> Group:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from cdc_assets.cli.terminal import FEW
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -21,6 +22,12 @@ def output_options(function: CommandFunction) -> CommandFunction:
     debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the trace of a failure.")
     as_json = click.option("--json", is_flag=True, expose_value=False, help="Print one JSON document and nothing else.")
     return as_json(debug(function))
+
+
+def all_option(function: CommandFunction) -> CommandFunction:
+    """``--all``: also list what is well, however much it is."""
+    help_text = f"List also what is well, if it is more than {FEW} lines; else it is counted."
+    return click.option("--all", "everything", is_flag=True, help=help_text)(function)
 
 
 def config_option(function: CommandFunction) -> CommandFunction:

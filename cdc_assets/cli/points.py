@@ -35,7 +35,8 @@ def point(text: str) -> Lsn | datetime:
         expected = "expected an LSN, as in 0/16B3748, or a time, as in 2026-11-22T13:00:00Z"
         raise ValueError(f"neither an LSN nor a time: {text!r} ({expected})") from None
     if time.tzinfo is None:
-        raise ValueError(f"a time without its zone: {text!r} (expected one as in {text}Z or {text}+02:00)")
+        whole = time.isoformat()
+        raise ValueError(f"a time without its zone: {text!r} (expected one as in {whole}Z or {whole}+02:00)")
     return time
 
 

@@ -33,7 +33,7 @@ def command(terminal: Terminal, config: Path) -> Outcome:
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = recover(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report), tuple(map(str, report.errors)))
+    return Outcome(report, _display(report), tuple(report.errors))
 
 
 def _display(report: RecoverReport) -> RenderableType:

@@ -67,7 +67,7 @@ def command(
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = (rebuild if rebuilds else replay)(spark, pipeline, lo, hi, tables or None, progress=progress)
-    return Outcome(report, _display(report), tuple(map(str, report.errors)))
+    return Outcome(report, _display(report), tuple(report.errors))
 
 
 def _as_of(terminal: Terminal, config: Path, name: QualifiedName, at: Lsn | datetime, into: str) -> Outcome:

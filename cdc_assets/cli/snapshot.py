@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import snapshot_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import prepare, snapshot
-from spark_jobs.tables.followed_tables import configured_names
+from spark_jobs.tables.followed_tables import configured_names, require_followed
 
 
 @dataclass(frozen=True)
@@ -41,20 +39,13 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...])
     pipeline = load_pipeline(config)
     configured = configured_names(pipeline)
     if configured is not None:  # check before anything is created
-        _require_followed(tables, configured)
+        require_followed(tables, configured)
     prepared = prepare(pipeline)
     stopped = {table.name: table.error for table in prepared.stopped}
-    _require_followed(tables, (*prepared.tables, *stopped))
+    require_followed(tables, (*prepared.tables, *stopped))
     wanted = [name for name in tables or prepared.tables if name not in stopped]
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = SnapshotReport(snapshot(spark, pipeline, wanted, progress=progress) if wanted else ())
     errors = [error for name, error in stopped.items() if not tables or name in tables]
     errors += [table.error for table in report.snapshots if table.error]
-    return Outcome(report, snapshot_table(report.snapshots), tuple(map(str, errors)))
-
-
-def _require_followed(wanted: Sequence[QualifiedName], followed: Sequence[QualifiedName]) -> None:
-    unknown = [str(name) for name in wanted if name not in followed]
-    if unknown:
-        what = f"not followed by this pipeline: {', '.join(unknown)}"
-        raise ConfigurationError(what, hint=f"it follows {', '.join(map(str, followed))}")
+    return Outcome(report, snapshot_table(report.snapshots), tuple(errors))

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.options import all_option, config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.prometheus import prometheus_text
-from cdc_assets.cli.terminal import new_table, size
+from cdc_assets.cli.terminal import FEW, new_table, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -33,21 +33,28 @@ _STYLES = {"warn": "yellow", "error": "bold red"}
     show_default=True,
     help="prometheus: metrics as text, for node_exporter's textfile collector.",
 )
+@all_option
 @output_options
-def command(config: Path, form: str) -> Outcome:
+def command(config: Path, form: str, everything: bool) -> Outcome:
     """Show how far slot, change log and tables are. Needs no Java; changes nothing.
 
     Values beyond the thresholds of `health` are shown in a line each, and do not change the exit code.
     """
     status = pipeline_status(load_pipeline(config))
-    display = prometheus_text(status) if form == "prometheus" else _display(status)
-    return Outcome(status, display, tuple(map(str, status.errors)))
+    display = prometheus_text(status) if form == "prometheus" else _display(status, everything)
+    return Outcome(status, display, tuple(status.errors))
 
 
-def _display(status: PipelineStatus) -> RenderableType:
+def _display(status: PipelineStatus, everything: bool = False) -> RenderableType:
     parts: list[RenderableType] = [_slot_and_log(status)]
     parts += [Text(f"{each.severity}: {each.text}", style=_STYLES[each.severity]) for each in status.findings]
-    parts += [Text(), _tables(status.tables, status.messages)]
+    well = [table for table in status.tables if _is_well(table)]
+    counted = len(well) > FEW and not everything
+    listed = tuple(table for table in status.tables if not (counted and _is_well(table)))
+    if listed or status.messages is not None or not counted:
+        parts += [Text(), _tables(listed, status.messages)]
+    if counted:
+        parts += [Text(), Text(f"{len(well):,} tables are up to the log: --all lists them", style="green")]
     if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
         parts += [Text(), Text("\n".join(["snapshots taken because of a change:", *reasons]))]
     if read := [(table.name, table.partitions) for table in status.tables if table.partitions is not None]:
@@ -117,6 +124,10 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _state(messages.error, messages.applied_lsn, messages.behind_messages, "does not exist yet"),
         )
     return shown
+
+
+def _is_well(table: TableStatus) -> bool:
+    return table.error is None and table.applied_lsn is not None and not table.behind_changes
 
 
 def _state(error: CdcError | None, applied: Lsn | None, behind: int | None, not_begun: str) -> Text:

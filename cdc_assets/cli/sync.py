@@ -43,7 +43,7 @@ def command(terminal: Terminal, config: Path) -> Outcome:
     little = partial(has_little_ahead, pipeline, captures=True)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = sync(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report), tuple(map(str, report.errors)))
+    return Outcome(report, _display(report), tuple(report.errors))
 
 
 def _display(report: SyncReport) -> RenderableType:

@@ -32,6 +32,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+# so many that are well are listed; of more, only their number is said
+FEW = 20
+
+
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:
     """An empty table; the columns named in ``right`` hold figures and are right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
@@ -48,9 +52,11 @@ class Terminal:
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
         self.stdout: TextIO = sys.stdout  # the process's own, while output of the work goes to stderr
 
-    def problem(self, line: str) -> None:
-        """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched."""
-        sys.stderr.write(f"postgres-cdc: {one_line(line)}\n")
+    def problem(self, what: str, hint: str = "") -> None:
+        """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched. What to do is on a
+        line of its own, so that it can be copied."""
+        advice = f"hint: {one_line(hint)}\n" if hint else ""
+        sys.stderr.write(f"postgres-cdc: {one_line(what)}\n{advice}")
         sys.stderr.flush()
 
     def say(self, line: str) -> None:

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
-from spark_jobs.configuration import Source
+from pydantic import SecretStr
+
 from spark_jobs.errors import ConfigurationError
 
 
-def database_name(source: Source) -> str:
-    """The database that the connection string names, by libpq's rules, without connecting.
+def database_name(dsn: SecretStr) -> str:
+    """The database that a connection string names, by libpq's rules, without connecting.
 
     Raises ConfigurationError if it is not a connection string; the text itself is never shown.
     """
+    given = _given(dsn)
+    # libpq: PGDATABASE, then the user's name
+    candidates = (given.get("dbname"), os.environ.get("PGDATABASE"), given.get("user"), os.environ.get("PGUSER"))
+    return next((str(name) for name in candidates if name), "postgres")
+
+
+def server_name(dsn: SecretStr) -> tuple[str, ...]:
+    """Hosts and ports as the connection string names them; one server may have several such names."""
+    given = _given(dsn)
+    return tuple(str(given.get(part) or "") for part in ("service", "host", "hostaddr", "port"))
+
+
+def _given(dsn: SecretStr) -> Mapping[str, object]:
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        given = conninfo_to_dict(source.dsn.get_secret_value())
+        return conninfo_to_dict(dsn.get_secret_value())
     except ProgrammingError:
         raise ConfigurationError(
             "source.dsn is not a PostgreSQL connection string",
             hint="expected postgresql://user:password@host:port/database or host=... dbname=...",
         ) from None
-    # libpq: PGDATABASE, then the user's name
-    candidates = (given.get("dbname"), os.environ.get("PGDATABASE"), given.get("user"), os.environ.get("PGUSER"))
-    return next((str(name) for name in candidates if name), "postgres")

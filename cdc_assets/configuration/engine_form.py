@@ -50,7 +50,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             binary=source.binary,
             proto_version=source.proto_version,
         ),
-        lake=Lake(_absolute(model.lake.path, folder)),
+        lake=lake_of(model, folder),
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
         retention=Retention(timedelta(hours=model.retention.change_log), timedelta(hours=model.retention.cuts)),
         health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
@@ -67,6 +67,11 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,
     )
+
+
+def lake_of(model: PipelineModel, folder: Path) -> Lake:
+    """A relative ``lake.path`` is relative to ``folder``."""
+    return Lake(_absolute(model.lake.path, folder))
 
 
 def _table_of(model: TableModel) -> Table:

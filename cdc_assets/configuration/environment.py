@@ -7,6 +7,7 @@ There is one difference from Dagster's own scope: a variable that is not set is 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, UndefinedError
@@ -48,16 +49,18 @@ def mask_salt() -> SecretStr | None:
     return None if salt is None else SecretStr(salt)
 
 
-def rendered(text: str) -> Any:
+def rendered(text: str, scope: Mapping[str, object]) -> Any:
     """A template's value, parsed if it is a Python literal; other text unchanged. Raises ConfigurationError."""
     if "{{" not in text and "{%" not in text:
         return text
     try:
-        value: Any = _environment.from_string(text).render(env=EnvironmentScope())
+        value: Any = _environment.from_string(text).render(scope)
         if isinstance(value, Undefined):
             str(value)  # raises the error that names what is missing
     except UndefinedError as error:
         raise ConfigurationError(str(error.message)) from None
     except TemplateSyntaxError as error:
-        raise ConfigurationError(f"not a template: {error.message}", hint="write {{ env.NAME }}") from None
+        raise ConfigurationError(
+            f"not a template: {error.message}", hint='a template is written as in "{{ env.NAME }}"'
+        ) from None
     return value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
 from spark_jobs.column_options import ChosenType
 from spark_jobs.qualified_name import QualifiedName
@@ -17,27 +18,21 @@ _SMALLEST_WINDOW = 1 << 10
 _DURATION = re.compile(r"(\d{1,6})\s*(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _MOST_DAYS = 3650
+# of two letters or more, as C:\\ is a folder; a scheme before // is checked where the storage is opened
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
 _SECONDS = re.compile(r"(\d{1,9})\s*(s|m|h|d)?")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-# Dagster validates the file twice: unrendered, where "{{ env.X }}" may stand for any value, and rendered
-Check = Callable[[Any], Any]
-
-
-def _unless_template(check: Check) -> Check:
-    return lambda value: value if isinstance(value, str) and value.lstrip().startswith("{{") else check(value)
-
-
 def require_named_once(names: Sequence[str]) -> None:
     """Raises ValueError with the names that occur more than once."""
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ValueError(f"names {', '.join(twice)} twice")
 
 
 def _slot_name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9_]{1,63}", text):
-        raise ValueError("expected 1 to 63 lower-case letters, digits and underscores, as in shop_1")
+        raise ValueError("expected 1 to 63 lower-case letters, digits and underscores")
     return text
 
 
@@ -65,7 +60,7 @@ def _messages(value: object) -> object:
     prefixes = value.get("prefixes") if isinstance(value, dict) and value.keys() == {"prefixes"} else None
     wanted = isinstance(prefixes, (list, tuple)) and prefixes and all(isinstance(prefix, str) for prefix in prefixes)
     if not wanted and not isinstance(value, (bool, BaseModel)):
-        raise ValueError('expected true, false or prefixes, as in {prefixes: ["outbox", "audit.*"]}')
+        raise ValueError("expected true, false or a mapping with prefixes")
     if wanted and any("*" in prefix[:-1] for prefix in prefixes or ()):
         raise ValueError("prefixes: * is allowed only at the end")
     return value
@@ -74,7 +69,7 @@ def _messages(value: object) -> object:
 def _size(value: object) -> int:
     match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError("expected a size such as 256MiB (units B, KiB, MiB, GiB)")
+        raise ValueError("expected a size (units B, KiB, MiB, GiB)")
     size = int(match[1]) * _UNIT[match[2] or "B"]
     if size < _SMALLEST_WINDOW:
         raise ValueError("expected at least 1KiB")
@@ -85,24 +80,18 @@ def _duration(value: object) -> int:
     """Returns hours, as Dagster has no type for durations."""
     match = _DURATION.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError("expected a duration such as 30d (units h, d, w)")
+        raise ValueError("expected a duration (units h, d, w)")
     hours = int(match[1]) * _HOURS[match[2]]
     if not _HOURS["d"] <= hours <= _MOST_DAYS * _HOURS["d"]:
         raise ValueError(f"expected 1d to {_MOST_DAYS}d")
     return hours
 
 
-def size_or_none(value: object) -> int | None:
-    return None if value is None else _size(value)
-
-
-def seconds_or_none(value: object) -> int | None:
+def _seconds(value: object) -> int:
     """A plain number means seconds."""
-    if value is None:
-        return None
     match = None if isinstance(value, bool) else _SECONDS.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError("expected a duration such as 15m (units s, m, h, d)")
+        raise ValueError("expected a duration (units s, m, h, d)")
     return int(match[1]) * _UNIT_SECONDS[match[2] or "s"]
 
 
@@ -124,7 +113,7 @@ def _null(value: object) -> object:
 
 def _chosen_type(text: str) -> str:
     if "(" in text and ")" not in text:  # {amount: decimal(38,10)}: the comma ends the entry
-        raise ValueError('inside braces YAML splits at the comma: quote the value, as in {amount: "decimal(38,10)"}')
+        raise ValueError("inside braces YAML splits at the comma: quote the value")
     return str(ChosenType.parse(text))
 
 
@@ -135,7 +124,9 @@ def _table_name(text: str) -> str:
 
 def _lake_path(text: str) -> str:
     if not text.strip().rstrip("/"):
-        raise ValueError("expected a folder or a URI, as in /data/lake/shop or s3://bucket/shop")
+        raise ValueError("expected a folder or a URI")
+    if (scheme := _SCHEME.match(text.strip())) and scheme[1] not in ("file",):
+        raise ValueError(f"{scheme[1]}: is no scheme of a URI that this process and Spark can both open")
     if "://" in text and "%" in text:
         raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; choose another folder name")
     return text.strip().rstrip("/")
@@ -148,15 +139,32 @@ def _spark_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-SlotName = Annotated[str, AfterValidator(_unless_template(_slot_name))]
+def _dsn(value: object) -> object:
+    """libpq takes an empty text for the defaults of its own environment, so a variable that is set to nothing would end
+    in an error about a socket."""
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("is empty; its environment variable is set to nothing, say")
+    return value
+
+
+def _key_part(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_]+", text):
+        raise ValueError("expected letters, digits and underscores")
+    return text
+
+
+KeyPart = Annotated[str, AfterValidator(_key_part)]
+Dsn = Annotated[SecretStr, BeforeValidator(_dsn)]
+SlotName = Annotated[str, AfterValidator(_slot_name)]
 Publication = Annotated[
     str | tuple[str, ...],
-    BeforeValidator(_unless_template(_publication), json_schema_input_type=str | list[str]),
+    BeforeValidator(_publication, json_schema_input_type=str | list[str]),
 ]
-MESSAGES = BeforeValidator(_unless_template(_messages))
-Size = Annotated[int, BeforeValidator(_unless_template(_size), json_schema_input_type=int | str)]
-Hours = Annotated[int, BeforeValidator(_unless_template(_duration), json_schema_input_type=int | str)]
-Count = Annotated[int, AfterValidator(_unless_template(_positive))]
+MESSAGES = BeforeValidator(_messages)
+Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
+Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
+Hours = Annotated[int, BeforeValidator(_duration, json_schema_input_type=int | str)]
+Count = Annotated[int, AfterValidator(_positive)]
 Streaming = Annotated[
     Literal["off", "on", "parallel"],
     BeforeValidator(_streaming, json_schema_input_type=Literal["off", "on", "parallel"] | bool),
@@ -165,7 +173,7 @@ OrNull = Annotated[
     Literal["error", "null", "clamp"],
     BeforeValidator(_null, json_schema_input_type=Literal["error", "null", "clamp"] | None),
 ]
-ChosenTypeText = Annotated[str, AfterValidator(_unless_template(_chosen_type))]
-TableName = Annotated[str, AfterValidator(_unless_template(_table_name))]
+ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
+TableName = Annotated[str, AfterValidator(_table_name)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

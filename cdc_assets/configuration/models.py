@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
+    Dsn,
     Hours,
+    KeyPart,
     LakePath,
     OrNull,
     Publication,
+    Seconds,
     Size,
     SlotName,
     SparkValue,
     Streaming,
     require_named_once,
-    seconds_or_none,
-    size_or_none,
 )
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableModel
@@ -40,29 +41,47 @@ class MessagesModel(StrictModel):
     """Which messages are kept."""
 
     prefixes: Sequence[str] = Field(
-        description="exact prefixes, or with * at the end all that begin so: outbox, audit.*"
+        description="exact prefixes, or with * at the end all that begin so", examples=[["outbox", "audit.*"]]
     )
 
 
 class SourceModel(StrictModel):
     """The PostgreSQL database, and how its slot is read."""
 
-    dsn: SecretStr = Field(description="libpq conninfo or URI; never printed, logged or stored")
-    slot: SlotName | None = Field(default=None, description="replication slot; default: the pipeline's name")
+    dsn: Dsn = Field(
+        description="libpq conninfo or URI; never printed, logged or stored",
+        examples=["postgresql://USER:PASSWORD@HOST:5432/DATABASE"],
+    )
+    slot: SlotName | None = Field(
+        default=None, description="replication slot; default: the pipeline's name", examples=["shop_1"]
+    )
     publication: Publication | None = Field(
         default=None,
         description="created if missing and kept in step with tables; a user's own, or a list, is used as it is",
+        examples=["shop"],
     )
-    plugin: PluginName = "pgoutput"
-    streaming: Streaming = "off"
-    two_phase: bool = False
-    origin: Literal["any", "none"] = "any"
+    plugin: PluginName = Field(default="pgoutput", description="the slot's output plugin")
+    streaming: Streaming = Field(
+        default="off", description="whether large transactions are sent before they end; parallel needs PostgreSQL 16"
+    )
+    two_phase: bool = Field(default=False, description="whether prepared transactions are sent before they end")
+    origin: Literal["any", "none"] = Field(
+        default="any", description="none: without the changes that the source itself got by replication"
+    )
     messages: Annotated[bool | MessagesModel, MESSAGES] = Field(
-        default=False, description="pg_logical_emit_message: all, none, or those of some prefixes"
+        default=False,
+        description="pg_logical_emit_message: all, none, or those of some prefixes",
+        examples=[{"prefixes": ["outbox", "audit.*"]}],
     )
-    binary: bool = False
+    binary: bool = Field(default=False, description="whether values are sent in binary form")
     proto_version: Literal[1, 2, 3, 4] | None = Field(
         default=None, description="of pgoutput; default: the server's highest"
+    )
+
+    key_prefix: Annotated[tuple[KeyPart, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="for Dagster: what the asset keys of the source tables begin with; default: postgres, the database",
+        examples=[["eu", "shop"]],
     )
 
     @model_validator(mode="after")
@@ -80,40 +99,40 @@ class SourceModel(StrictModel):
 class LakeModel(StrictModel):
     """Where the Delta tables are."""
 
-    path: LakePath = Field(description="a folder or URI that driver and executors reach; relative to this file")
+    path: LakePath = Field(
+        description="a folder or URI that driver and executors reach; relative to this file",
+        examples=["s3a://bucket/shop"],
+    )
 
 
 class WindowsModel(StrictModel):
     """How much WAL one window spans, and how many windows one run takes."""
 
-    max_bytes: Size = Field(default=256 << 20, description="WAL that one window spans, as in 256MiB")
-    max_per_run: Count = Field(default=64, description="windows that one run takes")
+    max_bytes: Size = Field(default=256 << 20, description="WAL that one window spans", examples=["256MiB"])
+    max_per_run: Count = Field(default=64, description="windows that one run takes", examples=[64])
 
 
 class RetentionModel(StrictModel):
     """How long `postgres-cdc maintain` keeps old data."""
 
-    change_log: Hours = Field(default=30 * 24, description="landed windows, as in 30d; units h, d, w")
-    cuts: Hours = Field(default=30 * 24, description="cuts, and the versions of the tables that they name")
+    change_log: Hours = Field(default=30 * 24, description="landed windows; units h, d, w", examples=["30d"])
+    cuts: Hours = Field(
+        default=30 * 24, description="cuts, and the versions of the tables that they name", examples=["30d"]
+    )
 
 
 class SizeThresholdModel(StrictModel):
     """The sizes from which a check warns, or fails; without one it never does."""
 
-    # plain types: Dagster's components resolve no others in nested models
-    warn: int | None = Field(default=None, description="as in 1GiB")
-    error: int | None = Field(default=None, description="as in 10GiB")
-
-    _sizes = field_validator("warn", "error", mode="before")(size_or_none)
+    warn: Size | None = Field(default=None, description="units B, KiB, MiB, GiB", examples=["1GiB"])
+    error: Size | None = Field(default=None, description="units B, KiB, MiB, GiB", examples=["10GiB"])
 
 
 class TimeThresholdModel(StrictModel):
     """The durations from which a check warns, or fails; without one it never does."""
 
-    warn: int | None = Field(default=None, description="as in 15m; units s, m, h, d")
-    error: int | None = Field(default=None, description="as in 1d")
-
-    _seconds = field_validator("warn", "error", mode="before")(seconds_or_none)
+    warn: Seconds | None = Field(default=None, description="units s, m, h, d", examples=["15m"])
+    error: Seconds | None = Field(default=None, description="units s, m, h, d", examples=["1d"])
 
 
 class HealthModel(StrictModel):
@@ -145,7 +164,12 @@ class SparkModel(StrictModel):
     jars: str = Field(
         default="packages", description="packages (Maven), provided (by the cluster), or a folder of jars"
     )
-    config: dict[str, SparkValue] = Field(default_factory=dict, repr=False, description="further Spark settings")
+    config: dict[str, SparkValue] = Field(
+        default_factory=dict,
+        repr=False,
+        description="further Spark settings",
+        examples=[{"spark.sql.shuffle.partitions": 4}],
+    )
     resource: str | None = Field(
         default=None, description="Dagster only: the key of your own PySparkResource, used instead of ours"
     )
@@ -169,7 +193,7 @@ class MergeModel(StrictModel):
 class PipelineModel(StrictModel):
     """The ``attributes`` of the file."""
 
-    name: SlotName = Field(description="prefix of asset keys; default of slot and publication")
+    name: SlotName = Field(description="prefix of asset keys; default of slot and publication", examples=["shop_1"])
     source: SourceModel
     lake: LakeModel
     windows: WindowsModel = Field(default_factory=WindowsModel)
@@ -181,7 +205,11 @@ class PipelineModel(StrictModel):
     on_rewrite: Literal["resnapshot", "error"] = Field(
         default="resnapshot", description="changes that cannot be applied in place, such as DDL that rewrites rows"
     )
-    tables: Sequence[TableModel] | None = Field(default=None, description="absent: every table of the publication")
+    tables: Sequence[TableModel] | None = Field(
+        default=None,
+        description="names, or mappings; absent: every table of the publication",
+        examples=[["public.orders"]],
+    )
     spark: SparkModel = Field(default_factory=SparkModel)
     merge: MergeModel = Field(default_factory=MergeModel)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from cdc_assets.configuration.fields import ChosenTypeText, OrNull, TableName, require_named_once
 from cdc_assets.configuration.strict_model import StrictModel
@@ -16,13 +18,15 @@ from spark_jobs.table_mode import Mode
 class ColumnsModel(StrictModel):
     """Which columns are followed, by their names in the catalogue: only those included, or all but those excluded."""
 
-    include: Sequence[str] = Field(default=(), description="only these: their names as they are, without quotes")
-    exclude: Sequence[str] = Field(default=(), description="all except these, which never leave the database")
+    include: Sequence[str] = Field(default=(), description="only these: their names as they are", examples=[["id"]])
+    exclude: Sequence[str] = Field(
+        default=(), description="all except these, which never leave the database", examples=[["email"]]
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> ColumnsModel:
         if bool(self.include) == bool(self.exclude):
-            raise ValueError("expected include or exclude, as in {exclude: [email]}")
+            raise ValueError("expected either include or exclude")
         require_named_once([*self.include, *self.exclude])
         return self
 
@@ -30,26 +34,45 @@ class ColumnsModel(StrictModel):
 class TableModel(StrictModel):
     """One followed table: just its name, or a mapping."""
 
-    name: TableName = Field(description='as SQL writes it: public.orders, public."Order Items"')
-    mode: Mode = "mirror"
-    columns: ColumnsModel | None = Field(default=None, description="include or exclude; absent: all that are published")
+    name: TableName = Field(description='as SQL writes it: public."Order Items"', examples=["public.orders"])
+    mode: Mode = Field(
+        default="mirror", description="keep the source's rows, or also deleted rows, earlier versions, every change"
+    )
+    columns: ColumnsModel | None = Field(
+        default=None,
+        description="include or exclude; absent: all that are published",
+        examples=[{"include": ["id"]}],
+    )
     key: Sequence[str] = Field(
         default=(),
         description="the columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key",
+        examples=[["id"]],
     )
     types: dict[str, ChosenTypeText] = Field(
         default_factory=dict,
-        description="other types for single columns: decimal(p,s) of a numeric, array of an array, binary of a uuid",
+        description="of single columns: decimal(p,s) of numeric, array of an array, binary of uuid, variant of json",
+        examples=[{"amount": "decimal(38,10)"}],
     )
     on_unrepresentable: dict[str, OrNull] = Field(
-        default_factory=dict, description="for single columns, in place of the pipeline's policy"
+        default_factory=dict,
+        description="for single columns, in place of the pipeline's policy",
+        examples=[{"until": "clamp"}],
     )
     mask: dict[str, Literal["sha256"]] = Field(
         default_factory=dict,
-        description="columns whose values are replaced by hashes, as in {email: sha256}: their names as they are",
+        description="columns whose values are replaced by hashes: their names as they are",
+        examples=[{"email": "sha256"}],
     )
-    # for Dagster; the component's own model defines its type
-    translation: Any = None
+    # the component's own model defines its type
+    translation: Any = Field(
+        default=None, description="for Dagster: attributes of the asset, as in {group_name: bronze}"
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A text is the name alone, or a template."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        return {"if": {"type": "string"}, "else": schema}
 
     @model_validator(mode="before")
     @classmethod

@@ -13,6 +13,7 @@ from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
 from spark_jobs.postgres.slot import slot_status
+from spark_jobs.qualified_name import quoted_identifier
 
 AREA = "source"
 
@@ -79,7 +80,7 @@ def role_check(role: RolePrivileges) -> Check:
     if role.may_replicate:
         found = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
         return ok(AREA, "role", found)
-    return fail(AREA, "role", f"{role.name}: no REPLICATION", f'ALTER ROLE "{role.name}" REPLICATION')
+    return fail(AREA, "role", f"{role.name}: no REPLICATION", f"ALTER ROLE {quoted_identifier(role.name)} REPLICATION")
 
 
 def slot_checks(connection: Connection, source: Source, limits: HealthLimits) -> Iterator[Check]:

@@ -11,8 +11,14 @@ from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_the
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges, TablePrivileges, table_privileges
 from spark_jobs.postgres.publication import Publication, find_publications, how_to_add
-from spark_jobs.postgres.published_tables import PublishedTable, published_tables, unseen_operations
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.postgres.published_tables import (
+    PublishedTable,
+    add_table,
+    publish_all,
+    published_tables,
+    unseen_operations,
+)
+from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import TableFault, table_faults
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
@@ -37,7 +43,8 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     privileges = {table.name: table for table in table_privileges(connection, names)}
     sent = published_tables(connection, pipeline.source.publications, names) if publication is not None else {}
     if published:
-        yield _publication_check(pipeline, publication, role, tuple(privileges.values()))
+        owned = tuple(privileges.values())
+        yield _publication_check(pipeline, publication, role, owned, quoted_identifier(connection.info.dbname))
     facts = {fact.name: fact for fact in relation_facts(connection, names=names, keys=pipeline.declared_keys)}
     there = tables_there(connection, names)
     for name in names:
@@ -52,7 +59,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
             *_mask_faults(table),
         )
         yield from faults or [ok(AREA, str(name), _in_order(table))]
-        yield from _unseen(table)
+        yield from _unseen(table, publication)
     yield from _salt_check(pipeline)
 
 
@@ -91,9 +98,11 @@ def _rows_found_by(facts: RelationFacts) -> str:
     return "no key: rows are found whole" if facts.sends_whole_rows else "no key: only inserts can be sent"
 
 
-def _unseen(table: _Table) -> Iterator[Check]:
-    if table.sent is not None and table.sent.missing_operations:
-        remedy = "the lake shows them with the table's next snapshot; ALTER PUBLICATION ... SET (publish = ...) for all"
+def _unseen(table: _Table, publication: Publication | None) -> Iterator[Check]:
+    if publication is not None and table.sent is not None and table.sent.missing_operations:
+        remedy = (
+            f"the lake shows them with the table's next snapshot; for all of them: {publish_all(publication.names[0])}"
+        )
         yield warn(AREA, str(table.facts.name), unseen_operations(table.sent.missing_operations), remedy)
 
 
@@ -104,51 +113,56 @@ def _wanted(pipeline: Pipeline, publication: Publication | None) -> tuple[Qualif
 
 
 def _publication_check(
-    pipeline: Pipeline, publication: Publication | None, role: RolePrivileges, tables: Sequence[TablePrivileges]
+    pipeline: Pipeline,
+    publication: Publication | None,
+    role: RolePrivileges,
+    tables: Sequence[TablePrivileges],
+    database: str,
 ) -> Check:
     what = f"publication {', '.join(pipeline.source.publications)}"
     if publication is None:
-        return _publication_to_be_made(pipeline, role, tables)
+        return _publication_to_be_made(pipeline, role, tables, database)
     if not publication.tables and pipeline.tables is None:
-        return fail(AREA, what, "has no table", f"ALTER PUBLICATION {publication.name} ADD TABLE ...")
+        return fail(AREA, what, "has no table", f"{add_table(publication.names[0])} ...")
     whose = "made by postgres-cdc" if publication.ours else "your own, used as it is"
     left_out = f", all but {', '.join(map(str, publication.excluded))}" if publication.excluded else ""
     return ok(AREA, what, f"{len(publication.tables)} tables{left_out}; {whose}")
 
 
-def _publication_to_be_made(pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges]) -> Check:
+def _publication_to_be_made(
+    pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges], database: str
+) -> Check:
     what = f"publication {', '.join(pipeline.source.publications)}"
     if len(pipeline.source.publications) > 1:
         return fail(
-            AREA, what, "not all of them exist", "CREATE PUBLICATION: cdc does not create publications in a list"
+            AREA, what, "not all of them exist", "create them as you want them: publications in a list are your own"
         )
     if pipeline.tables is None:
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
         return fail(AREA, what, "does not exist, and the configuration names no tables", remedy)
     names = ", ".join(str(table.name) for table in pipeline.tables)
-    by_owner = (
-        f"have an owner create it: CREATE PUBLICATION {', '.join(pipeline.source.publications)} FOR TABLE {names}"
-    )
+    (publication_name,) = map(quoted_identifier, pipeline.source.publications)
+    by_owner = f"have an owner create it: CREATE PUBLICATION {publication_name} FOR TABLE {names}"
     foreign = [str(table.name) for table in tables if not (table.owns or role.superuser)]
     if foreign:
         return fail(AREA, what, f"does not exist, and {role.name} does not own {', '.join(foreign)}", by_owner)
     if not role.may_create_in_database:
-        remedy = f'GRANT CREATE ON DATABASE to "{role.name}", or {by_owner}'
+        remedy = f"GRANT CREATE ON DATABASE {database} TO {quoted_identifier(role.name)}, or {by_owner}"
         return fail(AREA, what, f"does not exist, and {role.name} may not create in this database", remedy)
     return ok(AREA, what, "does not exist yet: sync creates it")
 
 
 def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:
-    table, name = of.privileges, str(of.facts.name)
+    table, name, grantee = of.privileges, str(of.facts.name), quoted_identifier(role.name)
     if of.there.fault:
         yield _check(of.there.fault)
     if not table.may_use_schema:
-        remedy = f'GRANT USAGE ON SCHEMA {table.name.nspname} TO "{role.name}"'
+        remedy = f"GRANT USAGE ON SCHEMA {quoted_identifier(table.name.nspname)} TO {grantee}"
         yield fail(AREA, name, f"no USAGE on schema {table.name.nspname}", remedy)
     if not table.may_select:
-        yield fail(AREA, name, "no SELECT", f'GRANT SELECT ON {name} TO "{role.name}"')
+        yield fail(AREA, name, "no SELECT", f"GRANT SELECT ON {name} TO {grantee}")
     if table.row_security:
-        remedy = f'ALTER ROLE "{role.name}" BYPASSRLS: a snapshot must see every row'
+        remedy = f"a snapshot must see every row: ALTER ROLE {grantee} BYPASSRLS"
         yield fail(AREA, name, "row security hides rows from the role", remedy)
     yield from _publication_faults(of, role, publication)
 

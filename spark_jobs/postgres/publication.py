@@ -16,8 +16,8 @@ from psycopg import sql
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
-from spark_jobs.postgres.published_tables import PublishedTable, published_tables
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.postgres.published_tables import PublishedTable, add_table, published_tables
+from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
 ColumnLists = Mapping[QualifiedName, tuple[str, ...]]
@@ -35,13 +35,18 @@ class Publication:
     of each table: see ``published_tables``.
     """
 
-    name: str
+    names: tuple[str, ...]
     ours: bool
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
     excluded: tuple[QualifiedName, ...] = ()
     excluded_partitions: tuple[QualifiedName, ...] = ()
     all_sequences: bool = False
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return ", ".join(self.names)
 
     def publishes(self, table: QualifiedName) -> bool:
         return table in self._tables
@@ -106,7 +111,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         return None
     ours, via_root, all_sequences, excluded, tables = row
     return Publication(
-        name,
+        (name,),
         bool(ours),
         via_root,
         tuple(QualifiedName(*table) for table in sorted(tables)),
@@ -163,7 +168,7 @@ def ensure_publications(
         missing = [name for name in names if find_publication(connection, name) is None]
         raise PreconditionError(
             f"there is no publication {', '.join(missing)}",
-            hint="publications that are listed are your own: CREATE PUBLICATION as you want them",
+            hint="create them as you want them: publications in a list are your own",
         )
     _check(found, tables)
     return found
@@ -177,7 +182,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
     if len(found) == 1:
         return found[0]
     return Publication(
-        ", ".join(names),
+        tuple(names),
         ours=False,
         via_partition_root=any(each.via_partition_root for each in found),
         # without the partitions that one of them publishes under the name of their root
@@ -266,12 +271,12 @@ def how_to_add(found: Publication, table: QualifiedName) -> str:
     if table in found.excluded:
         others = ", ".join(str(each) for each in found.excluded if each != table)
         return (
-            f"ALTER PUBLICATION {found.name} SET ALL TABLES{f' EXCEPT (TABLE {others})' if others else ''}"
-            f"{', ALL SEQUENCES' if found.all_sequences else ''}"
+            f"ALTER PUBLICATION {quoted_identifier(found.names[0])} SET ALL TABLES"
+            f"{f' EXCEPT (TABLE {others})' if others else ''}{', ALL SEQUENCES' if found.all_sequences else ''}"
         )
     if table in found.excluded_partitions:
         return "its partitioned table is excluded: ALTER PUBLICATION ... SET ALL TABLES EXCEPT (...) without that"
-    return f"ALTER PUBLICATION {found.name} ADD TABLE {table}; partitioned: publish_via_partition_root = true"
+    return f"{add_table(found.names[0])} {table}; if it is partitioned, with publish_via_partition_root = true"
 
 
 def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
@@ -279,4 +284,4 @@ def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
         if error := why_not_sent(found, table):
             raise error
     if not found.tables:
-        raise PreconditionError(f"publication {found.name} has no table", hint="ALTER PUBLICATION ... ADD TABLE")
+        raise PreconditionError(f"publication {found.name} has no table", hint=f"{add_table(found.names[0])} ...")

@@ -19,7 +19,7 @@ from psycopg import sql
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, members_sql
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import RelationFacts
 
 OPERATIONS = ("insert", "update", "delete", "truncate")
@@ -86,6 +86,16 @@ class PublishedTable:
     def sent_of(self, facts: RelationFacts) -> RelationFacts:
         """The facts, without the columns that are not sent."""
         return replace(facts, columns=tuple(column for column in facts.columns if column.attname in self.columns))
+
+
+def add_table(publication: str) -> str:
+    """For a hint; the tables follow."""
+    return f"ALTER PUBLICATION {quoted_identifier(publication)} ADD TABLE"
+
+
+def publish_all(publication: str) -> str:
+    """For a hint."""
+    return f"ALTER PUBLICATION {quoted_identifier(publication)} SET (publish = 'insert, update, delete, truncate')"
 
 
 @dataclass(frozen=True)
@@ -190,6 +200,6 @@ def _why_not_together(
     if "insert" not in sent:
         return PreconditionError(
             f"publication {publications} leaves out insert, so new rows of {name} are never sent",
-            hint="ALTER PUBLICATION ... SET (publish = 'insert, update, delete, truncate')",
+            hint=publish_all(entries[0].publication),
         )
     return None

@@ -82,7 +82,7 @@ def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:
 def _refused(message: str) -> SourceError:
     reason = connect_failure(message)
     if "permission denied" in reason or "replication role" in reason:
-        return PreconditionError(f"no replication connection: {reason}", hint="ALTER ROLE ... REPLICATION")
+        return PreconditionError(f"no replication connection: {reason}", hint="give the role the attribute REPLICATION")
     return SourceUnreachableError(
         f"no replication connection to PostgreSQL: {reason}",
         hint=certificate_hint(reason) or "pg_hba.conf must let the role in; a connection pooler does not pass it on",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import ConfigurationError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.progress import progress_of
 
 
@@ -55,16 +54,6 @@ def followed_tables(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -
     followed = all_followed_names(pipeline)
     require_followed(names or (), followed)
     return followed if names is None else tuple(names)
-
-
-def require_followed(names: Collection[QualifiedName], followed: Collection[QualifiedName]) -> None:
-    """Raises ConfigurationError if one of ``names`` is not followed."""
-    unknown = [str(name) for name in names if name not in followed]
-    if unknown:
-        raise ConfigurationError(
-            f"not followed by this pipeline: {', '.join(unknown)}",
-            hint=f"it follows {', '.join(map(str, followed))}",
-        )
 
 
 def _reached(pipeline: Pipeline, names: Sequence[QualifiedName], identity: SlotIdentity) -> Mapping[QualifiedName, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.column_options import NO_OPTIONS, ChosenType, ColumnOptions
 from spark_jobs.errors import PreconditionError
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.chosen_types import chosen_lake_type, possible_types
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
@@ -58,7 +58,7 @@ def table_faults(
     if fault := unsent_key_fault(facts, (*sent, *generated)):
         yield fault
     if generated:
-        remedy = f"ALTER TABLE {facts.name} REPLICA IDENTITY USING INDEX one without generated columns"
+        remedy = "give it a replica identity by a unique index without generated columns"
         yield TableFault(str(facts.name), f"has a generated column in its key: {', '.join(generated)}", remedy)
     if names := name_fault(coming, stored=True):
         yield TableFault(str(facts.name), f"has {names}", NAME_REMEDY.format(table=facts.name))
@@ -78,7 +78,7 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> Table
     ours = {column.name.lower() for column in mode_columns(mode)}
     if taken := [name for name in sent if name.lower() in ours]:
         what = f"has columns that mode {mode} adds itself: {', '.join(taken)}"
-        remedy = f"ALTER TABLE {facts.name} RENAME COLUMN, leave them out with columns:, or use mode mirror"
+        remedy = "rename them at the source, leave them out with columns:, or use mode mirror"
         return TableFault(str(facts.name), what, remedy)
     return None
 
@@ -126,7 +126,10 @@ def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault |
         return TableFault(table, what, "take key: out of the configuration")
     if not facts.key:
         what = f"has no unique index on exactly {named}, all of them NOT NULL, as key: says"
-        return TableFault(table, what, f"CREATE UNIQUE INDEX ON {table} ({named}) and SET NOT NULL, or take key: out")
+        columns = [quoted_identifier(name) for name in key]
+        not_null = ", ".join(f"ALTER {column} SET NOT NULL" for column in columns)
+        remedy = f"CREATE UNIQUE INDEX ON {table} ({', '.join(columns)}); ALTER TABLE {table} {not_null}"
+        return TableFault(table, what, f"{remedy}, or take key: out")
     return None
 
 
@@ -143,7 +146,7 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
         remedy = "give root and partitions the same primary key, or all partitions REPLICA IDENTITY FULL"
         return TableFault(str(facts.name), what, remedy)
     what = f"has no usable key (replica identity {facts.relreplident})"
-    remedy = f"give it a primary key, or ALTER TABLE {facts.name} REPLICA IDENTITY FULL to follow it by its whole rows"
+    remedy = f"give it a primary key, or follow it by its whole rows: ALTER TABLE {facts.name} REPLICA IDENTITY FULL"
     return TableFault(str(facts.name), what, remedy)
 
 
@@ -151,7 +154,9 @@ def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault 
     """A key column that changes do not include. ``sent``: the columns that come with a change."""
     if unsent := [name for name in facts.key if name not in sent]:
         what = f"has a key column that is not published: {', '.join(unsent)}"
-        listed = ", ".join(c.attname for c in facts.columns if c.attname in sent or c.attname in facts.key)
+        listed = ", ".join(
+            quoted_identifier(c.attname) for c in facts.columns if c.attname in sent or c.attname in facts.key
+        )
         remedy = (
             f"ALTER PUBLICATION ... DROP TABLE {facts.name}; ALTER PUBLICATION ... ADD TABLE {facts.name} ({listed})"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 
 from spark_jobs.change_log.window_marker import FollowedSince, WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -67,6 +68,19 @@ def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
         return names
     with connected(pipeline.source.dsn) as connection:
         return followed_names(connection, pipeline)
+
+
+def require_followed(names: Collection[QualifiedName], followed: Collection[QualifiedName]) -> None:
+    """Raises ConfigurationError if one of ``names`` is not followed; its hint is the names that are most like it."""
+    if not (unknown := [str(name) for name in names if name not in followed]):
+        return
+    known = list(map(str, followed))
+    near = dict.fromkeys(near for name in unknown for near in difflib.get_close_matches(name, known, n=3))
+    one = "1 table" if len(known) == 1 else f"{len(known):,} tables"
+    raise ConfigurationError(
+        f"not followed by this pipeline: {', '.join(unknown)}",
+        hint=f"did you mean {' or '.join(near)}?" if near else f"it follows {one}: `postgres-cdc status` lists them",
+    )
 
 
 def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedName]) -> dict[QualifiedName, int]:

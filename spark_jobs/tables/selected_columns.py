@@ -61,7 +61,7 @@ def why_not_selectable(facts: RelationFacts, selection: ColumnSelection, server_
         return PreconditionError(
             f"{field}: {facts.name} or a partition of it has REPLICA IDENTITY FULL: with a column list in its"
             " publication the source would refuse every UPDATE and DELETE of it",
-            hint="ALTER TABLE ... REPLICA IDENTITY DEFAULT, or follow the whole table",
+            hint=f"ALTER TABLE {facts.name} REPLICA IDENTITY DEFAULT, or follow the whole table",
         )
     identities = [facts.key, facts.replica_identity, *(leaf for leaf in facts.leaf_identities if leaf)]
     chosen = selected_columns(facts, selection)

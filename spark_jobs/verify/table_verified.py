@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CdcError, LakeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
@@ -72,18 +72,18 @@ class TableVerified:
         return cls(name, lsn, "not compared", error=error)
 
     @property
-    def problem(self) -> str | None:
-        """One line, without values of keys; None if the table is equal."""
+    def problem(self) -> CdcError | None:
+        """Without values of keys; None if the table is equal."""
         if self.error is not None:
-            return f"{self.name} was not compared at {self.lsn}: {self.error}"
+            return self.error.within(f"{self.name} was not compared at {self.lsn}")
         if self.verdict == "equal":
             return None
         counts = self.counts
-        return (
+        return LakeError(
             f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in the lake,"
             f" {counts.extra:,} are extra, {counts.changed:,} are changed, of {counts.source_rows:,} compared"
-            f" with Delta version {self.delta_version}: find out what wrote to the Delta table; postgres-cdc snapshot"
-            f" '{self.name}' takes a new snapshot"
+            f" with Delta version {self.delta_version}",
+            hint=f"find out what wrote to the Delta table; {new_snapshot(self.name)}",
         )
 
 
@@ -95,6 +95,6 @@ class VerifyReport:
     seconds: float
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """One line for each table that differs, or was not compared."""
+    def problems(self) -> tuple[CdcError, ...]:
+        """One for each table that differs, or was not compared."""
         return tuple(table.problem for table in self.tables if table.problem is not None)

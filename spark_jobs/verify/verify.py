@@ -51,7 +51,7 @@ from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.verify.compare_hashes import compare_hashes
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.shown_version import shown_version
@@ -130,11 +130,7 @@ def verify(
 
 def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:
     followed = all_followed_names(pipeline)
-    unknown = [str(name) for name in names or () if name not in followed]
-    if unknown:
-        raise ConfigurationError(
-            f"not followed by this pipeline: {', '.join(unknown)}", hint=f"it follows {', '.join(map(str, followed))}"
-        )
+    require_followed(names or (), followed)
     holds_changes = [name for name in followed if live_rows(pipeline.mode_of(name)) is None]
     if asked := [str(name) for name in names or () if name in holds_changes]:
         raise ConfigurationError(

@@ -31,10 +31,17 @@ class Answer:
 
     @property
     def problem(self) -> str:
-        """Stderr as the one line that it must be."""
-        (line,) = self.stderr.splitlines()
+        """The one line of stderr that says what happened."""
+        line, *hint = self.stderr.splitlines()
         assert line.startswith("postgres-cdc: ")
+        assert all(line.startswith("hint: ") for line in hint)
+        assert len(hint) <= 1
         return line.removeprefix("postgres-cdc: ")
+
+    @property
+    def hint(self) -> str:
+        """The line of stderr that says what to do; empty if there is none."""
+        return self.stderr.rpartition("\nhint: ")[2].removesuffix("\n") if "\nhint: " in self.stderr else ""
 
 
 @dataclass(frozen=True)

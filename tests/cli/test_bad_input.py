@@ -29,9 +29,10 @@ def _refused(command: Command, *words: str, name: str = "sync") -> None:
     answer = command(name, "--json")
     assert answer.exit_code == 1
     for word in words:
-        assert word in answer.problem
+        assert word in answer.problem + answer.hint
     assert answer.document["error"]["message"] == answer.problem
-    assert answer.document["error"]["hint"]
+    assert answer.document["error"]["hint"] == answer.hint
+    assert answer.hint not in ("", answer.problem)
 
 
 def test_wrong_password(database: Database, tmp_path: Path) -> None:
@@ -157,7 +158,8 @@ def test_a_mistyped_table_is_refused_before_anything_is_made(database: Database,
     database.execute(_ORDERS)
     answer = configured(tmp_path, database.dsn, database.name, ["public.orders"])("snapshot", "public.order")
     assert answer.exit_code == 2
-    assert answer.problem == "not followed by this pipeline: public.order: it follows public.orders"
+    assert answer.problem == "not followed by this pipeline: public.order"
+    assert answer.hint == "did you mean public.orders?"
     _untouched(database, tmp_path)
 
 
@@ -166,10 +168,12 @@ def test_verify_of_what_is_not_followed_or_not_begun(database: Database, tmp_pat
     command = configured(tmp_path, database.dsn, database.name, ["public.orders"])
     answer = command("verify", "--table", "public.order")
     assert answer.exit_code == 2
-    assert answer.problem == "not followed by this pipeline: public.order: it follows public.orders"
+    assert answer.problem == "not followed by this pipeline: public.order"
+    assert answer.hint == "did you mean public.orders?"
     for option in (("--sample", "0"), ("--sample", "101%"), ("--sample", "nan"), ("--differences", "-1")):
         assert command("verify", *option).exit_code == 2
     both = command("verify", "--quick", "--sample", "5%")
-    assert (both.exit_code, both.problem) == (2, "verify compares hashes or a sample, not both: choose one of them")
+    assert (both.exit_code, both.problem) == (2, "verify compares hashes or a sample, not both")
+    assert both.hint == "choose one of them"
     _refused(command, "no change log", "sync", name="verify")
     _untouched(database, tmp_path)

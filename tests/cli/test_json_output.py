@@ -31,7 +31,7 @@ class _Report:
         ((1, None, True), [1, None, True]),
         (
             GapError("lost", hint="start over"),
-            {"type": "GapError", "message": "lost: start over", "hint": "start over"},
+            {"type": "GapError", "message": "lost", "hint": "start over"},
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -39,5 +40,9 @@ def test_an_lsn() -> None:
     ],
 )
 def test_anything_else_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=said) as refused:
         point(text)
+    suggested = re.findall(r"as in ([^ ,)]+)| or ([^ ,)]+)\)", str(refused.value))
+    assert suggested
+    for form in suggested:
+        point("".join(form))

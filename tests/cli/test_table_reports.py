@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from rich.console import Console, RenderableType
 
+from cdc_assets.cli.doctor import _display as doctor_display
 from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.status import _display as status_display
 from cdc_assets.cli.sync import _display as sync_display
 from cdc_assets.cli.table_reports import modes_changed
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.doctor.checks import Diagnosis, fail, ok
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.logicalrep.lsn import Lsn
@@ -52,3 +54,27 @@ def test_status_says_it_until_the_next_snapshot() -> None:
     status = PipelineStatus("shop", "/lake", None, None, None, (TableStatus(ORDERS, partitions=READ),))
     said = "public.orders: partition public.orders_7 was attached: 1,234 rows read again at 0/1A2B3C"
     assert said in shown(status_display(status))
+
+
+def test_thousands_that_are_well_are_counted_and_the_others_listed() -> None:
+    names = [QualifiedName("public", f"t{number}") for number in range(3000)]
+    checks = [ok("source", "wal_level", "logical"), *(ok("tables", str(name), "key (id)") for name in names)]
+    diagnosis = Diagnosis("shop", (*checks, fail("tables", "public.bad", "no SELECT", "GRANT SELECT")))
+    lines = shown(doctor_display(diagnosis)).splitlines()
+    assert len(lines) < 10
+    assert any("3,000 checks" in line for line in lines)
+    assert any("wal_level" in line for line in lines), "a few are listed"
+    assert any("public.bad" in line and "GRANT SELECT" in line for line in lines)
+    assert len(shown(doctor_display(diagnosis, everything=True)).splitlines()) > 3000
+
+    tables = [TableStatus(name, Lsn(1), Lsn(2), 0, 0, 0, 5) for name in names]
+    tables += [TableStatus(ORDERS, error=LakeError("gone")), TableStatus(ITEMS)]
+    status = PipelineStatus("shop", "/lake", None, None, None, tuple(tables))
+    text = shown(status_display(status))
+    assert len(text.splitlines()) < 15
+    assert "3,000 tables are up to the log" in text
+    assert "public.orders" in text
+    assert "public.items" in text
+    assert len(shown(status_display(status, everything=True)).splitlines()) > 3000
+    few = PipelineStatus("shop", "/lake", None, None, None, tuple(tables[:3]))
+    assert "public.t2" in shown(status_display(few))

@@ -30,10 +30,11 @@ def test_a_result_is_printed_without_control_characters(capsys: pytest.CaptureFi
 
 
 def test_problems_and_news_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    Terminal().problem(f"{HOSTILE}\nand more")
+    Terminal().problem(f"{HOSTILE}\nand more", f"{HOSTILE}\nwhat to do")
     Terminal().say(f"{HOSTILE}\nand more")
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 3
+    assert lines[1].startswith("hint: ")
     assert not any(CONTROLS.search(line) for line in lines)
 
 

@@ -23,8 +23,9 @@ def test_unknown_command() -> None:
         [sys.executable, "-m", "cdc_assets.cli", "synch"], capture_output=True, text=True, check=False
     )
     assert answer.returncode == 2
-    assert "No such command 'synch'" in answer.stderr
-    assert len(answer.stderr.splitlines()) == 1
+    what, hint = answer.stderr.splitlines()
+    assert "No such command 'synch'" in what
+    assert hint == "hint: postgres-cdc --help"
 
 
 @pytest.mark.parametrize("name", ["sync", "recover", "snapshot", "capture", "apply", "status", "doctor", "verify"])

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from pydantic import BaseModel
 
+from cdc_assets.configuration.field_errors import model_in
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from cdc_assets.configuration.models import PipelineModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     ColumnSelection,
@@ -238,117 +245,131 @@ def test_relative_lake_lies_beside_the_file(file: Path, monkeypatch: pytest.Monk
     assert load(file, "/data/lake/shop", "lake").lake.path == str(file.parent / "lake")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "said"),
-    [
-        ("SHOP_DSN", "NO_SUCH", 5, "source.dsn: environment variable NO_SUCH is not set"),
-        ('"{{ env.SHOP_DSN }}"', '"host={{ env.NO_SUCH }}"', 5, "source.dsn: environment variable NO_SUCH is not set"),
-        ('"{{ env.SHOP_DSN }}"', '"{{ env.SHOP_DSN"', 5, "source.dsn: not a template"),
-        ("{{ env.SHOP_DSN }}", "{{ vault.x }}", 5, "source.dsn: 'vault' is undefined"),
-        (
-            "    slot: shop",
-            "    slott: shop",
-            6,
-            "source.slott: unknown field (did you mean slot?); allowed: dsn, slot,",
-        ),
-        ("    slot: shop", "    slot: Shop", 6, "source.slot: expected 1 to 63 lower-case letters"),
-        ("plugin: pgoutput", "plugin: wal2json", 8, "source.plugin: expected 'pgoutput' or 'test_decoding'"),
-        ('streaming: "off"', "streaming: 1", 9, "source.streaming: expected 'off', 'on' or 'parallel'"),
-        ("two_phase: false", "two_phase: [1]", 10, "source.two_phase: expected a valid boolean"),
-        ("publication: shop", "publication: []", 7, "source.publication: expected a name or a list of names"),
-        ("publication: shop", "publication: [a, a]", 7, "source.publication: names a publication twice"),
-        ("messages: false", "messages: [a]", 12, "source.messages: expected true, false or prefixes, as in {prefixes"),
-        ("messages: false", "messages: {prefix: [a]}", 12, "source.messages: expected true, false or prefixes"),
-        (
-            "messages: false",
-            "messages: {prefixes: ['a*b']}",
-            12,
-            "source.messages: prefixes: * is allowed only at the end",
-        ),
-        ("slot: shop", "proto_version: 5", 6, "source.proto_version: expected 1, 2, 3 or 4"),
-        ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
-        ("/data/lake/shop", "s3://bucket/my%20shop", 15, "lake.path: holds a '%'"),
-        ("256MiB", "256MB", 16, "windows.max_bytes: expected a size such as 256MiB (units B, KiB, MiB, GiB)"),
-        ("spark: {}", "retention: {cuts: 30}", 24, "retention.cuts: expected a duration such as 30d (units h, d, w)"),
-        ("spark: {}", "retention: {change_log: 3h}", 24, "retention.change_log: expected 1d to 3650d"),
-        ("spark: {}", "health: {lag: {}}", 24, "health.lag: unknown field; allowed: lag_bytes, lag_seconds, restart"),
-        (
-            "spark: {}",
-            "health: {lag_bytes: {wran: 1}}",
-            24,
-            "health.lag_bytes.wran: unknown field (did you mean warn?)",
-        ),
-        ("spark: {}", "health: {lag_bytes: {warn: 9m}}", 24, "health.lag_bytes.warn: expected a size such as 256MiB"),
-        ("spark: {}", "health: {lag_seconds: {warn: 9w}}", 24, "health.lag_seconds.warn: expected a duration such as"),
-        ("spark: {}", "merge: {engine: fast}", 24, "merge.engine: expected 'spark' or 'auto'"),
-        ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
-        ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
-        ("on_rewrite: resnapshot", "on_rewrite: ignore", 18, "on_rewrite: expected 'resnapshot' or 'error'"),
-        ("- public.orders", "- public..orders", 20, "tables[0].name: not a table name: 'public..orders'"),
-        ("- public.orders", "- 5", 20, "tables[0]: expected a mapping with name, mode"),
-        ("mode: mirror", "mode: mirrored", 22, "tables[1].mode: expected 'mirror', 'soft_delete', 'history' or"),
-        (
-            "mode: mirror",
-            "modus: mirror",
-            22,
-            "tables[1].modus: unknown field (did you mean mode?); allowed: name, mode",
-        ),
-        ("mode: mirror", "columns: [id]", 22, "tables[1].columns: expected a mapping with include, exclude"),
-        ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected include or exclude, as in {exclude: [email]}"),
-        ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected include or exclude"),
-        ("mode: mirror", "columns: {exclude: [a, b, a]}", 22, "tables[1].columns: names a twice"),
-        ("mode: mirror", "types: {a: text}", 22, "tables[1].types.a: expected decimal(precision,scale), array, binary"),
-        (
-            "mode: mirror",
-            "types: {a: 'decimal(39,2)'}",
-            22,
-            "tables[1].types.a: decimal(39,2): expected a precision of",
-        ),
-        (
-            "mode: mirror",
-            "types: {a: 'decimal(2,3)'}",
-            22,
-            "tables[1].types.a: decimal(2,3): expected a precision of 1",
-        ),
-        (
-            "mode: mirror",
-            "types: {a: decimal(38,10), b: array}",
-            22,
-            "tables[1].types.a: inside braces YAML splits at the comma: quote the value, as in",
-        ),
-        ("mode: mirror", "types: [a]", 22, "tables[1].types: expected a mapping"),
-        ("mode: mirror", "types: {a: 5}", 22, "tables[1].types.a: expected"),
-        ("mode: mirror", "on_unrepresentable: clamp", 22, "tables[1].on_unrepresentable: expected a mapping"),
-        (
-            "mode: mirror",
-            "on_unrepresentable: {a: zero}",
-            22,
-            "tables[1].on_unrepresentable.a: expected 'error', 'null'",
-        ),
-        ("mode: mirror", "key: [a, b, a]", 22, "tables[1].key: names a twice"),
-        ("mode: mirror", "mask: [email]", 22, "tables[1].mask: expected a mapping with"),
-        ("mode: mirror", "mask: {email: md5}", 22, "tables[1].mask.email: expected 'sha256'"),
-        (
-            "mode: mirror",
-            "mask: {email: sha256}\n      columns: {exclude: [email]}",
-            21,
-            "tables[1]: mask: column email is left out by columns; take it out of one of the two",
-        ),
-        ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
-        (
-            "mode: mirror",
-            "columns: {omit: [a]}",
-            22,
-            "tables[1].columns.omit: unknown field; allowed: include, exclude",
-        ),
-        ("public.items", "Public.Orders", 19, "tables: names public.orders twice"),
-        ("spark: {}", "spark: {jar: x}", 24, "spark.jar: unknown field (did you mean jars?); allowed: master, remote"),
-        ("spark: {}", "spark: {master: a, remote: b}", 24, "spark: master and remote exclude each other"),
-        ("  name: shop", "  nam: shop", 3, "nam: unknown field (did you mean name?); allowed: name, source, lake"),
-        ("  name: shop ", "  #", 2, "name: is missing"),
-        ("attributes:", "atributes:", 2, "atributes: unknown field (did you mean attributes?)"),
-    ],
-)
+REFUSED = [
+    ("SHOP_DSN", "NO_SUCH", 5, "source.dsn: environment variable NO_SUCH is not set"),
+    ('"{{ env.SHOP_DSN }}"', '"host={{ env.NO_SUCH }}"', 5, "source.dsn: environment variable NO_SUCH is not set"),
+    ('"{{ env.SHOP_DSN }}"', '"{{ env.SHOP_DSN"', 5, "source.dsn: not a template"),
+    ("{{ env.SHOP_DSN }}", "{{ vault.x }}", 5, "source.dsn: 'vault' is undefined"),
+    (
+        "    slot: shop",
+        "    slott: shop",
+        6,
+        "source.slott: unknown field (did you mean slot?); allowed: dsn, slot,",
+    ),
+    ("    slot: shop", "    slot: Shop", 6, "source.slot: expected 1 to 63 lower-case letters"),
+    ("plugin: pgoutput", "plugin: wal2json", 8, "source.plugin: expected 'pgoutput' or 'test_decoding'"),
+    ('streaming: "off"', "streaming: 1", 9, "source.streaming: expected 'off', 'on' or 'parallel'"),
+    ("two_phase: false", "two_phase: [1]", 10, "source.two_phase: expected true or false, not [1]"),
+    ("publication: shop", "publication: []", 7, "source.publication: expected a name or a list of names"),
+    ("publication: shop", "publication: [a, a]", 7, "source.publication: names a publication twice"),
+    (
+        "messages: false",
+        "messages: [a]",
+        12,
+        "source.messages: expected true, false or a mapping with prefixes, not [a]",
+    ),
+    ("messages: false", "messages: {prefix: [a]}", 12, "source.messages: expected true, false or a mapping"),
+    (
+        "messages: false",
+        "messages: {prefixes: ['a*b']}",
+        12,
+        "source.messages: prefixes: * is allowed only at the end",
+    ),
+    ("slot: shop", "proto_version: 5", 6, "source.proto_version: expected 1, 2, 3 or 4"),
+    ("/data/lake/shop", "/", 15, "lake.path: expected a folder or a URI"),
+    ("/data/lake/shop", "s3://bucket/my%20shop", 15, "lake.path: holds a '%'"),
+    ("256MiB", "256MB", 16, "windows.max_bytes: expected a size (units B, KiB, MiB, GiB), not 256MB"),
+    ("spark: {}", "retention: {cuts: 30}", 24, "retention.cuts: expected a duration (units h, d, w), not 30"),
+    ("spark: {}", "retention: {change_log: 3h}", 24, "retention.change_log: expected 1d to 3650d"),
+    ("spark: {}", "health: {lag: {}}", 24, "health.lag: unknown field; allowed: lag_bytes, lag_seconds, restart"),
+    (
+        "spark: {}",
+        "health: {lag_bytes: {wran: 1GiB}}",
+        24,
+        "health.lag_bytes.wran: unknown field (did you mean warn?)",
+    ),
+    ("spark: {}", "health: {lag_bytes: {warn: 9m}}", 24, "health.lag_bytes.warn: expected a size (units"),
+    ("spark: {}", "health: {lag_seconds: {warn: 9w}}", 24, "health.lag_seconds.warn: expected a duration (units"),
+    ("spark: {}", "merge: {engine: fast}", 24, "merge.engine: expected 'spark' or 'auto'"),
+    ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
+    ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
+    ("on_rewrite: resnapshot", "on_rewrite: ignore", 18, "on_rewrite: expected 'resnapshot' or 'error'"),
+    ("- public.orders", "- public..orders", 20, "tables[0].name: not a table name: 'public..orders'"),
+    ("- public.orders", "- 5", 20, "tables[0]: expected a mapping with name, mode"),
+    ("mode: mirror", "mode: mirrored", 22, "tables[1].mode: expected 'mirror', 'soft_delete', 'history' or"),
+    (
+        "mode: mirror",
+        "modus: mirror",
+        22,
+        "tables[1].modus: unknown field (did you mean mode?); allowed: name, mode",
+    ),
+    ("mode: mirror", "columns: [id]", 22, "tables[1].columns: expected a mapping with include, exclude, not [id]"),
+    ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected either include or exclude"),
+    ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected either include"),
+    ("mode: mirror", "columns: {exclude: [a, b, a]}", 22, "tables[1].columns: names a twice"),
+    ("mode: mirror", "types: {a: text}", 22, "tables[1].types.a: expected decimal(precision,scale), array, binary"),
+    (
+        "mode: mirror",
+        "types: {a: 'decimal(39,2)'}",
+        22,
+        "tables[1].types.a: decimal(39,2): expected a precision of",
+    ),
+    (
+        "mode: mirror",
+        "types: {a: 'decimal(2,3)'}",
+        22,
+        "tables[1].types.a: decimal(2,3): expected a precision of 1",
+    ),
+    (
+        "mode: mirror",
+        "types: {a: decimal(38,10), b: array}",
+        22,
+        "tables[1].types.a: inside braces YAML splits at the comma: quote the value",
+    ),
+    ("mode: mirror", "types: [a]", 22, "tables[1].types: expected a mapping"),
+    ("mode: mirror", "types: {a: 5}", 22, "tables[1].types.a: expected"),
+    (
+        "mode: mirror",
+        "on_unrepresentable: clamp",
+        22,
+        "tables[1].on_unrepresentable: expected a mapping, not clamp",
+    ),
+    ("mode: mirror", "key: id", 22, "tables[1].key: expected a list, not id"),
+    ('"{{ env.SHOP_DSN }}"', "'   '", 5, "source.dsn: is empty; its environment variable is set to nothing, say"),
+    ("/data/lake/shop", "dbfs:/lake", 15, "lake.path: dbfs: is no scheme of a URI that this process and Spark"),
+    ("    slot: shop", "    slot: host=x password=hunter2", 6, "source.slot: expected 1 to 63 lower-case letters"),
+    (
+        "mode: mirror",
+        "on_unrepresentable: {a: zero}",
+        22,
+        "tables[1].on_unrepresentable.a: expected 'error', 'null'",
+    ),
+    ("mode: mirror", "key: [a, b, a]", 22, "tables[1].key: names a twice"),
+    ("mode: mirror", "mask: [email]", 22, "tables[1].mask: expected a mapping, not [email]"),
+    ("mode: mirror", "mask: {email: md5}", 22, "tables[1].mask.email: expected 'sha256'"),
+    (
+        "mode: mirror",
+        "mask: {email: sha256}\n      columns: {exclude: [email]}",
+        21,
+        "tables[1]: mask: column email is left out by columns; take it out of one of the two",
+    ),
+    ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
+    (
+        "mode: mirror",
+        "columns: {omit: [a]}",
+        22,
+        "tables[1].columns.omit: unknown field; allowed: include, exclude",
+    ),
+    ("public.items", "Public.Orders", 19, "tables: names public.orders twice"),
+    ("spark: {}", "spark: {jar: x}", 24, "spark.jar: unknown field (did you mean jars?); allowed: master, remote"),
+    ("spark: {}", "spark: {master: a, remote: b}", 24, "spark: master and remote exclude each other"),
+    ("  name: shop", "  nam: shop", 3, "nam: unknown field (did you mean name?); allowed: name, source, lake"),
+    ("  name: shop ", "  #", 2, "name: is missing"),
+    ("attributes:", "atributes:", 2, "atributes: unknown field (did you mean attributes?)"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "said"), REFUSED)
 def test_refused_in_one_line(file: Path, old: str, new: str, line: int, said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(file, old, new)
@@ -357,6 +378,67 @@ def test_refused_in_one_line(file: Path, old: str, new: str, line: int, said: st
     assert "\n" not in message
     assert "hunter2" not in message
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("old", "new"), [(old, new) for old, new, *_ in REFUSED])
+def test_what_an_error_suggests_is_accepted(file: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    monkeypatch.setenv(SALT_VARIABLE, "salt")
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, old, new)
+    what, hint = caught.value.what, caught.value.hint
+    place = re.match(rf"{file}:\d+: (?:attributes\.)?([^:]+): ", what)
+    assert place is not None
+    path = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]]+", place[1])]
+    document = yaml.safe_load(file.read_text())
+    if guess := re.search(r"did you mean (\w+)\?", what):
+        mended = document if path == ["atributes"] else within(document["attributes"], path[:-1])
+        mended[guess[1]] = mended.pop(path[-1])
+    elif hint.startswith("write "):
+        ((field, form),) = yaml.safe_load(hint.removeprefix("write ")).items()
+        while path[-1] != field:
+            path.pop()
+        within(document["attributes"], path[:-1])[field] = form
+    else:
+        assert not re.search("as in|such as", what), "an example belongs in the hint"
+        return
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    load_pipeline(file)
+
+
+def within(value: Any, path: Sequence[str | int]) -> Any:
+    """What stands at the path; of a table that is only its name, the mapping that means the same."""
+    for place, part in enumerate(path):
+        if isinstance(value[part], str) and place == len(path) - 1:
+            value[part] = {"name": value[part]}
+        value = value[part]
+    return value
+
+
+def test_every_example_of_a_field_is_accepted(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SALT_VARIABLE, "salt")
+    load(file)
+    plain = yaml.safe_load(file.read_text())
+    plain["attributes"]["tables"] = plain["attributes"]["tables"][1:]
+    seen = 0
+    for path, example in examples_in(PipelineModel):
+        document = copy.deepcopy(plain)
+        at = document["attributes"]
+        for part in path[:-1]:
+            at[part] = at.get(part) or {}
+            at = at["tables"][0] if part == "tables" else at[part]
+        at[path[-1]] = example
+        file.write_text(yaml.safe_dump(document))
+        load_pipeline(file)
+        seen += 1
+    assert seen > 20
+
+
+def examples_in(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    for name, field in model.model_fields.items():
+        for example in field.examples or ():
+            yield (*path, name), example
+        if inner := model_in(field.annotation):
+            yield from examples_in(inner, (*path, name))
 
 
 @pytest.mark.parametrize("setting", ["streaming: parallel", "binary: true", "publication: own", "proto_version: 1"])

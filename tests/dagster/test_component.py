@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import dagster as dg
 import pytest
@@ -21,6 +21,7 @@ from dagster.components.testing.test_cases import TestTranslation
 from dagster.components.testing.utils import create_defs_folder_sandbox
 from dagster_pyspark import LazyPySparkResource
 from dagster_shared.serdes import serialize_value
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # comes with Dagster
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -297,12 +298,17 @@ def chain(error: BaseException | None) -> Iterator[str]:
         ({"source": {"dsn": "host={{ env.NO_SUCH }}"}}, "environment variable NO_SUCH is not set"),
         (
             {"source": {"dsn": "{{ env.SHOP_DSN }}", "streaming": "sometimes"}},
-            "Input should be 'off', 'on' or 'parallel'",
+            "source.streaming: expected 'off', 'on' or 'parallel', not sometimes",
         ),
         ({"source": {"dsn": "nonsense hunter2"}}, "source.dsn is not a PostgreSQL connection string"),
-        ({"windows": {"max_bytes": "256MB"}}, "expected a size such as 256MiB"),
+        ({"windows": {"max_bytes": "256MB"}}, "windows.max_bytes: expected a size (units B, KiB, MiB, GiB), not 256MB"),
         ({"tables": ["public..orders"]}, "not a table name: 'public..orders'"),
         ({"tables": ["public.orders", "orders"]}, "names public.orders twice"),
+        ({"tables": [{"name": "a", "mod": "mirror"}]}, "tables[0].mod: unknown field (did you mean mode?)"),
+        (
+            {"tables": [{"name": "a", "translation": {"group_nam": "x"}}]},
+            "tables[0].translation.group_nam: unknown field",
+        ),
         ({"tables": None}, "run `dg utils refresh-defs-state`, or list the tables"),
     ],
 )
@@ -339,6 +345,63 @@ def test_templates_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert component.tables[0].table_name == "things"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"tables": [*(f"t{n}" for n in range(99)), {"name": "a", "mod": "mirror"}]}, "tables.99"),
+        ({"tables": [{"name": "a", "mode": "mirrored"}]}, "tables.0.mode"),
+        ({"tables": [{"name": "a", "columns": {"omit": ["b"]}}]}, "tables.0.columns"),
+        ({"tables": [{"name": "a", "mask": ["b"]}]}, "tables.0.mask"),
+        ({"tables": [{"name": "a", "on_unrepresentable": {"b": 5}}]}, "tables.0.on_unrepresentable.b"),
+        ({"tables": [{"name": "a", "translation": {"group_nam": "x"}}]}, "tables.0.translation"),
+        ({"tables": "public.orders"}, "tables"),
+        ({"tables": [5]}, "tables.0"),
+        ({"health": {"lag_bytes": {"warn": [1]}}}, "health.lag_bytes.warn"),
+        ({"source": {"dsn": "x", "plugin": "wal2json"}}, "source.plugin"),
+        ({"source": {"dsn": "x", "messages": {"prefix": ["a"]}}}, "source.messages"),
+    ],
+)
+def test_the_schema_leads_a_checker_to_the_field(wrong: dict[str, Any], place: str) -> None:
+    """And to one line, whatever else the file lists."""
+    errors = list(checker().iter_errors(body(**wrong)["attributes"]))
+    assert {".".join(map(str, error.absolute_path)) for error in errors} == {place}
+    assert all(len(error.message) < 200 for error in errors)
+
+
+def checker() -> Draft202012Validator:
+    return Draft202012Validator(PostgresCdcComponent.get_model_cls().model_json_schema())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("template", [{"tables": "{{ tables() }}"}, {"tables": ["{{ env.T }}"]}, {"health": "{{ h }}"}])
+def test_the_schema_allows_templates_everywhere(template: dict[str, Any]) -> None:
+    assert checker().is_valid(body(**template)["attributes"])
+
+
+def test_the_schema_describes_every_field() -> None:
+    schema = PostgresCdcComponent.get_model_cls().model_json_schema()  # type: ignore[union-attr]
+    ours = {name: part.get("else", part) for name, part in schema["$defs"].items() if "PartitionsDef" not in name}
+    assert {"SourceModel", "TableSettings", "HealthModel", "PostgresCdcComponent"} <= ours.keys()
+    for name, part in ours.items():
+        if name == "AssetSpecUpdateKwargsModel":
+            continue  # Dagster's
+        for field, described in part["properties"].items():
+            model = schema["$defs"].get(str(described.get("else", described).get("$ref", "")).rpartition("/")[2], {})
+            assert described.get("description") or model.get("description"), f"{name}.{field}"
+
+
+class WithOwner(PostgresCdcComponent):
+    """A user's subclass with fields of its own, one of which it resolves."""
+
+    owner: str
+    length: Annotated[int, dg.Resolver(lambda _context, value: len(value), model_field_type=str)] = 0
+
+
+def test_a_subclass_may_have_fields_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWNER", "team:data")
+    component = WithOwner.from_attributes_dict(attributes=body(owner="{{ env.OWNER }}", length="four")["attributes"])
+    assert (component.owner, component.length) == ("team:data", 4)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """An empty Dagster project that uses the installed component."""
@@ -356,9 +419,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_defs(project: Path, contents: dict[str, Any]) -> None:
-    folder = project / "mine" / "defs" / "shop"
-    folder.mkdir()
+def write_defs(project: Path, contents: dict[str, Any], name: str = "shop") -> None:
+    folder = project / "mine" / "defs" / name
+    folder.mkdir(exist_ok=True)
     (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
 
 
@@ -393,8 +456,52 @@ def test_dg_points_at_file_and_line(project: Path) -> None:
     write_defs(project, body(source={"dsn": "host=x", "slott": "y"}))
     checked = dg_command(project, "check", "yaml")
     assert checked.returncode != 0
-    assert "defs.yaml:4 - cdc_assets.PostgresCdcComponent attributes.source" in checked.stdout
-    assert "slott" in checked.stdout
+    assert "defs.yaml:6 - cdc_assets.PostgresCdcComponent attributes.source.slott" in checked.stdout
+    write_defs(project, body(health={"lag_bytes": {"warn": "2GiB"}}))
+    checked = dg_command(project, "check", "yaml")
+    assert "validated successfully" in checked.stdout, checked.stdout
+
+
+def in_one_location(project: Path, *bodies: dict[str, Any]) -> dict[str, set[str]]:
+    """The assets, and what each depends on, of a code location with these pipelines."""
+    for contents in bodies:
+        write_defs(project, contents, contents["attributes"]["name"])
+    defs = dg.load_from_defs_folder(path_within_project=project / "mine")
+    dg.Definitions.validate_loadable(defs)
+    return keys_and_deps(defs)
+
+
+@pytest.fixture
+def importable(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(project))
+    yield project
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def test_pipelines_on_one_database_share_its_source_assets(importable: Path) -> None:
+    mirror = body(name="mirror", lake={"path": "/data/mirror"}, tables=["public.orders", "public.items"])
+    past = body(name="past", lake={"path": "/data/past"}, tables=["public.orders", "public.visits"])
+    deps = in_one_location(importable, mirror, past)
+    sources = {f"postgres/shopdb/public/{table}" for table in ("orders", "items", "visits")}
+    assert {key for key in deps if key.startswith("postgres/")} == sources
+    assert deps["past/snapshot/public/orders"] == deps["mirror/snapshot/public/orders"]
+    assert deps["past/snapshot/public/orders"] == {"postgres/shopdb/public/orders"}
+
+
+def test_databases_of_one_name_are_told_apart(importable: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = "host=us.example user=cdc password=hunter2 dbname=shopdb"
+    eu = body(name="eu", tables=["public.orders"])
+    us = body(name="us", source={"dsn": other}, tables=["public.orders"])
+    in_one_location(importable, eu, us)
+    assert "pipelines eu and us have the same source assets, postgres/shopdb/..." in caplog.text
+    assert "us.example" not in caplog.text
+    caplog.clear()
+    us["attributes"]["source"]["key_prefix"] = ["us", "shop"]
+    deps = in_one_location(importable, us)
+    assert deps["us/snapshot/public/orders"] == {"us/shop/public/orders"}
+    assert deps["eu/snapshot/public/orders"] == {"postgres/shopdb/public/orders"}
+    assert caplog.text == ""
 
 
 _LOADED_AS_IN_PRODUCTION = """

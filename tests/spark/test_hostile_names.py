@@ -179,4 +179,4 @@ def test_verify_says_what_differs_in_harmless_words(spark: SparkSession, databas
     shown = console.file.getvalue()
     assert "id=red 2J new line gnp" in shown
     assert "[/red]" in shown
-    assert not CONTROLS.search("".join([*report.problems, *shown.split("\n")]))
+    assert not CONTROLS.search("".join([*map(str, report.problems), *shown.split("\n")]))

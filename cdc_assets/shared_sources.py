@@ -1,0 +1,58 @@
+"""Source tables that several pipelines of one code location follow: one of the pipelines declares their assets.
+
+Dagster refuses two declarations of one key, unless they are equal, and those from two files never are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from cdc_assets.asset_keys import source_key
+from cdc_assets.configuration.database_name import database_name, server_name
+from cdc_assets.configuration.models import PipelineModel
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DeclaredElsewhere:
+    """The source tables whose assets other pipelines declare; ``unknown``: they may be any."""
+
+    keys: frozenset[dg.AssetKey] = frozenset()
+    unknown: bool = False
+
+    def __contains__(self, key: dg.AssetKey) -> bool:
+        return self.unknown or key in self.keys
+
+
+NOTHING_ELSEWHERE = DeclaredElsewhere()
+
+
+def source_prefix(model: PipelineModel) -> tuple[str, ...]:
+    """What the keys of the pipeline's source tables begin with."""
+    return tuple(model.source.key_prefix or ("postgres", database_name(model.source.dsn)))
+
+
+def declared_elsewhere(this: PipelineModel, all_of_them: Sequence[PipelineModel]) -> DeclaredElsewhere:
+    """Those that a pipeline before ``this`` follows. Pipelines that list their tables come first. What the others
+    publish is not known here, so of several on one database only the first declares; what only the rest follow are
+    assets without description."""
+    ordered = sorted(all_of_them, key=lambda each: each.tables is None)
+    before = ordered[: next((place for place, each in enumerate(ordered) if each is this), 0)]
+    own = source_prefix(this)
+    sharing = [each for each in before if source_prefix(each) == own]
+    for other in sharing:
+        if server_name(other.source.dsn) != server_name(this.source.dsn):
+            _log.warning(
+                "pipelines %s and %s have the same source assets, %s/..., and source.dsn of each names another server:"
+                " if their databases differ, give one of them a source.key_prefix",
+                *(other.name, this.name, "/".join(own)),
+            )
+    return DeclaredElsewhere(
+        frozenset(source_key(own, table.qualified_name) for each in sharing for table in each.tables or ()),
+        unknown=any(each.tables is None for each in sharing),
+    )
