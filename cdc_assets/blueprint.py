@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_assets.asset_keys import change_log_key, snapshot_key, source_key
+from cdc_assets.failures import recover_job_name
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
@@ -23,6 +24,8 @@ PIPELINE_TAG = "postgres_cdc/pipeline"
 SLOT_HEALTH_CHECK = "slot_health"
 WATERMARK_CHECK = "watermark_is_last_window"
 VERIFY_CHECK = "verify"
+# the name under which the messages table is recorded when it is stopped; no QualifiedName prints like it
+MESSAGES = "_messages"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,12 @@ class Blueprint:
         return dg.AssetKey([self.name, "_messages"]) if self.pipeline.source.messages else None
 
     @property
+    def followed_keys(self) -> Mapping[str, dg.AssetKey]:
+        """The assets that a run brings up to date from the change log, by the names that ``StoppedTables`` records."""
+        tables = {str(table): spec.key for table, spec in self.table_specs.items()}
+        return tables if self.messages_key is None else {**tables, MESSAGES: self.messages_key}
+
+    @property
     def maintenance_key(self) -> dg.AssetKey:
         return dg.AssetKey([self.name, "maintenance"])
 
@@ -103,6 +112,12 @@ class Blueprint:
     def run_tags(self) -> dict[str, str]:
         return {PIPELINE_TAG: self.name}
 
+    def note_run(self, context: dg.AssetExecutionContext) -> None:
+        """Give a run its tag, also one that was started by hand, by a backfill or by a job of the project's own: else
+        the sensor would not see that it is in progress."""
+        if PIPELINE_TAG not in context.run.tags:
+            context.instance.add_run_tags(context.run.run_id, self.run_tags)
+
     @property
     def sync_job(self) -> str:
         return f"{self.name}_sync"
@@ -113,7 +128,7 @@ class Blueprint:
 
     @property
     def recover_job(self) -> str:
-        return f"{self.name}_recover"
+        return recover_job_name(self.name)
 
     @property
     def maintenance_job(self) -> str:

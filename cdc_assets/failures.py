@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,18 +11,29 @@ import dagster as dg
 from spark_jobs.errors import CdcError
 from spark_jobs.retries import MAY_PASS
 
+_RECOVER_COMMAND = re.compile(r"`postgres-cdc recover(?: --config FILE)?`")
 
-def failure_of(errors: Sequence[CdcError]) -> dg.Failure:
+
+def recover_job_name(pipeline_name: str) -> str:
+    return f"{pipeline_name}_recover"
+
+
+def for_dagster(text: str, pipeline_name: str) -> str:
+    """The engine's advice for someone who has Dagster's UI and no shell: the job in place of the command."""
+    return _RECOVER_COMMAND.sub(lambda _: f"the job `{recover_job_name(pipeline_name)}`", text)
+
+
+def failure_of(errors: Sequence[CdcError], pipeline_name: str) -> dg.Failure:
     """The failure that shows one or more errors, with the hint on a line of its own; it is retried if one of them may
     pass."""
-    text = "\n".join(error.lines for error in errors)
+    text = for_dagster("\n".join(error.lines for error in errors), pipeline_name)
     return dg.Failure(text, allow_retries=any(isinstance(error, MAY_PASS) for error in errors))
 
 
 @contextmanager
-def failures() -> Iterator[None]:
+def failures(pipeline_name: str) -> Iterator[None]:
     """Raise the engine's errors as Dagster's."""
     try:
         yield
     except CdcError as error:
-        raise failure_of([error]) from error
+        raise failure_of([error], pipeline_name) from error

@@ -6,10 +6,11 @@ order. So keys are appended in LSN order, as far as none was deleted; the text o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import dagster as dg
 
+from spark_jobs.change_log.chapters import Chapters
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
@@ -66,14 +67,26 @@ def uncovered(windows: Iterable[Window], known: Iterable[Window], start: Lsn) ->
     return tuple(parts)
 
 
-def delete_partitions_before(instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition, lsn: Lsn) -> int:
-    """Delete those that end at or before ``lsn``, and return their number. The newest one stays, for planning."""
+def no_longer_landed(keys: Iterable[str], marked: Collection[str], chapters: Chapters) -> list[Window]:
+    """The partitions of which retention has removed everything from the log. ``marked``: those that were landed once.
+
+    A partition after the log's end may still be landed, unless it was already: then it is of an earlier chapter, whose
+    LSNs were higher.
+    """
+    return [
+        window
+        for window in well_formed(keys)
+        if (window.lo < chapters.present.landed.lo or window.key in marked)
+        and not any(window.lo < chapter.landed.hi and chapter.landed.lo < window.hi for chapter in chapters.all)
+    ]
+
+
+def delete_partitions(
+    instance: dg.DagsterInstance, definition: dg.DynamicPartitionsDefinition, windows: Iterable[Window]
+) -> None:
     assert definition.name is not None
-    windows = sorted(well_formed(instance.get_dynamic_partitions(definition.name)))
-    old = [window for window in windows[:-1] if window.hi <= lsn]
-    for window in old:
+    for window in windows:
         instance.delete_dynamic_partition(definition.name, window.key)
-    return len(old)
 
 
 def add_partitions(

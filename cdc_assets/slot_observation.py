@@ -14,6 +14,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 
 if TYPE_CHECKING:
     from spark_jobs.capture.lag import Lag
+    from spark_jobs.change_log.chapters import Chapters
     from spark_jobs.postgres.health import ServerIdentity, SlotHealth
 
 
@@ -92,6 +93,14 @@ def _health(pipeline: Pipeline) -> SlotHealth | ServerIdentity:
     with connected(pipeline.source.dsn) as connection:
         connection.execute("SELECT set_config('statement_timeout', %s, false)", [_STATEMENT_TIMEOUT])
         return find_slot_health(connection, pipeline.source.slot)
+
+
+def landed_chapters(pipeline: Pipeline) -> Chapters | None:
+    """The chapters of the change log, by which a partition is known to be landed, lost or still to come."""
+    from spark_jobs.change_log.chapters import chapters_of
+    from spark_jobs.change_log.log import ChangeLog
+
+    return chapters_of(ChangeLog(pipeline.lake.change_log))
 
 
 def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:

@@ -9,12 +9,18 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.assets.window_events import catch_up_events
+from cdc_assets.assets.lost_partitions import remove_lost_partitions
+from cdc_assets.assets.window_events import (
+    catch_up_events,
+    done_before,
+    landed_earlier,
+    require_present_chapter,
+)
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failures
+from cdc_assets.failures import failures, for_dagster
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import markers_in, windows_of
-from cdc_assets.slot_observation import markers_since
+from cdc_assets.slot_observation import landed_chapters, markers_since
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
 
@@ -44,6 +50,7 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def change_log(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        blueprint.note_run(context)
         yield from _capture(context, blueprint)
 
     return change_log
@@ -58,14 +65,19 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     windows = windows_of(context.partition_keys)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
-    with failures():
+    with failures(blueprint.name):
         prepared = prepare(pipeline)  # a table that was added to the configuration joins the publication
         for table in prepared.stopped:  # its own asset fails; the other tables and the slot go on
-            context.log.error(table.error.lines)
+            context.log.error(for_dagster(table.error.lines, blueprint.name))
+        chapters = landed_chapters(pipeline)
+        assert chapters is not None  # prepare makes the log
+        require_present_chapter(windows, chapters)
         report = capture_windows(pipeline, windows, progress=progress)
         seconds = time.monotonic() - started
         markers = markers_since(pipeline, windows[0].lo)
-    catch_up_events(context, blueprint.change_log_key, windows, report.landed_end)
+    done = (*landed_earlier(chapters), *done_before(windows, report.landed_end, chapters))
+    catch_up_events(context, blueprint.change_log_key, done)
+    remove_lost_partitions(context, blueprint, chapters)
     for window in windows:
         metadata = marker_metadata(markers_in(window, markers))
         context.add_asset_metadata(metadata, blueprint.change_log_key, window.key)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
-from cdc_assets.failures import failures
+from cdc_assets.failures import failures, for_dagster
 from cdc_assets.partitions import well_formed
-from cdc_assets.slot_observation import Observation, health_metadata, observed_health
-from spark_jobs.configuration import HealthLimits, Pipeline
+from cdc_assets.slot_observation import Observation, health_metadata, landed_chapters, observed_health
+from cdc_assets.stopped_tables import StoppedTables
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -32,30 +33,44 @@ def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
         name=SLOT_HEALTH_CHECK,
         description="The slot exists, the server retains the WAL that it needs, no threshold of `health` is crossed.",
     )
-    def slot_health() -> dg.AssetCheckResult:
-        with failures():
+    def slot_health(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        with failures(blueprint.name):
             health, lag = observed_health(blueprint.pipeline)
-        passed, severity, text = judged(health, lag, blueprint.pipeline.health)
+        passed, severity, text = judged(blueprint, health, lag, stopped_now(context.instance, blueprint))
         metadata = health_metadata(health, lag)
         return dg.AssetCheckResult(passed=passed, severity=severity, description=text, metadata=metadata)
 
     return slot_health
 
 
-def judged(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[bool, dg.AssetCheckSeverity, str]:
-    """Whether the slot is healthy, the severity if it is not, and one line that says why."""
+def stopped_now(instance: dg.DagsterInstance, blueprint: Blueprint) -> StoppedTables:
+    """The stopped tables, as the newest run of the sync job knows them."""
+    of_sync = dg.RunsFilter(tags=blueprint.run_tags, job_name=blueprint.sync_job)
+    newest = instance.get_runs(of_sync, limit=1)
+    stopped = StoppedTables.of_run(newest[0].tags) if newest else StoppedTables()
+    return stopped.followed(blueprint.followed_keys.keys())
+
+
+def judged(
+    blueprint: Blueprint, health: SlotHealth, lag: Lag | None, stopped: StoppedTables
+) -> tuple[bool, dg.AssetCheckSeverity, str]:
+    """Whether the slot is healthy and no table is stopped, the severity if not, and one line that says why."""
     from spark_jobs.capture.slot_findings import slot_findings
 
-    findings = slot_findings(health, lag, limits)
-    if not findings:
+    findings = slot_findings(health, lag, blueprint.pipeline.health)
+    texts = [*(for_dagster(finding.text, blueprint.name) for finding in findings), *map(str, stopped.tables)]
+    if not texts:
         return True, dg.AssetCheckSeverity.WARN, f"slot {health.slot_name}: WAL {health.wal_status}"
-    worst = dg.AssetCheckSeverity.ERROR if findings[0].severity == "error" else dg.AssetCheckSeverity.WARN
-    return False, worst, "; ".join(finding.text for finding in findings)
+    is_error = bool(findings) and findings[0].severity == "error"
+    worst = dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN
+    return False, worst, "; ".join(texts)
 
 
-def health_evaluation(blueprint: Blueprint, observation: Observation) -> dg.AssetCheckEvaluation:
+def health_evaluation(
+    blueprint: Blueprint, observation: Observation, stopped: StoppedTables
+) -> dg.AssetCheckEvaluation:
     """The same result as an event of the sensor."""
-    passed, severity, text = judged(observation.health, observation.lag, blueprint.pipeline.health)
+    passed, severity, text = judged(blueprint, observation.health, observation.lag, stopped)
     return dg.AssetCheckEvaluation(
         asset_key=blueprint.change_log_key,
         check_name=SLOT_HEALTH_CHECK,
@@ -73,7 +88,7 @@ def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetChe
         check_name=SLOT_HEALTH_CHECK,
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=error.lines,
+        description=for_dagster(error.lines, blueprint.name),
     )
 
 
@@ -87,13 +102,14 @@ def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
 
 def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int, int, int]:
     """Read from the lake: the ordinal of the window that the table shows, that of the last window that begins before
-    ``upto``, and the number of the table's changes between the two; -1 if there is no table.
+    ``upto``, and the number of the table's changes between the two; -1 if the table has no snapshot in this chapter.
 
     A table without changes keeps its old watermark, since such windows make no commit.
     """
     from spark_jobs.change_log.log import ChangeLog
     from spark_jobs.lake.cuts import latest_cut
     from spark_jobs.lake.table_state import table_state
+    from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
     from spark_jobs.tables.progress import known_state
 
     log = ChangeLog(pipeline.lake.change_log)
@@ -102,8 +118,10 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
         return -1, -1, -1
     identity = checkpoint.identity
     state = table_state(pipeline.lake, table, *identity.stream)
+    if state is not None and is_of_earlier_chapter(state, identity.chapter):
+        state = None  # it has nothing of the present chapter, and the LSNs of another are no measure
     shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal
-    between = [marker for marker in log.markers(shown) if marker.window.lo < upto]
+    between = [marker for marker in log.markers(max(shown, identity.chapter - 1)) if marker.window.lo < upto]
     changes = sum(
         counts.changes.total
         for marker in between
@@ -127,10 +145,12 @@ def watermark_result(table: dg.AssetKey, shown: int, last: int, changes: int) ->
 
 def watermark_checks(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.AssetCheckResult]:
     """The selected checks, without a run of windows: what was marked before must be in the tables."""
+    chapters = landed_chapters(blueprint.pipeline)
     for table, spec in blueprint.table_specs.items():
         if dg.AssetCheckKey(spec.key, WATERMARK_CHECK) in context.selected_asset_check_keys:
             marked = well_formed(context.instance.get_materialized_partitions(spec.key))
-            upto = max((window.hi for window in marked), default=Lsn(0))
-            with failures():
+            present = [window for window in marked if chapters is not None and chapters.present.holds(window)]
+            upto = max((window.hi for window in present), default=Lsn(0))
+            with failures(blueprint.name):
                 result = watermark_result(spec.key, *watermark(blueprint.pipeline, table, upto))
             yield result

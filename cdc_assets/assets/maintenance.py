@@ -9,7 +9,8 @@ import dagster as dg
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
-from cdc_assets.partitions import delete_partitions_before
+from cdc_assets.partitions import delete_partitions, no_longer_landed
+from cdc_assets.slot_observation import landed_chapters
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 
 
@@ -26,6 +27,7 @@ def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
         required_resource_keys={blueprint.spark_resource},
     )
     def maintenance(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        blueprint.note_run(context)
         return _maintain(context, blueprint)
 
     return maintenance
@@ -33,12 +35,24 @@ def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 
 def _maintain(context: dg.AssetExecutionContext, blueprint: Blueprint) -> dg.MaterializeResult[Any]:
     progress = logged_progress(context.log.info)
-    with failures():
+    with failures(blueprint.name):
         report = maintain(blueprint.pipeline, blueprint.spark_of(context), progress=progress)
-    deleted = delete_partitions_before(context.instance, blueprint.partitions, report.reaches_back_to)
+        deleted = _delete_old_partitions(context.instance, blueprint)
     if report.errors:
-        raise failure_of(report.errors)
+        raise failure_of(report.errors, blueprint.name)
     return dg.MaterializeResult(metadata={**_metadata(report), "partitions_deleted": deleted})
+
+
+def _delete_old_partitions(instance: dg.DagsterInstance, blueprint: Blueprint) -> int:
+    """Those whose windows retention has removed; their number."""
+    # before the log is read: whatever is marked then is in the log, or was removed from it
+    marked = instance.get_materialized_partitions(blueprint.change_log_key)
+    chapters = landed_chapters(blueprint.pipeline)
+    if chapters is None:
+        return 0
+    old = no_longer_landed(instance.get_dynamic_partitions(f"{blueprint.name}_lsn"), marked, chapters)
+    delete_partitions(instance, blueprint.partitions, old)
+    return len(old)
 
 
 def _metadata(report: MaintainReport) -> dict[str, Any]:

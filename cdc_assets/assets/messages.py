@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.assets.window_events import catch_up_events
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import markers_in
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -49,7 +48,6 @@ def messages_events(
     applied: TableApplied,
 ) -> dg.MaterializeResult[Any]:
     """The events of finished windows. ``messages`` counts those of all prefixes per window, for the UI's plots."""
-    catch_up_events(context, key, windows, windows[-1].hi)
     for window in windows:
         messages = sum(marker.logical_messages for marker in markers_in(window, markers))
         context.add_asset_metadata({"messages": messages}, key, window.key)

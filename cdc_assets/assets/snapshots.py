@@ -28,6 +28,7 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
         required_resource_keys={blueprint.spark_resource},
     )
     def snapshots(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        blueprint.note_run(context)
         yield from _take(context, blueprint, tables)
 
     return snapshots
@@ -41,7 +42,7 @@ def _take(
     pipeline, spark = blueprint.pipeline, blueprint.spark_of(context)
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]
     progress = logged_progress(context.log.info)
-    with failures():
+    with failures(blueprint.name):
         halted = {table.name: table.error for table in prepare(pipeline).stopped if table.name in names}
         names = [name for name in names if name not in halted]
         taken = snapshot(spark, pipeline, names, run_id=context.run.run_id, progress=progress) if names else ()
@@ -61,7 +62,7 @@ def _take(
             asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))
         )
     if stopped:
-        raise failure_of(stopped)
+        raise failure_of(stopped, blueprint.name)
 
 
 def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:

@@ -7,7 +7,7 @@ brought up to date and marked, then the step fails and names it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,12 +23,18 @@ from cdc_assets.assets.table_metadata import (
     table_version,
     window_metadata,
 )
-from cdc_assets.assets.window_events import catch_up_events
-from cdc_assets.blueprint import WATERMARK_CHECK, Blueprint
+from cdc_assets.assets.window_events import (
+    catch_up_events,
+    done_before,
+    landed_earlier,
+    require_present_chapter,
+)
+from cdc_assets.blueprint import MESSAGES, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions, windows_of
-from cdc_assets.slot_observation import markers_since
+from cdc_assets.slot_observation import landed_chapters, markers_since
+from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import CdcError, GapError, SourceError
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.apply.table_applied import TableApplied
+    from spark_jobs.change_log.chapters import Chapters
     from spark_jobs.new_generations import NewGenerations
 
 
@@ -92,6 +99,7 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
         if not context.selected_asset_keys:  # checks alone, which need no partition
             yield from watermark_checks(context, blueprint)
             return
+        blueprint.note_run(context)
         selected = {
             table: spec.key for table, spec in blueprint.table_specs.items() if spec.key in context.selected_asset_keys
         }
@@ -110,58 +118,76 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     """
     from spark_jobs.sync import apply_and_read_again
 
-    pipeline = run.blueprint.pipeline
-    spark = run.blueprint.spark_of(context)
+    blueprint, spark = run.blueprint, run.blueprint.spark_of(context)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
-    with failures():
-        markers = _landed(run)
+    with failures(blueprint.name):
+        chapters, markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
         missing = _begin_missing(context, run, spark)
         report, again = apply_and_read_again(
             spark,
-            pipeline,
+            blueprint.pipeline,
             tuple(run.tables),
-            excluding=missing.failed,
+            excluding={*missing.failed, *_left_out(context, run)},
             upto=upto,
             messages=run.messages is not None,
             run_id=context.run.run_id,
             progress=progress,
         )
         begun = missing.begun.then(again)
-        _log_begun(context, begun)
-        for outcome in report.tables:
-            if read := outcome.partitions:
-                told = "%s: %s; only those rows were read again, %d at %s"
-                context.log.warning(told, outcome.name, read.reason, read.rows, read.lsn)
+        _log_begun(context, begun, report.tables)
         seconds = time.monotonic() - started
-    keys = source_keys_of(pipeline, tuple(run.tables), context.log.warning)
-    stopped = list(missing.failed.values())
+    keys = source_keys_of(blueprint.pipeline, tuple(run.tables), context.log.warning)
+    stopped = {str(name): error for name, error in missing.failed.items()}
+    done = done_before(run.windows, run.windows[-1].hi, chapters)
     if run.messages is not None and report.messages is not None:
         if report.messages.error is not None:
-            stopped.append(report.messages.error)
-        else:
+            stopped[MESSAGES] = report.messages.error
+        else:  # messages go on from one chapter to the next
+            catch_up_events(context, run.messages, (*landed_earlier(chapters), *done))
             yield messages_events(context, run.messages, run.windows, markers, report.messages)
     for outcome in report.tables:
         if outcome.error is not None:
-            stopped.append(outcome.error)
+            stopped[str(outcome.name)] = outcome.error
             continue
+        catch_up_events(context, run.tables[outcome.name], done)
         yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
+    _note_stopped(context, run, stopped)
     if stopped:
-        raise failure_of(stopped)
+        raise failure_of(tuple(stopped.values()), blueprint.name)
 
 
-def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
-    """The markers of the run's windows. Raises GapError if the change log does not reach their end."""
+def _left_out(context: dg.AssetExecutionContext, run: TableRun) -> frozenset[QualifiedName]:
+    """The stopped tables whose turn it is not. No cut waits for them."""
+    names = StoppedTables.of_run(context.run.tags).names
+    return frozenset(table for table in run.blueprint.table_specs if str(table) in names and table not in run.tables)
+
+
+def _note_stopped(context: dg.AssetExecutionContext, run: TableRun, stopped: Collection[str]) -> None:
+    """Record in the run's tag which tables are stopped now."""
+    known = StoppedTables.of_run(context.run.tags)
+    if known.tables or stopped:
+        tried = {*map(str, run.tables), *([MESSAGES] if run.messages else [])}
+        found = known.after(context.run.run_id, tried, stopped, time.time())
+        context.instance.add_run_tags(context.run.run_id, found.tags)
+
+
+def _landed(run: TableRun) -> tuple[Chapters, tuple[WindowMarker, ...]]:
+    """The log's chapters, and the markers of the run's windows. Raises GapError if the change log does not reach their
+    end, or a window is not of the present chapter."""
+    chapters = landed_chapters(run.blueprint.pipeline)
+    if chapters is not None:
+        require_present_chapter(run.windows, chapters)
     markers = markers_since(run.blueprint.pipeline, run.windows[0].lo)
     landed_end = markers[-1].window.hi if markers else None
     last = run.windows[-1]
-    if landed_end is None or landed_end < last.hi:
+    if chapters is None or landed_end is None or landed_end < last.hi:
         raise GapError(
             f"the window {last} is not landed: the change log ends at {landed_end or run.windows[0].lo} or before",
             hint=f"materialise {run.blueprint.change_log_key.to_user_string()} for these windows first, or with them",
         )
-    return markers
+    return chapters, markers
 
 
 @dataclass(frozen=True)
@@ -200,13 +226,17 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Call
     return _Missing(begun, failed | begun.errors)
 
 
-def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations) -> None:
+def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations, applied: Sequence[TableApplied]) -> None:
     for changed in begun.modes:
         if changed.error is None:
             context.log.info("mode of %s: %s", changed.name, changed.what)
     for taken in begun.snapshots:
         if taken.reason:
             context.log.warning("%s; it was read again at %s", taken.reason, taken.lsn)
+    for outcome in applied:
+        if read := outcome.partitions:
+            told = "%s: %s; only those rows were read again, %d at %s"
+            context.log.warning(told, outcome.name, read.reason, read.rows, read.lsn)
 
 
 def _table_events(
@@ -220,8 +250,7 @@ def _table_events(
 ) -> dg.MaterializeResult[Any]:
     """The events of one table: the numbers of each window, the table after the run, and its check."""
     pipeline, key, upto = run.blueprint.pipeline, run.tables[outcome.name], run.windows[-1].hi
-    catch_up_events(context, key, run.windows, upto)
-    with failures():
+    with failures(run.blueprint.name):
         version = table_version(pipeline, outcome.name, markers[-1].identity)
         check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
     table = known_table_metadata(context.instance, key, version)

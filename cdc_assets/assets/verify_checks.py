@@ -61,7 +61,7 @@ def _verify(
     from spark_jobs.verify.verify import Thoroughness, verify
 
     keys = {table: key for key, table in tables.items() if key in context.selected_asset_check_keys}
-    with failures():
+    with failures(blueprint.name):
         report = verify(
             blueprint.pipeline,
             blueprint.spark_of(context),

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
 from cdc_assets.partitions import well_formed
+from spark_jobs.change_log.chapters import Chapters
+from spark_jobs.errors import GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 # each event is a row in Dagster's storage; the next run marks the rest
 _MOST_PER_RUN = 1000
 
 
-def catch_up_events(
-    context: dg.AssetExecutionContext, asset: dg.AssetKey, run_windows: Sequence[Window], done_through: Lsn
-) -> None:
-    """Mark completed partitions before this run's: left unmarked by a killed run, or caught up by this one."""
+def require_present_chapter(windows: Iterable[Window], chapters: Chapters) -> None:
+    """Raise GapError for a window that begins before the change log's present chapter: it cannot be landed any more,
+    nor applied to a table, which was read again since."""
+    present = chapters.present
+    for window in windows:
+        if chapters.is_of_earlier(window):
+            why = f" after the break: {present.broke.what}" if present.broke else ""
+            what = "was lost" if chapters.lost(window) else "is of an earlier chapter"
+            raise GapError(
+                f"the window {window} {what}: the present chapter of the change log begins at {present.landed.lo}{why}",
+                hint="select partitions that begin there or later",
+            )
+
+
+def done_before(run_windows: Sequence[Window], done_through: Lsn, chapters: Chapters) -> tuple[Window, ...]:
+    """What of the present chapter is done before this run's windows, up to ``done_through``: one range, or none."""
+    begin, end = chapters.present.landed.lo, min(done_through, run_windows[0].lo)
+    return (Window(begin, end),) if begin < end else ()
+
+
+def landed_earlier(chapters: Chapters) -> tuple[Window, ...]:
+    """What was landed in the chapters before the present one, each range in LSNs of its own."""
+    return tuple(chapter.landed for chapter in chapters.all[:-1])
+
+
+def catch_up_events(context: dg.AssetExecutionContext, asset: dg.AssetKey, done: Sequence[Window]) -> None:
+    """Mark the partitions that lie within one of the ranges ``done`` and are not marked yet: those that a killed run
+    left, or that this one has caught up."""
     partitions = context.assets_def.specs_by_key[asset].partitions_def
     if not isinstance(partitions, dg.DynamicPartitionsDefinition) or partitions.name is None:
         return  # a subclass has given the asset other partitions
     marked = context.instance.get_materialized_partitions(asset)
-    earlier = [
+    unmarked = [
         window
         for window in well_formed(context.instance.get_dynamic_partitions(partitions.name))
-        if window.hi <= min(done_through, run_windows[0].lo) and window.key not in marked
+        if window.key not in marked and any(part.lo <= window.lo and window.hi <= part.hi for part in done)
     ]
-    for window in earlier[-_MOST_PER_RUN:]:
+    for window in unmarked[-_MOST_PER_RUN:]:
         context.log_event(dg.AssetMaterialization(asset, partition=window.key, metadata={"caught_up": True}))

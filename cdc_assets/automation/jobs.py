@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from cdc_assets.automation.run_planning import plan_run, range_tags
+from cdc_assets.automation.run_planning import plan_run, run_request
 from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failures
@@ -120,14 +120,14 @@ def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         ensure_pool_limit(context, blueprint)
-        with failures():
+        with failures(blueprint.name):
             observation = observe(blueprint.pipeline)
             if observation is None:
                 return dg.SkipReason(f"there is no slot yet: run {blueprint.snapshot_job} once")
             plan = plan_run(context.instance, blueprint, observation)
         add_partitions(context.instance, blueprint.partitions, plan.new_keys)
-        if plan.request is None:
-            return dg.SkipReason(plan.reason)
-        return dg.RunRequest(tags=range_tags(plan.request))
+        for table in plan.stopped.tables:
+            context.log.warning(str(table))
+        return run_request(blueprint, plan) or dg.SkipReason(plan.reason)
 
     return schedule

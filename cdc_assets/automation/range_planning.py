@@ -1,7 +1,8 @@
 """Which range of partitions a run takes next, and which keys it needs: pure functions of keys and LSNs.
 
-Anyone can add and delete partitions in the UI, and some may be left from an earlier lake. So a key is used only if it
-continues the change log and ends within the server's WAL; other keys are skipped, and windows without a key get one.
+Anyone can add and delete partitions in the UI, and some may be left from an earlier chapter of the log, or another
+lake. So a key is used only if it begins in the present chapter, continues the change log and ends within the server's
+WAL; other keys are skipped, and windows without a key get one.
 Landed windows that once had a key need none again, so old partitions may be deleted.
 """
 
@@ -21,12 +22,14 @@ _LEFT_OUT_NAMED = 3
 
 @dataclass(frozen=True)
 class PartitionState:
-    """``keys`` in Dagster's order, ``landed_end`` of the change log, ``flushed`` WAL of the server.
+    """``keys`` in Dagster's order. ``begin``, ``landed_end``: the present chapter of the change log, or what retention
+    has left of it. ``flushed`` WAL of the server.
 
-    ``taken``: the end of the last range that a run was requested for, 0 before the first.
+    ``taken``: the end of the last range that a run was requested for in this chapter, 0 before the first.
     """
 
     keys: Sequence[str]
+    begin: Lsn
     landed_end: Lsn
     flushed: Lsn
     taken: Lsn
@@ -34,12 +37,12 @@ class PartitionState:
     @property
     def done(self) -> Lsn:
         """Up to here runs were requested, and their windows are landed."""
-        return min(self.taken, self.landed_end)
+        return max(self.begin, min(self.taken, self.landed_end))
 
     @cached_property
     def known(self) -> list[Window]:
-        """The partitions that end within the WAL, in LSN order."""
-        return sorted(window for window in well_formed(self.keys) if window.hi <= self.flushed)
+        """The partitions that may be of the present chapter, in LSN order: of others the LSNs are no measure."""
+        return sorted(w for w in well_formed(self.keys) if self.begin <= w.lo and w.hi <= self.flushed)
 
     @property
     def keyed_end(self) -> Lsn:
@@ -49,8 +52,8 @@ class PartitionState:
 
     def left_out(self) -> str:
         """One line about the keys that are skipped, empty if there are none."""
-        known = {window.key for window in self.known}
-        others = [key for key in self.keys if key not in known]
+        within = {window.key for window in well_formed(self.keys) if window.hi <= self.flushed}
+        others = [key for key in self.keys if key not in within]
         if not others:
             return ""
         more = ", …" if len(others) > _LEFT_OUT_NAMED else ""

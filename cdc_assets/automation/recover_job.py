@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dagster as dg
 
+from cdc_assets.assets.lost_partitions import remove_lost_partitions
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
+from cdc_assets.slot_observation import landed_chapters
 
 
 def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
@@ -24,8 +26,11 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         from spark_jobs.recover import recover
 
         progress = logged_progress(context.log.info)
-        with failures():
+        with failures(blueprint.name):
             report = recover(pipeline, blueprint.spark_of(context), run_id=context.run.run_id, progress=progress)
+            chapters = landed_chapters(pipeline)
+        assert chapters is not None  # without a change log recover raises
+        remove_lost_partitions(context, blueprint, chapters)
         if report.nothing_to_do:
             context.log.info("there is nothing to recover")
         if report.chapter is not None and report.chapter.broke is not None:
@@ -42,7 +47,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
                 }
                 context.log_event(dg.AssetMaterialization(blueprint.snapshot_key(taken.name), metadata=metadata))
         if report.errors:
-            raise failure_of(report.errors)
+            raise failure_of(report.errors, blueprint.name)
 
     @dg.job(
         name=blueprint.recover_job,

@@ -11,12 +11,14 @@ import time
 import dagster as dg
 
 from cdc_assets.assets.checks import health_evaluation, unreachable_evaluation
-from cdc_assets.automation.run_planning import last_runs, plan_run, range_tags, reason_to_wait
+from cdc_assets.automation.run_planning import last_runs, plan_run, reason_to_wait, run_request
 from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
+from cdc_assets.failures import failure_of
 from cdc_assets.partitions import ADD_BATCH
 from cdc_assets.slot_observation import Observation, observe
-from spark_jobs.errors import CdcError
+from cdc_assets.stopped_tables import StoppedTables
+from spark_jobs.errors import BreakError, CdcError
 
 _INTERVAL_SECONDS = 30
 # while the database is quiet or down, fewer events are written: Dagster keeps every one
@@ -38,17 +40,19 @@ def slot_lag_sensor(
             observation = observe(blueprint.pipeline)
             plan = plan_run(context.instance, blueprint, observation) if observation else None
         except CdcError as error:
-            return _failed(blueprint, error, context.cursor)
+            return _failed(context, blueprint, error)
         if observation is None or plan is None:
             return _first_snapshot(context, blueprint)
-        events, cursor = _events(blueprint, observation, context.cursor)
+        for table in plan.stopped.tables:
+            context.log.warning(str(table))
+        events, cursor = _events(blueprint, observation, plan.stopped, context.cursor)
         adds = [
             blueprint.partitions.build_add_request(list(plan.new_keys[start : start + ADD_BATCH]))
             for start in range(0, len(plan.new_keys), ADD_BATCH)
         ]
-        requests = [dg.RunRequest(job_name=blueprint.sync_job, tags=range_tags(plan.request))] if plan.request else []
+        request = run_request(blueprint, plan)
         return dg.SensorResult(
-            run_requests=requests,
+            run_requests=[request] if request else [],
             skip_reason=plan.reason or None,
             dynamic_partitions_requests=adds,
             asset_events=events,
@@ -66,36 +70,52 @@ def _first_snapshot(context: dg.SensorEvaluationContext, blueprint: Blueprint) -
     return dg.SensorResult(run_requests=[dg.RunRequest(job_name=blueprint.snapshot_job)])
 
 
-def _failed(blueprint: Blueprint, error: CdcError, cursor: str | None) -> dg.SensorResult:
-    """Report the error as the check's result, where alerts look, and as the tick's skip reason."""
-    shown = type(error).__name__
-    if _shown_lately(shown, cursor):
-        return dg.SensorResult(skip_reason=error.lines, cursor=cursor)
+def _failed(context: dg.SensorEvaluationContext, blueprint: Blueprint, error: CdcError) -> dg.SensorResult:
+    """Report the error as the check's result, where alerts look, and as the tick's skip reason. A break does not pass
+    on its own, so the tick fails."""
     evaluation = unreachable_evaluation(blueprint, error)
-    return dg.SensorResult(skip_reason=error.lines, asset_events=[evaluation], cursor=_cursor(shown))
+    if isinstance(error, BreakError):
+        # a tick that fails stores neither events nor a cursor
+        if not _evaluated_lately(context.instance, evaluation):
+            context.instance.report_runless_asset_event(evaluation)
+        raise failure_of([error], blueprint.name) from error
+    shown, told = type(error).__name__, evaluation.description
+    if _shown_lately(shown, context.cursor):
+        return dg.SensorResult(skip_reason=told, cursor=context.cursor)
+    return dg.SensorResult(skip_reason=told, asset_events=[evaluation], cursor=_cursor(shown))
+
+
+def _evaluated_lately(instance: dg.DagsterInstance, evaluation: dg.AssetCheckEvaluation) -> bool:
+    """Whether the check's newest evaluation says the same, and is recent."""
+    record = instance.get_latest_asset_check_evaluation_record(evaluation.asset_check_key)
+    if record is None or time.time() - record.create_timestamp > _QUIET_SECONDS:
+        return False
+    return record.evaluation is not None and record.evaluation.description == evaluation.description
 
 
 def _events(
-    blueprint: Blueprint, observation: Observation, cursor: str | None
+    blueprint: Blueprint, observation: Observation, stopped: StoppedTables, cursor: str | None
 ) -> tuple[list[dg.AssetObservation | dg.AssetCheckEvaluation], str]:
     """Observation and check, unless nothing has moved since the last ones."""
     health = observation.health
-    shown = f"{health.flushed_lsn}-{observation.landed_end}-{health.wal_status}"
+    names = ",".join(sorted(stopped.names))
+    shown = f"{health.flushed_lsn}-{observation.landed_end}-{health.wal_status}-{names}"
     if _shown_lately(shown, cursor):
         return [], str(cursor)
     events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
         dg.AssetObservation(blueprint.change_log_key, metadata=observation.metadata()),
-        health_evaluation(blueprint, observation),
+        health_evaluation(blueprint, observation, stopped),
     ]
     return events, _cursor(shown)
 
 
 def _cursor(shown: str) -> str:
-    """What the last events show, and when: the slot's state, or the kind of error. Any change is shown at once."""
+    """What the last events show, and when: the slot's state and the stopped tables, or the kind of error. Any change is
+    shown at once."""
     return f"{shown} {time.time():.0f}"
 
 
 def _shown_lately(shown: str, cursor: str | None) -> bool:
     """Whether the last events show the same, and are recent."""
-    last, _, at = (cursor or "").partition(" ")
+    last, _, at = (cursor or "").rpartition(" ")
     return last == shown and bool(at) and time.time() - float(at) < _QUIET_SECONDS

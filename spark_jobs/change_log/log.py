@@ -81,6 +81,17 @@ class ChangeLog:
         found = self._markers(self._listed(partial(self.files.after, after_ordinal)))
         return tuple(marker for marker in found if marker.ordinal > after_ordinal)
 
+    def marker(self, ordinal: int) -> WindowMarker | None:
+        """The marker of this window, None if the log does not hold it."""
+        found = self._markers(
+            tuple(
+                file
+                for file in self._listed(partial(self.files.after, ordinal - 1))
+                if file.may_hold("window", ordinal)
+            )
+        )
+        return next((marker for marker in found if marker.ordinal == ordinal), None)
+
     def first_window(self) -> WindowMarker | None:
         """The marker of the oldest window that retention has left in the log. From there on none is missing."""
         # older files may hold fingerprints kept from expired windows, without markers

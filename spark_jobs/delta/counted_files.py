@@ -43,6 +43,11 @@ class DataFile:
     greatest: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
 
+    def may_hold(self, column: str, value: int) -> bool:
+        """Whether a row may have this value there, by the statistics."""
+        least, greatest = self.least.get(column), self.greatest.get(column)
+        return least is None or greatest is None or least <= value <= greatest
+
     def holds(self, column: str) -> pc.Expression | None:
         """A condition that all of the column's values meet, by the statistics; None if they say nothing."""
         least, greatest, nulls = self.least.get(column), self.greatest.get(column), self.nulls.get(column)

@@ -27,8 +27,10 @@ def key(lo: int, hi: int) -> str:
     return window(lo, hi).key
 
 
-def tick(keys: Sequence[str], landed_end: int, flushed: int, taken: int = 0, *, again: bool = False) -> RangePlan:
-    state = PartitionState(keys, Lsn(landed_end), Lsn(flushed), Lsn(taken))
+def tick(
+    keys: Sequence[str], landed_end: int, flushed: int, taken: int = 0, *, begin: int = 0, again: bool = False
+) -> RangePlan:
+    state = PartitionState(keys, Lsn(begin), Lsn(landed_end), Lsn(flushed), Lsn(taken))
     planned = plan_windows(Lsn(landed_end), Lsn(landed_end), Lsn(flushed), LIMITS)
     return plan_range(state, planned, LIMITS.max_per_run, again=again)
 
@@ -42,9 +44,9 @@ def test_a_key_beyond_the_wal_is_left_out() -> None:
     plan = tick(keys, 100, 150, taken=100)
     assert asked(plan) == [(100, 150)]
     assert plan.new_keys == (key(100, 150),)
-    left_out = PartitionState(keys, Lsn(100), Lsn(150), Lsn(100)).left_out()
+    left_out = PartitionState(keys, Lsn(0), Lsn(100), Lsn(150), Lsn(100)).left_out()
     assert left_out == f"2 partitions skipped, no LSN windows or beyond the WAL at 0/96: '{BEYOND}', 'nonsense'"
-    assert PartitionState(keys[:1], Lsn(100), Lsn(150), Lsn(100)).left_out() == ""
+    assert PartitionState(keys[:1], Lsn(0), Lsn(100), Lsn(150), Lsn(100)).left_out() == ""
 
 
 def test_a_key_that_is_no_neighbour_is_not_in_the_range() -> None:
@@ -68,7 +70,7 @@ def test_landed_partitions_may_be_deleted() -> None:
     assert asked(tick([], 150, 150, taken=150)) == []
     assert asked(tick([], 150, 170, taken=150)) == [(150, 170)]
     # and while the newest waits
-    state = PartitionState([key(100, 200)], Lsn(150), Lsn(200), Lsn(200))
+    state = PartitionState([key(100, 200)], Lsn(0), Lsn(150), Lsn(200), Lsn(200))
     assert state.keyed_end == 150
 
 
@@ -79,6 +81,22 @@ def test_keys_of_an_earlier_lake_with_higher_lsns() -> None:
     # the new WAL reaches the old keys: they follow on the log, with what is between
     assert asked(tick(old, 900, 1150, taken=1200)) == [(900, 1000)]
     assert asked(tick(old, 1000, 1200, taken=1000)) == [(1000, 1100), (1100, 1200)]
+
+
+def test_keys_of_an_earlier_chapter_are_in_no_range() -> None:
+    """The slot was lost at 100, while [100, 200) was requested; the next chapter begins at 250."""
+    old = [key(0, 100), key(100, 200), key(200, 260)]
+    for taken in (0, 100, 200, 260):
+        plan = tick(old, 250, 300, taken, begin=250)
+        assert (asked(plan), plan.new_keys) == ([(250, 300)], (key(250, 300),))
+        assert not tick([*old, *plan.new_keys], 300, 300, max(taken, 300), begin=250).windows
+    assert asked(tick(old, 250, 250, taken=200, begin=250, again=True)) == []
+    # they were used once, or are removed: a tick does not name them
+    assert PartitionState(old, Lsn(250), Lsn(250), Lsn(300), Lsn(200)).left_out() == ""
+
+
+def test_a_key_before_the_log_is_in_no_range() -> None:
+    assert asked(tick([key(0, 50), key(0, 120)], 100, 150, begin=100)) == [(100, 150)]
 
 
 def test_the_newest_is_run_again_after_a_failure_only() -> None:
@@ -121,11 +139,18 @@ WINDOWS = st.tuples(st.integers(0, 900), st.integers(1, 400)).map(lambda pair: k
 KEYS = st.lists(WINDOWS | st.sampled_from([BEYOND, "nonsense"]), unique=True, max_size=12)
 
 
-@given(keys=KEYS, landed_end=st.integers(0, 500), wal=st.integers(1, 800), taken=st.integers(0, 1200))
-def test_any_keys_are_caught_up_range_by_range(keys: list[str], landed_end: int, wal: int, taken: int) -> None:
+@given(
+    keys=KEYS,
+    begin=st.integers(0, 500),
+    landed=st.integers(0, 500),
+    wal=st.integers(1, 800),
+    taken=st.integers(0, 1200),
+)
+def test_any_keys_are_caught_up_range_by_range(keys: list[str], begin: int, landed: int, wal: int, taken: int) -> None:
+    landed_end = begin + landed
     flushed = landed_end + wal
     for _ in range(40):
-        plan = tick(keys, landed_end, flushed, taken)
+        plan = tick(keys, landed_end, flushed, taken, begin=begin)
         if not plan.windows:
             break
         keys += plan.new_keys
@@ -133,9 +158,10 @@ def test_any_keys_are_caught_up_range_by_range(keys: list[str], landed_end: int,
         first, last = keys.index(plan.windows[0].key), keys.index(plan.windows[-1].key)
         run = [Window.parse(each) for each in keys[first : last + 1]]
         assert tuple(run) == plan.windows
+        assert all(each.lo >= begin for each in run)
         # raises when one does not follow on the log, or ends beyond the WAL
         fitted = fit_windows(run, Lsn(landed_end), Lsn(landed_end), Lsn(flushed))
         landed_end = max([landed_end, *(int(each.hi) for each in fitted)])
         taken = int(run[-1].hi)
     assert landed_end == flushed
-    assert not tick(keys, landed_end, flushed, taken).windows
+    assert not tick(keys, landed_end, flushed, taken, begin=begin).windows

@@ -47,7 +47,12 @@ class UnderDagster:
     def run(self, request: dg.RunRequest, *, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
         """A run that sensor or schedule has asked for."""
         job = self.defs.resolve_job_def(request.job_name or f"{self.name}_sync")
-        return job.execute_in_process(instance=self.instance, tags=dict(request.tags), raise_on_error=raise_on_error)
+        return job.execute_in_process(
+            instance=self.instance,
+            tags=dict(request.tags),
+            asset_selection=request.asset_selection,
+            raise_on_error=raise_on_error,
+        )
 
     def partition_keys(self) -> list[str]:
         return list(self.instance.get_dynamic_partitions(f"{self.name}_lsn"))
