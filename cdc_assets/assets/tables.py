@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from spark_jobs.apply.table_applied import TableApplied
     from spark_jobs.new_generations import NewGenerations
+    from spark_jobs.snapshot.exporter import Exporter
+    from spark_jobs.snapshot.table_waiting import TableWaiting
 
 
 @dataclass(frozen=True)
@@ -106,21 +108,27 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
     not landed are refused.
     """
+    from spark_jobs.lake.table_state import has_delta_table
+    from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
+    from spark_jobs.snapshot.table_waiting import tables_waiting
     from spark_jobs.sync import apply_and_read_again
 
     pipeline = run.blueprint.pipeline
     spark = run.blueprint.spark_of(context)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
-    with failures():
+    with failures(), Exporter(pipeline.source.dsn, IN_TURNS) as exporter:
         markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
-        missing = _begin_missing(context, run, spark)
+        missing = _begin_missing(context, run, spark, exporter)
+        exporter.patience = BRIEF  # what waits for a snapshot from now on comes after the other tables
         report, again = apply_and_read_again(
             spark,
             pipeline,
             tuple(run.tables),
+            exporter=exporter,
             excluding=missing.failed,
+            waiting=missing.begun.waiting,
             upto=upto,
             messages=run.messages is not None,
             run_id=context.run.run_id,
@@ -140,7 +148,15 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
             stopped.append(report.messages.error)
         else:
             yield messages_events(context, run.messages, run.windows, markers, report.messages)
+    errors = {**begun.errors, **{outcome.name: outcome.error for outcome in report.tables if outcome.error}}
+    waiting = {table.name: table for table in tables_waiting(errors, exporter.waits_for)}
+    for table in waiting.values():
+        yield from _waiting_events(context, run, table)
+    if waiting and not any(has_delta_table(pipeline.lake, name) for name in run.tables):
+        stopped += (errors[name] for name in waiting)  # with no table at all, the run is no success
     for outcome in report.tables:
+        if outcome.name in waiting:
+            continue
         if outcome.error is not None:
             stopped.append(outcome.error)
             continue
@@ -170,7 +186,9 @@ class _Missing:
     failed: Mapping[QualifiedName, CdcError]
 
 
-def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]) -> _Missing:
+def _begin_missing(
+    context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession], exporter: Exporter
+) -> _Missing:
     """Take missing snapshots, and bring tables into the configured mode.
 
     If the source is down or the slot is lost, tables that already have a snapshot still get what is landed.
@@ -194,8 +212,10 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Call
     context.log.info("beginning new generations of %s", ", ".join(map(str, names)))
     progress = logged_progress(context.log.info)
     reasons, run_id = prepared.reasons, context.run.run_id
-    begun = begin_generations(spark, pipeline, names, reasons=reasons, run_id=run_id, progress=progress)
-    return _Missing(begun, failed | begun.errors)
+    begun = begin_generations(
+        spark, pipeline, names, reasons=reasons, exporter=exporter, run_id=run_id, progress=progress
+    )
+    return _Missing(begun, failed | {name: why for name, why in begun.errors.items() if name not in begun.waiting})
 
 
 def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations) -> None:
@@ -203,8 +223,32 @@ def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations) -> None
         if changed.error is None:
             context.log.info("mode of %s: %s", changed.name, changed.what)
     for taken in begun.snapshots:
-        if taken.reason:
+        if taken.reason and taken.error is None:
             context.log.warning("%s; it was read again at %s", taken.reason, taken.lsn)
+
+
+def _waiting_events(
+    context: dg.AssetExecutionContext, run: TableRun, table: TableWaiting
+) -> Iterator[dg.AssetCheckResult]:
+    """A table whose snapshot waits for an open transaction: its partitions stay as they are, for the next run."""
+    context.log.warning("%s", table)
+    key, transaction = run.tables[table.name], table.transaction
+    age = transaction.age if transaction is not None else None
+    metadata: dict[str, str | int] = {
+        "waits_because": table.why,
+        **({} if transaction is None else {"waits_for": str(transaction)}),
+        **({} if age is None else {"waits_for_seconds": int(age.total_seconds())}),
+    }
+    context.log_event(dg.AssetObservation(key, description=str(table), metadata=metadata))
+    if dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys:
+        yield dg.AssetCheckResult(
+            asset_key=key,
+            check_name=WATERMARK_CHECK,
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=str(table),
+            metadata=metadata,
+        )
 
 
 def _table_events(

@@ -6,6 +6,7 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATI
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
@@ -31,6 +32,9 @@ from spark_jobs.errors import (
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
+from spark_jobs.postgres.open_transactions import oldest_transaction
+
+_log = logging.getLogger(__name__)
 
 _NO_PUBLICATION = re.compile('publication ".*" does not exist')
 
@@ -109,6 +113,8 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     Raises PreconditionError for wal_level, a missing privilege or plugin, or when no slot is free; SlotError when open
     transactions do not end in time.
     """
+    if (oldest := oldest_transaction(connection)) is not None:
+        _log.warning("slot %s is created when the open transactions have ended; the oldest is %s", slot, oldest)
     try:
         # the server waits for those transactions on locks; only statement_timeout shall limit that
         connection.execute("SELECT set_config('lock_timeout', '0', false)")
@@ -125,15 +131,19 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     except psycopg.errors.UndefinedFile as error:
         raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None
     except psycopg.errors.QueryCanceled as error:
-        raise SlotError(
-            f"slot {slot} could not be created in time: {error.diag.message_primary}",
-            hint="a transaction that was open before must end first: look for old ones in pg_stat_activity",
-        ) from None
+        raise _not_created_in_time(connection, slot, error.diag.message_primary or "") from None
     except psycopg.Error as error:
         raise source_error(error, f"slot {slot} cannot be created") from None
     if row is None:
         raise SlotError(f"slot {slot} cannot be created: the server returned nothing")
     return Lsn.parse(row[0])
+
+
+def _not_created_in_time(connection: Connection, slot: str, said: str) -> SlotError:
+    what, oldest = f"slot {slot} could not be created in time ({said})", oldest_transaction(connection)
+    if oldest is None:
+        return SlotError(what, hint="run it again")
+    return SlotError(f"{what}: the transaction {oldest} must end first", hint=oldest.way_to_end)
 
 
 def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
