@@ -108,7 +108,6 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
     not landed are refused.
     """
-    from spark_jobs.lake.table_state import has_delta_table
     from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
     from spark_jobs.snapshot.table_waiting import tables_waiting
     from spark_jobs.sync import apply_and_read_again
@@ -152,17 +151,21 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     waiting = {table.name: table for table in tables_waiting(errors, exporter.waits_for)}
     for table in waiting.values():
         yield from _waiting_events(context, run, table)
-    if waiting and not any(has_delta_table(pipeline.lake, name) for name in run.tables):
-        stopped += (errors[name] for name in waiting)  # with no table at all, the run is no success
+    if waiting and not _shows_something(run):  # that is no success
+        stopped += (errors[name] for name in waiting)
     for outcome in report.tables:
-        if outcome.name in waiting:
-            continue
-        if outcome.error is not None:
+        if outcome.error is None:
+            yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
+        elif outcome.name not in waiting:
             stopped.append(outcome.error)
-            continue
-        yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
     if stopped:
         raise failure_of(stopped)
+
+
+def _shows_something(run: TableRun) -> bool:
+    from spark_jobs.lake.table_state import has_delta_table
+
+    return any(has_delta_table(run.blueprint.pipeline.lake, name) for name in run.tables)
 
 
 def _landed(run: TableRun) -> tuple[WindowMarker, ...]:
