@@ -9,8 +9,9 @@
     │   │   ├── SourceBusyError      the server is starting, or has no connection to spare
     │   │   └── ConnectionLostError  an open connection was lost
     │   ├── PreconditionError   wal_level, privileges, publication, replica identity, free slots
-    │   └── SlotError           the slot is lost, or of another kind
-    │       └── SlotInUseError      another session reads it
+    │   ├── SlotError           the slot is lost, or of another kind
+    │   │   └── SlotInUseError      another session reads it
+    │   └── SnapshotWaitsError  a snapshot waits for a transaction that is open: the next run takes it
     ├── GapError                changes between two LSNs are missing, in the slot or in the change log
     │   └── BreakError          the slot does not continue the change log: `postgres-cdc recover`
     ├── DecodeError             the change log holds something that is not understood
@@ -116,6 +117,11 @@ class SlotError(SourceError):
 
 class SlotInUseError(SlotError):
     """Another session reads the replication slot."""
+
+
+class SnapshotWaitsError(SourceError):
+    """A snapshot cannot be taken before somebody else's transaction has ended. Nothing is wrong: the table waits, and
+    nothing else has to wait with it."""
 
 
 class GapError(CdcError):

@@ -17,13 +17,15 @@ from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, ConfigurationError
+from spark_jobs.errors import CdcError, ConfigurationError, SnapshotWaitsError
 from spark_jobs.lake.messages_state import has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
+from spark_jobs.snapshot.exporter import IN_ROUNDS, Exporter
+from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import apply_and_read_again
 
@@ -43,7 +45,8 @@ class FollowRound:
     ``lag_seconds``: the tables show everything that was committed that long ago or earlier. Both are None until the
     tables have first reached an LSN that the server reported. ``errors``: one line for each table that is stopped or
     waits for its next try, and for what stops all of them; ``hints``: what to do about each, or nothing. ``modes``:
-    the tables that were brought into another mode without a snapshot.
+    the tables that were brought into another mode without a snapshot. ``waiting``: tables whose snapshot waits for a
+    transaction of somebody else.
     """
 
     at: datetime
@@ -57,10 +60,11 @@ class FollowRound:
     errors: tuple[str, ...]
     modes: tuple[ModeChanged, ...] = ()
     hints: tuple[str, ...] = ()
+    waiting: tuple[TableWaiting, ...] = ()
 
     @property
     def is_idle(self) -> bool:
-        return not (self.windows or self.applied or self.snapshots or self.modes or self.errors)
+        return not (self.windows or self.applied or self.snapshots or self.modes or self.errors or self.waiting)
 
 
 @dataclass
@@ -111,6 +115,8 @@ class Follower:
         self._stopping, self._report = stopping, report
         self._landed, self._lock = _Landed(), threading.Lock()
         self._slot = threading.Lock()  # preparing and capturing both take the slot's advisory lock in the source
+        self._exporter = Exporter(pipeline.source.dsn, IN_ROUNDS)
+        self._waiting: dict[QualifiedName, CdcError] = {}
         self._paused: dict[QualifiedName, _Pause] = {}
         self._all: _Pause | None = None
         self._names: tuple[QualifiedName, ...] = ()
@@ -129,7 +135,7 @@ class Follower:
             while not self._stopping.is_set():
                 started = time.monotonic()
                 self._report(self._round(started))
-                if not capturing.is_alive() and self._prepared_at is not None and not defects:
+                if capturing.ident is None and self._prepared_at is not None:  # it was not started yet
                     capturing.start()
                 if defects:
                     raise defects[0]
@@ -138,6 +144,7 @@ class Follower:
             self._stopping.set()
             if capturing.is_alive():
                 capturing.join()
+            self._exporter.close()
 
     def _capture_on(self, defects: list[BaseException]) -> None:
         """The capturing thread; it does not pause while the change log is behind."""
@@ -188,7 +195,7 @@ class Follower:
             self._prepare()
         missing = tuple(name for name in self._missing if self._may_try(name))
         begun = (
-            begin_generations(self._spark, self._pipeline, missing, reasons=self._reasons)
+            begin_generations(self._spark, self._pipeline, missing, reasons=self._reasons, exporter=self._exporter)
             if missing
             else NewGenerations()
         )
@@ -199,7 +206,13 @@ class Follower:
         waiting = [name for name in self._names if name not in names]
         messages = has_messages_table(self._pipeline)
         report, again = apply_and_read_again(
-            self._spark, self._pipeline, names, excluding=waiting, messages=messages, capturing=self._slot
+            self._spark,
+            self._pipeline,
+            names,
+            exporter=self._exporter,
+            excluding=waiting,
+            messages=messages,
+            capturing=self._slot,
         )
         self._note({applied.name: applied.error for applied in report.tables})
         return begun.then(again), report
@@ -212,17 +225,31 @@ class Follower:
         self._reasons = prepared.reasons
         self._prepared_at = time.monotonic()
         self._paused = {name: pause for name, pause in self._paused.items() if name in self._names}
+        self._waiting = {name: error for name, error in self._waiting.items() if name in self._names}
 
     def _may_try(self, name: QualifiedName) -> bool:
+        if name in self._waiting and self._exporter.is_waiting:
+            return False
         pause = self._paused.get(name)
         return pause is None or pause.is_over
 
     def _note(self, outcomes: Mapping[QualifiedName, CdcError | None]) -> None:
         for name, error in outcomes.items():
-            if error is None:
+            self._waiting.pop(name, None)
+            if isinstance(error, SnapshotWaitsError):
+                self._waiting[name] = error
+            elif error is None:
                 self._paused.pop(name, None)
             else:
                 self._paused[name] = self._paused.get(name, _Pause(error)).again(error)
+
+    def _tables_waiting(self) -> tuple[TableWaiting, ...]:
+        if not self._waiting:
+            return ()
+        try:
+            return tables_waiting(self._waiting, self._exporter.look_again())
+        except CdcError:  # the session was lost: the next round that asks for the snapshot says so
+            return tables_waiting(self._waiting, None)
 
     def _done(self, started: float, begun: NewGenerations, report: CatchUpReport | None) -> FollowRound:
         tables: Sequence[TableApplied] = report.tables if report is not None else ()
@@ -248,6 +275,7 @@ class Follower:
             tuple(error.what for error in errors),
             tuple(table for table in begun.modes if table.error is None),
             tuple(error.hint for error in errors),
+            self._tables_waiting(),
         )
 
     def _lag(self) -> tuple[int | None, float | None]:

@@ -12,11 +12,14 @@ from spark_jobs.errors import (
     GapError,
     NeedsSnapshotError,
     PreconditionError,
+    SnapshotWaitsError,
     UnrepresentableError,
 )
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged, change_modes
+from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
@@ -42,9 +45,15 @@ class NewGenerations:
         errors = {table.name: table.error for table in self.modes if table.error is not None}
         return errors | {table.name: table.error for table in self.snapshots if table.error is not None}
 
+    @property
+    def waiting(self) -> dict[QualifiedName, str]:
+        """The tables whose snapshot waits for an open transaction, each with the reason of the snapshot."""
+        return {table.name: table.reason for table in self.snapshots if isinstance(table.error, SnapshotWaitsError)}
+
     def then(self, later: NewGenerations) -> NewGenerations:
-        """Both together."""
-        return NewGenerations((*self.modes, *later.modes), (*self.snapshots, *later.snapshots))
+        """Both together. A table that waited, and was tried again, is one of the later ones."""
+        earlier = (table for table in self.snapshots if table.name not in self.waiting.keys() & set(later.names))
+        return NewGenerations((*self.modes, *later.modes), (*earlier, *later.snapshots))
 
 
 def begin_generations(
@@ -53,6 +62,7 @@ def begin_generations(
     names: Sequence[QualifiedName],
     *,
     reasons: Mapping[QualifiedName, str] | None = None,
+    exporter: Exporter | None = None,
     run_id: str = "",
     progress: Progress = silent,
 ) -> NewGenerations:
@@ -60,7 +70,8 @@ def begin_generations(
     source; if that is not possible, and for all other tables, a snapshot is taken. ``reasons``: why, for snapshots that
     nobody asked for; a table that has a reason is read from the source, whatever its mode was.
 
-    A table that fails is reported, and keeps what it held. Raises what ``snapshot`` raises.
+    A table that fails, or whose snapshot waits for an open transaction, is reported with its error, and keeps what it
+    held. Raises what else ``snapshot`` raises.
     """
     reasons = {name: why for name, why in (reasons or {}).items() if why}
     without = [name for name in names if name not in reasons]
@@ -71,7 +82,15 @@ def begin_generations(
     rest = [name for name in names if name not in {table.name for table in modes}]
     if not rest:
         return NewGenerations(modes)
-    return NewGenerations(modes, snapshot(spark, pipeline, rest, reasons=why, run_id=run_id, progress=progress))
+    try:
+        taken = snapshot(spark, pipeline, rest, reasons=why, exporter=exporter, run_id=run_id, progress=progress)
+    except SnapshotWaitsError as error:
+        taken = tuple(_waits(name, why.get(name, ""), error) for name in rest)
+    return NewGenerations(modes, taken)
+
+
+def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSnapshot:
+    return TableSnapshot(name, Lsn(0), error=error.within(why) if why else error, reason=why)
 
 
 def _why_snapshot(table: ModeChanged) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
@@ -14,8 +14,8 @@ from spark_jobs.snapshot.pace import next_snapshot_at
 
 def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
     """The tables that need a new generation, each with the reason for a snapshot; the reason is empty for a table that
-    is only in another mode. Empty if ``on_rewrite`` is ``error``; without the tables that had too many snapshots of
-    late."""
+    is only in another mode. Empty if ``on_rewrite`` is ``error``; without the tables whose snapshots took too
+    much time of late."""
     if pipeline.on_rewrite == "error":
         return {}
     return {
@@ -30,11 +30,14 @@ def _next(outcome: TableApplied) -> datetime | None:
 
 
 def told_to_wait(outcome: TableApplied) -> CdcError | None:
-    """The outcome's error; if the table has to wait for its snapshot, the error says until when."""
+    """The outcome's error; if the table has to wait for its snapshot, the error says why, and until when."""
     due = _next(outcome)
     if due is None or not isinstance(outcome.error, NeedsSnapshotError):
         return outcome.error
+    cause = outcome.state.cause if outcome.state else None
+    took = timedelta(seconds=round(cause.seconds or 0.0)) if cause else timedelta()
     return type(outcome.error)(
-        f"{outcome.error.what}; it changes again and again, and is not read again before {due:%Y-%m-%d %H:%M} UTC",
+        f"{outcome.error.what}; it changes again and again, its last snapshot took {took}, and it is not read again"
+        f" before {due:%Y-%m-%d %H:%M} UTC",
         hint=outcome.error.hint,
     )

@@ -22,7 +22,9 @@ from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
+from spark_jobs.snapshot.exporter import BRIEF, Exporter, Patience
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import capture, prepare
 from spark_jobs.tables.followed_tables import followed_names
@@ -33,7 +35,7 @@ from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 class RecoverReport:
     """``chapter``: the marker of the new chapter, None if nothing was broken. ``snapshots``: of the tables that were of
     an earlier chapter, or had none; ``modes``: tables that were brought into another mode without a snapshot;
-    ``stopped`` tables cannot be followed at present.
+    ``stopped`` tables cannot be followed at present; ``waiting`` ones get their snapshot from the next ``sync``.
     """
 
     chapter: WindowMarker | None
@@ -41,6 +43,7 @@ class RecoverReport:
     seconds: float
     stopped: tuple[TableStopped, ...] = ()
     modes: tuple[ModeChanged, ...] = ()
+    waiting: tuple[TableWaiting, ...] = ()
 
     @property
     def nothing_to_do(self) -> bool:
@@ -48,13 +51,20 @@ class RecoverReport:
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
-        """One per table that is not recovered."""
-        failed = NewGenerations(self.modes, self.snapshots).errors
+        """One per table that cannot be recovered."""
+        waiting = {table.name for table in self.waiting}
+        begun = NewGenerations(self.modes, self.snapshots).errors
+        failed = {name: error for name, error in begun.items() if name not in waiting}
         return (*failed.values(), *(table.error for table in self.stopped))
 
 
 def recover(
-    pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent
+    pipeline: Pipeline,
+    spark: SparkProvider,
+    *,
+    patience: Patience = BRIEF,
+    run_id: str = "",
+    progress: Progress = silent,
 ) -> RecoverReport:
     """Find out whether the slot continues the change log. If it does not, begin a new chapter and read the tables
     again. Spark is started only if a snapshot needs it.
@@ -77,11 +87,15 @@ def recover(
         reasons = dict.fromkeys(names, broken.what)
     prepared = prepare(pipeline)
     begun = NewGenerations()
-    if prepared.missing:
-        names, reasons = prepared.missing, {**prepared.reasons, **reasons}
-        begun = begin_generations(spark, pipeline, names, reasons=reasons, run_id=run_id, progress=progress)
+    with Exporter(pipeline.source.dsn, patience) as exporter:
+        if prepared.missing:
+            names, reasons = prepared.missing, {**prepared.reasons, **reasons}
+            begun = begin_generations(
+                spark, pipeline, names, reasons=reasons, exporter=exporter, run_id=run_id, progress=progress
+            )
+    waiting = tables_waiting(begun.errors, exporter.waits_for)
     seconds = time.monotonic() - started
-    return RecoverReport(chapter, begun.snapshots, seconds, prepared.stopped, begun.modes)
+    return RecoverReport(chapter, begun.snapshots, seconds, prepared.stopped, begun.modes, waiting)
 
 
 def _broken(pipeline: Pipeline) -> BreakError | None:

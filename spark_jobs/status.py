@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from spark_jobs.capture.catalogue_look import certain_changes
 from spark_jobs.capture.continuity import check_health
@@ -12,7 +13,7 @@ from spark_jobs.capture.slot_findings import Finding, slot_findings
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, GapError, LakeError, SlotError, SourceError
+from spark_jobs.errors import CdcError, GapError, LakeError, NeedsSnapshotError, SlotError, SourceError
 from spark_jobs.lake.cuts import Cut, latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
 from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState, table_states
@@ -20,6 +21,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, find_slot_health
+from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
@@ -49,6 +51,7 @@ class TableStatus:
     asked for. ``missing_operations``: those that its publications left out at that time; the lake does not see them.
     ``mode``: what the table keeps, which may differ from the present configuration. ``partitions``: those that were
     last read again since the snapshot, and why. ``strategy``: how our last commit was written; None for a snapshot.
+    ``waits_for``: the open transaction before whose end the table cannot get the snapshot that it needs.
     """
 
     name: QualifiedName
@@ -64,6 +67,7 @@ class TableStatus:
     mode: Mode = "mirror"
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
+    waits_for: OpenTransaction | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,9 @@ class PipelineStatus:
         return tuple(error for error in errors if error is not None)
 
 
+# a transaction that ends within this time hardly delays a snapshot
+_SHORT = timedelta(seconds=2)
+
 _States = Mapping[QualifiedName, TableState | LakeError]
 
 
@@ -139,6 +146,7 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
     landed = _landed(pipeline)
     asked = _ask(pipeline, landed)
     flushed = asked.slot.flushed_lsn if asked.slot else None
+    read_again = pipeline.on_rewrite != "error"
     lag = lag_behind(pipeline, landed.last, flushed) if landed and flushed and not asked.error else None
     return PipelineStatus(
         pipeline=pipeline.name,
@@ -146,7 +154,7 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
         slot=asked.slot,
         source_error=asked.error,
         log=None if landed is None else _log_status(landed, flushed, lag),
-        tables=tuple(_table_status(name, landed, flushed, asked) for name in asked.names),
+        tables=tuple(_table_status(name, landed, flushed, asked, read_again=read_again) for name in asked.names),
         messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
         findings=slot_findings(asked.slot, lag, pipeline.health) if asked.slot else (),
     )
@@ -226,10 +234,12 @@ def _log_status(landed: _Landed, flushed: Lsn | None, lag: Lag | None) -> LogSta
     return LogStatus(landed.last.ordinal, end, _behind(end, flushed), lag.seconds if lag else None)
 
 
-def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, asked: _Asked) -> TableStatus:
+def _table_status(
+    name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, asked: _Asked, *, read_again: bool
+) -> TableStatus:
     state = asked.states.get(name)
     if landed is None or state is None:
-        return TableStatus(name)
+        return TableStatus(name, waits_for=_waits_for(asked) if landed is not None else None)
     if isinstance(state, LakeError):
         return TableStatus(name, error=state)
     ordinal = known_state(state, landed.cut).ordinal
@@ -252,7 +262,14 @@ def _table_status(name: QualifiedName, landed: _Landed | None, flushed: Lsn | No
         mode=state.mode,
         partitions=state.partitions,
         strategy=state.strategy,
+        waits_for=_waits_for(asked) if read_again and isinstance(asked.trouble.get(name), NeedsSnapshotError) else None,
     )
+
+
+def _waits_for(asked: _Asked) -> OpenTransaction | None:
+    """What a snapshot would wait for now, if it is not about to end."""
+    oldest = asked.slot.oldest_transaction if asked.slot is not None else None
+    return oldest if oldest is not None and (oldest.age is None or oldest.age > _SHORT) else None
 
 
 def _messages_status(pipeline: Pipeline, landed: _Landed | None, flushed: Lsn | None) -> MessagesStatus:

@@ -17,12 +17,13 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.partitions.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, silent
@@ -30,8 +31,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
+from spark_jobs.snapshot.exporter import IN_TURNS, Exporter, Patience
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.stopped_tables import TableStopped
 
@@ -49,7 +52,9 @@ class SyncReport:
     brought into another mode without a snapshot.
 
     ``lag_before`` and ``lag_after`` are bytes of WAL between the end of the change log and what the server had flushed,
-    measured at the start and at the end; a table that stopped is in ``errors`` and does not count.
+    measured at the start and at the end; a table that stopped is in ``errors`` and does not count. ``waiting``: tables
+    whose snapshot waits for a transaction of somebody else; the next sync takes it. ``shows_something``: whether any
+    table has a snapshot.
     """
 
     snapshots: tuple[TableSnapshot, ...]
@@ -62,19 +67,30 @@ class SyncReport:
     messages: TableApplied | None = None
     stopped: tuple[TableStopped, ...] = ()
     modes: tuple[ModeChanged, ...] = ()
+    waiting: tuple[TableWaiting, ...] = ()
+    shows_something: bool = True
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
-        """One per table that stopped."""
+        """One per table that stopped. To wait is none, unless no table shows anything yet: that is no success."""
         errors = {taken.name: taken.error for taken in self.snapshots if taken.error}
         errors |= {table.name: table.error for table in self.modes if table.error}
         errors |= {applied.name: applied.error for applied in self.tables if applied.error}
         errors |= {table.name: table.error for table in self.stopped}
+        if self.shows_something:
+            errors = {name: error for name, error in errors.items() if not isinstance(error, SnapshotWaitsError)}
         of_messages = self.messages.error if self.messages else None
         return (*errors.values(), *([of_messages] if of_messages else []))
 
 
-def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress: Progress = silent) -> SyncReport:
+def sync(
+    pipeline: Pipeline,
+    spark: SparkProvider,
+    *,
+    patience: Patience = IN_TURNS,
+    run_id: str = "",
+    progress: Progress = silent,
+) -> SyncReport:
     """Bring every table to the WAL that is flushed now: prepare, begin missing generations, then window by window.
 
     Windows are applied ``max_per_run`` at a time, so the change log never runs far ahead of the tables. A table that
@@ -85,23 +101,70 @@ def sync(pipeline: Pipeline, spark: SparkProvider, *, run_id: str = "", progress
     prepared = prepare(pipeline)
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
     done = _Done({table.name for table in prepared.stopped}, Known(prepared.checkpoint, prepared.progress))
-    if prepared.missing:
-        missing, reasons = prepared.missing, prepared.reasons
-        done.begin(begin_generations(spark, pipeline, missing, reasons=reasons, run_id=run_id, progress=progress))
+    with Exporter(pipeline.source.dsn, patience) as exporter:
+        run = _Run(pipeline, spark, exporter, run_id, progress)
+        done.waiting = {name: prepared.reasons.get(name, "") for name in prepared.missing}
+        while True:
+            if done.waiting:
+                done.begin(run.begin(done.waiting))
+            captured = _rounds(run, done)
+            # once the others are up to date, there is time to wait for the snapshot a little longer
+            if not (done.waits and exporter.is_worth_waiting_for):
+                break
+    lag = max(0, _flushed(pipeline) - captured.landed_end)
+    return done.report(prepared, exporter.waits_for, before, lag, time.monotonic() - started)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all steps of one sync are given."""
+
+    pipeline: Pipeline
+    spark: SparkProvider
+    exporter: Exporter
+    run_id: str
+    progress: Progress
+
+    def begin(self, names: Mapping[QualifiedName, str]) -> NewGenerations:
+        """``names``: each with the reason for a snapshot, empty if there is none."""
+        return begin_generations(
+            self.spark,
+            self.pipeline,
+            tuple(names),
+            reasons=names,
+            exporter=self.exporter,
+            run_id=self.run_id,
+            progress=self.progress,
+        )
+
+    def begin_again(self, again: Mapping[QualifiedName, str]) -> NewGenerations:
+        """The same. An error that prevents all of them is the error of these tables alone."""
+        try:
+            return self.begin(again)
+        except CdcError as error:
+            failed = {
+                name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
+                for name, why in again.items()
+            }
+        return NewGenerations(snapshots=tuple(TableSnapshot(name, Lsn(0), error=why) for name, why in failed.items()))
+
+
+def _rounds(run: _Run, done: _Done) -> CaptureReport:
+    """Bring the tables that can go on to the WAL that is flushed now; those that changed in between are read again."""
+    done.held.clear()
     for _ in range(_ROUNDS):
-        captured = _follow(pipeline, spark, done, run_id, progress)
-        partly = read_partitions(spark, pipeline, done.to_repair(), run_id=run_id, progress=progress)
+        captured = _follow(run, done)
+        partly = read_partitions(
+            run.spark, run.pipeline, done.to_repair(), run_id=run.run_id, exporter=run.exporter, progress=run.progress
+        )
         done.add_partitions(partly)
-        again = tables_to_read_again(pipeline, done.to_repair())
-        if not again and not partly.tables:
-            break
+        again = tables_to_read_again(run.pipeline, done.to_repair())
+        if not again and done.held.issuperset(table.name for table in partly.tables):
+            return captured
         # a table may change while it is read: then the next round reads it once more
         if again:
-            done.begin(_read_again(spark, pipeline, again, run_id, progress))
-    else:
-        captured = _follow(pipeline, spark, done, run_id, progress)
-    lag = max(0, _flushed(pipeline) - captured.landed_end)
-    return done.report(prepared, before, lag, time.monotonic() - started)
+            done.begin(run.begin_again(again))
+    return _follow(run, done)
 
 
 def apply_and_read_again(
@@ -109,7 +172,9 @@ def apply_and_read_again(
     pipeline: Pipeline,
     names: Sequence[QualifiedName],
     *,
+    exporter: Exporter,
     excluding: Collection[QualifiedName] = (),
+    waiting: Mapping[QualifiedName, str] | None = None,
     upto: Lsn | None = None,
     messages: bool | None = None,
     run_id: str = "",
@@ -118,62 +183,54 @@ def apply_and_read_again(
 ) -> tuple[CatchUpReport, NewGenerations]:
     """``apply``, then begin a new generation for the tables that need one, and bring them to the same window. Of tables
     with partitions that were attached, detached or dropped, only these are read; ``capturing``: see
-    ``read_partitions``.
+    ``read_partitions``. ``waiting``: tables whose snapshot was waiting for an open transaction before; they are begun
+    last, too.
 
     Returns the outcome of all tables, and the generations that were begun.
     """
+    run = _Run(pipeline, spark, exporter, run_id, progress)
     report = apply(
         spark,
         pipeline,
         names,
-        excluding=excluding,
+        excluding={*excluding, *(waiting or {})},
         upto=upto,
         messages=messages,
         run_id=run_id,
         progress=progress,
     )
-    partly = read_partitions(spark, pipeline, report.tables, run_id=run_id, progress=progress, capturing=capturing)
+    partly = read_partitions(
+        spark, pipeline, report.tables, run_id=run_id, exporter=exporter, progress=progress, capturing=capturing
+    )
     report = replace(report, tables=tuple(partly.outcome(done) for done in report.tables))
-    again = tables_to_read_again(pipeline, report.tables)
+    again = {**tables_to_read_again(pipeline, report.tables), **(waiting or {})}
     if not again:
         return replace(
             report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)
         ), NewGenerations()
-    begun = _read_again(spark, pipeline, again, run_id, progress)
+    begun = run.begin_again(again)
     read = [name for name in again if name not in begun.errors]
     since = apply(spark, pipeline, read, upto=upto, messages=False, run_id=run_id, progress=progress) if read else None
     outcomes = {done.name: done for done in (*report.tables, *(since.tables if since else ()))}
     for name, error in begun.errors.items():
-        outcomes[name] = replace(outcomes[name], error=error)
+        if name in outcomes:
+            outcomes[name] = replace(outcomes[name], error=error)
     return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), begun
 
 
-def _read_again(
-    spark: SparkProvider, pipeline: Pipeline, again: Mapping[QualifiedName, str], run_id: str, progress: Progress
-) -> NewGenerations:
-    """Their new generations. An error that prevents all of them is the error of these tables alone."""
-    try:
-        return begin_generations(spark, pipeline, tuple(again), reasons=again, run_id=run_id, progress=progress)
-    except CdcError as error:
-        failed = {
-            name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
-            for name, why in again.items()
-        }
-        return NewGenerations(snapshots=tuple(TableSnapshot(name, Lsn(0), error=why) for name, why in failed.items()))
-
-
-def _follow(pipeline: Pipeline, spark: SparkProvider, done: _Done, run_id: str, progress: Progress) -> CaptureReport:
+def _follow(run: _Run, done: _Done) -> CaptureReport:
     """Capture and apply up to the WAL that is flushed now.
 
     If a table's file was moved, and the change log does not yet reach what may explain it, one more round follows;
     otherwise the table would be read again only by the next sync.
     """
+    pipeline, progress = run.pipeline, run.progress
     upto, waited = _flushed(pipeline), False
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
         done.windows += captured.landed
-        known = done.known_after(captured)
-        done.add(apply(spark, pipeline, excluding=done.failed, run_id=run_id, progress=progress, known=known))
+        known, excluding = done.known_after(captured), {*done.failed, *done.waiting, *done.held}
+        done.add(apply(run.spark, pipeline, excluding=excluding, run_id=run.run_id, progress=progress, known=known))
         if captured.caught_up:
             due = _explained_by(captured)
             if waited or due is None:
@@ -196,11 +253,14 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 @dataclass
 class _Done:
     """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
-    ``known``: how far log and tables are, until a table is written."""
+    ``known``: how far log and tables are, until a table is written. ``waiting``: tables whose snapshot is still to be
+    taken, each with its reason. ``held``: tables of which partitions wait for a snapshot."""
 
     stopped: set[QualifiedName]
     known: Known | None = None
     failed: set[QualifiedName] = field(default_factory=set)
+    waiting: Mapping[QualifiedName, str] = field(default_factory=dict)
+    held: set[QualifiedName] = field(default_factory=set)
     snapshots: list[TableSnapshot] = field(default_factory=list)
     modes: list[ModeChanged] = field(default_factory=list)
     windows: list[WindowMarker] = field(default_factory=list)
@@ -217,9 +277,11 @@ class _Done:
 
     def begin(self, begun: NewGenerations) -> None:
         self.known = None
-        self.snapshots += begun.snapshots
+        earlier = (taken for taken in self.snapshots if taken.name not in self.waiting)
+        self.snapshots = [*earlier, *begun.snapshots]
         self.modes += begun.modes
-        self.failed |= begun.errors.keys()
+        self.waiting = {n: why for n, why in self.waiting.items() if n not in begun.names} | begun.waiting
+        self.failed |= begun.errors.keys() - self.waiting.keys()
         for name in begun.names:  # an earlier error is resolved, or is reported with the new generation
             self.tables[name] = [done for done in self.tables.get(name, ()) if done.error is None]
 
@@ -228,6 +290,8 @@ class _Done:
         for table in report.tables:
             rounds = self.tables.get(table.name, ())
             self.tables[table.name] = [*(done for done in rounds if done.error is None), table]
+            if isinstance(table.error, SnapshotWaitsError):
+                self.held.add(table.name)
 
     def add(self, report: CatchUpReport) -> None:
         self.known = None
@@ -236,16 +300,30 @@ class _Done:
         for outcome in report.tables:
             self.tables.setdefault(outcome.name, []).append(outcome)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a table, or partitions of one, wait for a snapshot."""
+        return bool(self.waiting or self.held)
+
     def to_repair(self) -> tuple[TableApplied, ...]:
         """The tables whose last outcome is an error, except those that cannot be read."""
         last = (rounds[-1] for rounds in self.tables.values() if rounds)
         return tuple(done for done in last if done.error is not None and done.name not in self.stopped)
 
-    def report(self, prepared: Prepared, lag_before: int, lag_after: int, seconds: float) -> SyncReport:
+    def report(
+        self,
+        prepared: Prepared,
+        transaction: OpenTransaction | None,
+        lag_before: int,
+        lag_after: int,
+        seconds: float,
+    ) -> SyncReport:
+        tables = tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds)
+        errors = {taken.name: taken.error for taken in self.snapshots} | {done.name: done.error for done in tables}
         return SyncReport(
             tuple(self.snapshots),
             tuple(self.windows),
-            tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds),
+            tables,
             self.cut,
             lag_before,
             lag_after,
@@ -253,6 +331,8 @@ class _Done:
             self.messages,
             prepared.stopped,
             tuple(self.modes),
+            tables_waiting(errors, transaction),
+            bool(prepared.progress.states) or any(taken.error is None for taken in self.snapshots),
         )
 
 

@@ -37,15 +37,18 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
 def _take(
     context: dg.AssetExecutionContext, blueprint: Blueprint, tables: Mapping[dg.AssetKey, QualifiedName]
 ) -> Iterator[dg.MaterializeResult[Any]]:
+    from spark_jobs.snapshot.exporter import BRIEF, Exporter
     from spark_jobs.sync import prepare, snapshot
 
     pipeline, spark = blueprint.pipeline, blueprint.spark_of(context)
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]
     progress = logged_progress(context.log.info)
-    with failures(blueprint.name):
+    # the run holds the pool, so it does not wait for long
+    with failures(blueprint.name), Exporter(pipeline.source.dsn, BRIEF) as exporter:
         halted = {table.name: table.error for table in prepare(pipeline).stopped if table.name in names}
         names = [name for name in names if name not in halted]
-        taken = snapshot(spark, pipeline, names, run_id=context.run.run_id, progress=progress) if names else ()
+        run_id = context.run.run_id
+        taken = snapshot(spark, pipeline, names, exporter=exporter, run_id=run_id, progress=progress) if names else ()
     keys = source_keys_of(pipeline, names, context.log.warning)
     stopped = list(halted.values())
     for table in taken:

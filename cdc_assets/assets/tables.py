@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from spark_jobs.apply.table_applied import TableApplied
     from spark_jobs.change_log.chapters import Chapters
     from spark_jobs.new_generations import NewGenerations
+    from spark_jobs.snapshot.exporter import Exporter
+    from spark_jobs.snapshot.table_waiting import TableWaiting
 
 
 @dataclass(frozen=True)
@@ -116,20 +118,25 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
     not landed are refused.
     """
+    from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
+    from spark_jobs.snapshot.table_waiting import tables_waiting
     from spark_jobs.sync import apply_and_read_again
 
     blueprint, spark = run.blueprint, run.blueprint.spark_of(context)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
-    with failures(blueprint.name):
+    with failures(blueprint.name), Exporter(blueprint.pipeline.source.dsn, IN_TURNS) as exporter:
         chapters, markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
-        missing = _begin_missing(context, run, spark)
+        missing = _begin_missing(context, run, spark, exporter)
+        exporter.patience = BRIEF  # what waits for a snapshot from now on comes after the other tables
         report, again = apply_and_read_again(
             spark,
             blueprint.pipeline,
             tuple(run.tables),
+            exporter=exporter,
             excluding={*missing.failed, *_left_out(context, run)},
+            waiting=missing.begun.waiting,
             upto=upto,
             messages=run.messages is not None,
             run_id=context.run.run_id,
@@ -147,12 +154,18 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         else:  # messages go on from one chapter to the next
             catch_up_events(context, run.messages, (*landed_earlier(chapters), *done))
             yield messages_events(context, run.messages, run.windows, markers, report.messages)
+    errors = {**begun.errors, **{outcome.name: outcome.error for outcome in report.tables if outcome.error}}
+    waiting = {table.name: table for table in tables_waiting(errors, exporter.waits_for)}
+    for table in waiting.values():
+        yield from _waiting_events(context, run, table)
+    if waiting and not _shows_something(run):  # that is no success
+        stopped |= {str(name): errors[name] for name in waiting}
     for outcome in report.tables:
-        if outcome.error is not None:
+        if outcome.error is None:
+            catch_up_events(context, run.tables[outcome.name], done)
+            yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
+        elif outcome.name not in waiting:
             stopped[str(outcome.name)] = outcome.error
-            continue
-        catch_up_events(context, run.tables[outcome.name], done)
-        yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
     _note_stopped(context, run, stopped)
     if stopped:
         raise failure_of(tuple(stopped.values()), blueprint.name)
@@ -171,6 +184,12 @@ def _note_stopped(context: dg.AssetExecutionContext, run: TableRun, stopped: Col
         tried = {*map(str, run.tables), *([MESSAGES] if run.messages else [])}
         found = known.after(context.run.run_id, tried, stopped, time.time())
         context.instance.add_run_tags(context.run.run_id, found.tags)
+
+
+def _shows_something(run: TableRun) -> bool:
+    from spark_jobs.lake.table_state import has_delta_table
+
+    return any(has_delta_table(run.blueprint.pipeline.lake, name) for name in run.tables)
 
 
 def _landed(run: TableRun) -> tuple[Chapters, tuple[WindowMarker, ...]]:
@@ -198,7 +217,9 @@ class _Missing:
     failed: Mapping[QualifiedName, CdcError]
 
 
-def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession]) -> _Missing:
+def _begin_missing(
+    context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession], exporter: Exporter
+) -> _Missing:
     """Take missing snapshots, and bring tables into the configured mode.
 
     If the source is down or the slot is lost, tables that already have a snapshot still get what is landed.
@@ -222,8 +243,10 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, spark: Call
     context.log.info("beginning new generations of %s", ", ".join(map(str, names)))
     progress = logged_progress(context.log.info)
     reasons, run_id = prepared.reasons, context.run.run_id
-    begun = begin_generations(spark, pipeline, names, reasons=reasons, run_id=run_id, progress=progress)
-    return _Missing(begun, failed | begun.errors)
+    begun = begin_generations(
+        spark, pipeline, names, reasons=reasons, exporter=exporter, run_id=run_id, progress=progress
+    )
+    return _Missing(begun, failed | {name: why for name, why in begun.errors.items() if name not in begun.waiting})
 
 
 def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations, applied: Sequence[TableApplied]) -> None:
@@ -231,12 +254,36 @@ def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations, applied
         if changed.error is None:
             context.log.info("mode of %s: %s", changed.name, changed.what)
     for taken in begun.snapshots:
-        if taken.reason:
+        if taken.reason and taken.error is None:
             context.log.warning("%s; it was read again at %s", taken.reason, taken.lsn)
     for outcome in applied:
         if read := outcome.partitions:
             told = "%s: %s; only those rows were read again, %d at %s"
             context.log.warning(told, outcome.name, read.reason, read.rows, read.lsn)
+
+
+def _waiting_events(
+    context: dg.AssetExecutionContext, run: TableRun, table: TableWaiting
+) -> Iterator[dg.AssetCheckResult]:
+    """A table whose snapshot waits for an open transaction: its partitions stay as they are, for the next run."""
+    context.log.warning("%s", table)
+    key, transaction = run.tables[table.name], table.transaction
+    age = transaction.age if transaction is not None else None
+    metadata: dict[str, str | int] = {
+        "waits_because": table.why,
+        **({} if transaction is None else {"waits_for": str(transaction)}),
+        **({} if age is None else {"waits_for_seconds": int(age.total_seconds())}),
+    }
+    context.log_event(dg.AssetObservation(key, description=str(table), metadata=metadata))
+    if dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys:
+        yield dg.AssetCheckResult(
+            asset_key=key,
+            check_name=WATERMARK_CHECK,
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=str(table),
+            metadata=metadata,
+        )
 
 
 def _table_events(

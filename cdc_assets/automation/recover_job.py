@@ -38,6 +38,8 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         for changed in report.modes:
             if changed.error is None:
                 context.log.info("mode of %s: %s", changed.name, changed.what)
+        for table in report.waiting:
+            context.log.warning("%s", table)
         for taken in report.snapshots:
             if taken.error is None:
                 metadata: dict[str, str | int] = {

@@ -105,6 +105,7 @@ def _line(done: FollowRound) -> str | None:
     parts.append(f"{counted(len(done.applied), 'table')} written in {done.seconds:.1f} s")
     if done.lag_bytes is not None and done.lag_seconds is not None:
         parts.append(f"{size(done.lag_bytes)}, {done.lag_seconds:.1f} s behind")
+    parts += map(str, done.waiting)
     said = "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
     return "\n".join([said, *(f"hint: {hint}" for hint in dict.fromkeys(done.hints) if hint)])
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.table_reports import modes_changed, snapshot_table
+from cdc_assets.cli.table_reports import modes_changed, snapshot_table, tables_waiting
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -41,7 +41,8 @@ def _display(report: RecoverReport) -> RenderableType:
         return Text("there is nothing to recover: the slot continues the change log, and every table has its snapshot")
     begun = [Text(_begun(report.chapter)), Text()] if report.chapter is not None else []
     begun += [modes_changed(report.modes), Text()] if report.modes else []
-    return Group(*begun, snapshot_table(report.snapshots))
+    waiting = [Text(), tables_waiting(report.waiting)] if report.waiting else []
+    return Group(*begun, snapshot_table(report.snapshots), *waiting)
 
 
 def _begun(chapter: WindowMarker) -> str:

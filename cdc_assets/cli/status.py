@@ -20,6 +20,7 @@ from spark_jobs.postgres.published_tables import unseen_operations
 from spark_jobs.status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
 
 _UNKNOWN = "–"
+_WAITS = Text("waits for its snapshot", style="yellow")
 _STYLES = {"warn": "yellow", "error": "bold red"}
 
 
@@ -55,6 +56,9 @@ def _display(status: PipelineStatus, everything: bool = False) -> RenderableType
         parts += [Text(), _tables(listed, status.messages)]
     if counted:
         parts += [Text(), Text(f"{len(well):,} tables are up to the log: --all lists them", style="green")]
+    if waiting := [(table.name, table.waits_for) for table in status.tables if table.waits_for is not None]:
+        lines = (f"{name} waits for its snapshot: the transaction {one} must end first" for name, one in waiting)
+        parts += [Text(), Text("\n".join(lines), style="yellow")]
     if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
         parts += [Text(), Text("\n".join(["snapshots taken because of a change:", *reasons]))]
     if read := [(table.name, table.partitions) for table in status.tables if table.partitions is not None]:
@@ -110,7 +114,9 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _count(table.behind_windows),
             _count(table.behind_changes),
             _count(table.delta_version),
-            _state(table.error, table.applied_lsn, table.behind_changes, "no snapshot yet: sync reads it whole"),
+            _WAITS
+            if table.waits_for is not None
+            else _state(table.error, table.applied_lsn, table.behind_changes, "no snapshot yet: sync reads it whole"),
         )
     if messages is not None:
         shown.add_row(

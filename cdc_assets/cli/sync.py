@@ -19,6 +19,7 @@ from cdc_assets.cli.table_reports import (
     modes_changed,
     partitions_read,
     snapshot_table,
+    tables_waiting,
 )
 from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -37,7 +38,8 @@ def command(terminal: Terminal, config: Path) -> Outcome:
 
     Creates publication, slot and snapshots if they are missing, then takes the windows up to the WAL that is flushed.
     Exit code 0 means caught up. Run it again at any time, after any crash. A table that must stop stops only itself:
-    the others are brought up to date, and the exit code is 1.
+    the others are brought up to date, and the exit code is 1. A table whose snapshot waits for an open transaction of
+    somebody else is named, with that transaction; the next sync takes the snapshot.
     """
     pipeline = load_pipeline(config)
     little = partial(has_little_ahead, pipeline, captures=True)
@@ -59,6 +61,8 @@ def _display(report: SyncReport) -> RenderableType:
         parts += [columns_followed(tables), Text()]
     if any(table.partitions for table in tables):
         parts += [partitions_read(tables), Text()]
+    if report.waiting:
+        parts += [tables_waiting(report.waiting), Text()]
     parts.append(
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "

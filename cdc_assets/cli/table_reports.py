@@ -10,9 +10,12 @@ from rich.text import Text
 
 from cdc_assets.cli.terminal import new_table
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.snapshot.table_waiting import TableWaiting
 
+_WAITS = Text("waits", style="yellow")
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 
 
@@ -21,13 +24,13 @@ def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None
     shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
     for table in applied:
         counts = (*asdict(table.changes).values(), table.rows_written)
-        style = "bold red" if table.error else "green" if table.outcome == "applied" else "dim"
+        style = "green" if table.outcome == "applied" else "dim"
         shown.add_row(
             Text(str(table.name)),
             *(f"{count:,}" for count in counts),
             "–" if table.delta_version is None else str(table.delta_version),
             "–" if table.error else str(table.hi),
-            Text(table.outcome, style=style),
+            _stopped(table.error) if table.error else Text(table.outcome, style=style),
         )
     if messages is not None:
         style = "bold red" if messages.error else "green" if messages.outcome == "applied" else "dim"
@@ -40,6 +43,16 @@ def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None
             Text(messages.outcome, style=style),
         )
     return shown
+
+
+def _stopped(error: CdcError) -> Text:
+    """A table that waits is named with its reason elsewhere."""
+    return _WAITS if isinstance(error, SnapshotWaitsError) else Text("stopped", style="bold red")
+
+
+def tables_waiting(waiting: Sequence[TableWaiting]) -> Text:
+    """Which tables wait for their snapshot, and for whom: one line per table."""
+    return Text("\n".join(map(str, waiting)), style="yellow")
 
 
 def columns_followed(applied: Sequence[TableApplied]) -> Text:
@@ -66,7 +79,7 @@ def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
     reasons = ("because",) if any(table.reason for table in snapshots) else ()
     shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
     for table in snapshots:
-        outcome = Text("stopped", style="bold red") if table.error else Text("snapshot taken", style="green")
+        outcome = _stopped(table.error) if table.error else Text("snapshot taken", style="green")
         lsn = "–" if table.error else str(table.lsn)
         shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *(Text(table.reason) for _ in reasons))
     return shown

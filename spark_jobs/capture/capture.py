@@ -23,6 +23,7 @@ from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
 from spark_jobs.capture.plugin import Plugin, WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
+from spark_jobs.capture.subtransactions import truncating_subtransactions
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.capture.windows import fit_windows, plan_windows
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, changed_facts_rows, facts_rows, marker_row
@@ -241,6 +242,10 @@ def _land_through(
                 look.note_truncates(batch)
                 yield batch
                 on_batch(reader.messages)
+            if look.is_truncated_by_others:
+                look.note_subtransactions(
+                    truncating_subtransactions(session.control, identity.slot, window.hi, identity.options)
+                )
             relids = sorted({seen.relid for seen in reader.relations})
             if relids:
                 facts = relation_facts(session.control, relids=relids, keys=keys, masks=masks)

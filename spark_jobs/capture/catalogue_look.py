@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -65,7 +65,7 @@ class CatalogueLook:
     Otherwise ``fingerprints`` are those of all followed tables, ``before`` the ones that the log holds, ``facts``
     describe the tables whose columns changed, and ``insert_lsn`` is an LSN after all that the look saw.
 
-    Pass all rows of the window to ``note_truncates``, then call ``seen``.
+    Pass all rows of the window to ``note_truncates``; ask ``is_truncated_by_others``; then call ``seen``.
     """
 
     word: str
@@ -85,6 +85,18 @@ class CatalogueLook:
             self._truncates |= set(
                 zip(truncates.column("relid").to_pylist(), truncates.column("xid").to_pylist(), strict=True)
             )
+
+    @property
+    def is_truncated_by_others(self) -> bool:
+        """Whether a table has a new file from another transaction than those that were seen to truncate the table. That
+        may be a subtransaction of one of them."""
+        truncated = {relid for relid, _ in self._truncates}
+        moved = {(file.table.relid, file.xid) for file in self._moved}
+        return any(relid in truncated for relid, _ in moved - self._truncates)
+
+    def note_subtransactions(self, truncates: Collection[tuple[int, int]]) -> None:
+        """Note further TRUNCATEs of the window: table, and subtransaction."""
+        self._truncates |= set(truncates)
 
     def seen(self, ordinal: int, window: Window) -> CatalogueSeen:
         """What the marker of window number ``ordinal`` says of the catalogue. A moved file counts as a change once the

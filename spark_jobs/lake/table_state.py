@@ -13,8 +13,8 @@ wrong path if the given one has a percent sign.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Any, Literal, get_args
 
 from pyarrow import fs
@@ -22,7 +22,7 @@ from pyarrow import fs
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.commit import Transaction
+from spark_jobs.delta.commit import Commit, Transaction
 from spark_jobs.delta.files import ask_tables, lake_filesystem
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
@@ -36,12 +36,14 @@ TXN_PREFIX = "pgcdc:"
 
 @dataclass(frozen=True)
 class SnapshotCause:
-    """Why an automatic snapshot was taken; ``number`` of automatic snapshots in a row, ``at``: the last one's time,
-    UTC."""
+    """Why an automatic snapshot was taken. It began ``at``, UTC, and took ``seconds``, which its own commit cannot
+    know: that is None there, and the states that are read of it have it from the commit's time. ``spent``: the seconds
+    that earlier ones had used up at that time, see ``snapshot/pace.py``."""
 
     reason: str
-    number: int
     at: datetime
+    spent: float = 0.0
+    seconds: float | None = None
 
 
 # how a net change was written. append: rows were added; overwrite: all rows were replaced after a TRUNCATE; rewrite: so
@@ -165,10 +167,10 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
         log = TransactionLog.open(path)
         if log is None:
             return None
-        for txn, user_metadata in _transactions(log):
+        for txn, commit in _transactions(log):
             ours = ours or txn.app_id.startswith(TXN_PREFIX)
             if txn.app_id == wanted:
-                return _state(lake, name, log.version, txn.version, user_metadata)
+                return _state(lake, name, log.version, txn.version, commit)
         if not ours and (known := _forgotten_state(lake, name, log)):
             return known
     except (OSError, ValueError, KeyError) as error:
@@ -196,19 +198,24 @@ def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
     return bool(filesystem.get_file_info(path).type == fs.FileType.Directory)
 
 
-def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, dict[str, Any] | None]]:
-    """Transaction identifiers, newest first, each with its commit's user metadata, None if log clean-up has removed
-    that commit. Commits without an identifier (OPTIMIZE) are skipped."""
+def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, Commit | None]]:
+    """Transaction identifiers, newest first, each with its commit, None if log clean-up has removed that. Commits
+    without an identifier (OPTIMIZE) are skipped."""
     for commit in log.commits():  # also commits before the checkpoint, which holds no user metadata
         for txn in commit.transactions:
-            yield txn, commit.user_metadata
+            yield txn, commit
     for txn in log.checkpoint_transactions():
         yield txn, None
 
 
-def _state(lake: Lake, name: QualifiedName, version: int, commits: int, written: dict[str, Any] | None) -> TableState:
-    if written is not None:
-        return state_written(name, version, commits, written)
+def _state(lake: Lake, name: QualifiedName, version: int, commits: int, commit: Commit | None) -> TableState:
+    if commit is not None:
+        written = commit.user_metadata
+        state = state_written(name, version, commits, written)
+        is_snapshot = written["lo"] == written["hi"] and not written.get("columns")
+        if is_snapshot and state.cause is not None and state.cause.seconds is None:
+            return replace(state, cause=_with_seconds(state.cause, commit))
+        return state
     # our last commit is older than Delta's log retention, but others have committed since: ask the latest cut
     cut = latest_cut(lake)
     known = cut.table(name) if cut else None
@@ -260,7 +267,14 @@ def _lost(name: QualifiedName, version: int, commits: int) -> TableState:
 def _cause(fields: dict[str, Any] | None) -> SnapshotCause | None:
     if fields is None:
         return None
-    return SnapshotCause(fields["reason"], fields["number"], datetime.fromisoformat(fields["at"]))
+    at = datetime.fromisoformat(fields["at"])
+    return SnapshotCause(fields["reason"], at, fields.get("spent", 0.0), fields.get("seconds"))
+
+
+def _with_seconds(cause: SnapshotCause, commit: Commit) -> SnapshotCause:
+    """The cause that the snapshot's own ``commit`` has, with the time that the snapshot took."""
+    ended = datetime.fromtimestamp(commit.timestamp / 1_000_000, timezone.utc)
+    return replace(cause, seconds=max(0.0, (ended - cause.at).total_seconds()))
 
 
 def snapshot_lsn_of(generation: str) -> Lsn:

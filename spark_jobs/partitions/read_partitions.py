@@ -18,14 +18,22 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, DecodeError, NeedsSnapshotError, OvertakenError, UnrepresentableError
+from spark_jobs.errors import (
+    CdcError,
+    DecodeError,
+    NeedsSnapshotError,
+    OvertakenError,
+    SnapshotWaitsError,
+    UnrepresentableError,
+)
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.partitions.region_plan import RegionPlan, TablesSeen, reasons_of
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.export import ExportedSnapshot, exported_snapshot
+from spark_jobs.snapshot.export import ExportedSnapshot
+from spark_jobs.snapshot.exporter import Exporter, given_or_own
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.tables.followed_tables import watched_tables
@@ -56,6 +64,7 @@ class _Reading:
 
     pipeline: Pipeline
     spark: SparkProvider
+    exporter: Exporter
     run_id: str
     progress: Progress
     capturing: AbstractContextManager[object]
@@ -72,6 +81,7 @@ def read_partitions(
     outcomes: Iterable[TableApplied],
     *,
     run_id: str = "",
+    exporter: Exporter | None = None,
     progress: Progress = silent,
     capturing: AbstractContextManager[object] | None = None,
 ) -> PartitionsReport:
@@ -84,11 +94,12 @@ def read_partitions(
     stopped = {outcome.name: outcome for outcome in outcomes if _may_be_read_alone(pipeline, outcome)}
     if pipeline.on_rewrite == "error" or not stopped:
         return PartitionsReport()
-    reading = _Reading(pipeline, spark, run_id, progress, capturing or nullcontext())
-    try:
-        done = _read(reading, stopped)
-    except CdcError as error:
-        done = [_stopped(outcome, error) for outcome in stopped.values()]
+    with given_or_own(exporter, pipeline.source.dsn) as exports:
+        reading = _Reading(pipeline, spark, exports, run_id, progress, capturing or nullcontext())
+        try:
+            done = _read(reading, stopped)
+        except CdcError as error:
+            done = [_stopped(outcome, error) for outcome in stopped.values()]
     tried = (table for table in done if not isinstance(table.error, _READ_WHOLE))
     return PartitionsReport(tuple(tried), tuple(reading.landed))
 
@@ -107,7 +118,10 @@ def _read(reading: _Reading, stopped: dict[QualifiedName, TableApplied]) -> list
     for attempt in range(1, _ATTEMPTS + 1):
         if not names:
             break
-        with exported_snapshot(reading.pipeline.source.dsn) as (exported, connection):
+        landed = reading.log.checkpoint()
+        assert landed is not None
+        reading.exporter.begin(landed)
+        with reading.exporter.exported(reading.progress) as (exported, connection):
             last = _brought_to(reading, exported.lsn)
             if last is not None:
                 return _at_one_lsn(reading, {name: stopped[name] for name in names}, exported, connection, last)
@@ -185,5 +199,7 @@ def _stopped(outcome: TableApplied, error: CdcError) -> TableApplied:
     assert outcome.error is not None
     if isinstance(error, NeedsSnapshotError):
         return replace(outcome, error=error)
-    why = f"{outcome.error.what}; its partitions could not be read again: {error.what}"
+    waits = isinstance(error, SnapshotWaitsError)
+    failed = "its partitions can be read later" if waits else "its partitions could not be read again"
+    why = f"{outcome.error.what}; {failed}: {error.what}"
     return replace(outcome, error=type(error)(why, hint=error.hint))

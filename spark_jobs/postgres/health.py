@@ -6,11 +6,10 @@ https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
-from spark_jobs.errors import one_line
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.open_transactions import OLDEST_TRANSACTION, OpenTransaction
 from spark_jobs.postgres.slot import SPARE_SLOTS, missing_slot
 
 
@@ -22,24 +21,6 @@ class ServerIdentity:
     timeline: int
     server_version: int
     database: str
-
-
-@dataclass(frozen=True)
-class PinningTransaction:
-    """The oldest open transaction that has written, in any database: ``restart_lsn`` cannot move past its start.
-
-    It is either a session's (``pid``) or prepared (``gid``, which may be any text). ``age`` is None if this role may
-    not see it.
-    """
-
-    pid: int | None
-    gid: str | None
-    age: timedelta | None
-
-    def __str__(self) -> str:
-        which = f"of server process {self.pid}" if self.gid is None else f"prepared as {one_line(self.gid)!r}"
-        hidden = "age hidden from this role, which lacks pg_read_all_stats"
-        return f"{which}, {hidden if self.age is None else f'open for {self.age.total_seconds():,.0f} s'}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +42,7 @@ class SlotHealth:
     wal_status: str | None
     safe_wal_size: int | None
     invalidation_reason: str | None
-    oldest_transaction: PinningTransaction | None
+    oldest_transaction: OpenTransaction | None
     free_slots: int
     server: ServerIdentity
 
@@ -89,18 +70,10 @@ SELECT c.system_identifier,
        (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 FROM pg_catalog.pg_control_system() c
 """
-# every role sees pid and backend_xid of all sessions, but xact_start of others only with pg_read_all_stats
-_OLDEST = """
-SELECT pid, gid, age FROM (
-  SELECT pid, NULL AS gid, clock_timestamp() - xact_start AS age, age(backend_xid) AS xids
-  FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
-  UNION ALL SELECT NULL, gid, clock_timestamp() - prepared, age(transaction) FROM pg_catalog.pg_prepared_xacts
-) written ORDER BY xids DESC LIMIT 1
-"""
 # through jsonb, because columns depend on the version: invalidation_reason since 17, conflicting 16, two_phase 14
 _HEALTH = f"""
 WITH server(system_identifier, timeline, server_version, database, flushed) AS ({_SERVER}),
-     oldest AS ({_OLDEST})
+     oldest AS ({OLDEST_TRANSACTION})
 SELECT server.*, s.plugin::text, (to_jsonb(s)->>'two_phase')::boolean, s.active_pid, s.confirmed_flush_lsn::text,
        s.restart_lsn::text, s.wal_status, s.safe_wal_size,
        coalesce(to_jsonb(s)->>'invalidation_reason',
@@ -135,8 +108,8 @@ def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerId
     """
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH, [slot]).fetchall()[0]
-    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, free = row[:-3]
-    pid, gid, age = row[-3:]
+    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, free = row[:-5]
+    oldest = OpenTransaction(*row[-5:])
     if plugin is None:
         return ServerIdentity(*server)
     return SlotHealth(
@@ -150,7 +123,7 @@ def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerId
         wal_status=wal_status,
         safe_wal_size=safe,
         invalidation_reason=reason,
-        oldest_transaction=None if pid is None and gid is None else PinningTransaction(pid, gid, age),
+        oldest_transaction=None if oldest.pid is None and oldest.gid is None else oldest,
         free_slots=free,
         server=ServerIdentity(*server),
     )

@@ -10,13 +10,14 @@ import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psycopg
 from psycopg import pq
 from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connect_failure, conninfo
-from spark_jobs.postgres.refusals import certificate_hint
+from spark_jobs.postgres.refusals import certificate_hint, lost_connection
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
 # a line of a timeline history file: the timeline, the LSN at which the next one left it, and why
@@ -39,18 +40,46 @@ def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
 
 def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:
     """The result of one command. Unlike ``exec_``, this can be interrupted while the server is working."""
-    pgconn.send_query(command.encode())
-    ready = select.poll()  # select() refuses file descriptors from 1024 on
-    ready.register(pgconn.socket, select.POLLIN)
-    while pgconn.is_busy():
-        ready.poll()
-        pgconn.consume_input()
-    result = pgconn.get_result()
-    while pgconn.get_result() is not None:
+    send(pgconn, command)
+    while not has_answered(pgconn, None):
         pass
+    return sent_answer(pgconn)
+
+
+def send(pgconn: pq.abc.PGconn, command: str) -> None:
+    """Begin one command; ``has_answered`` tells when ``sent_answer`` has its result."""
+    with _connection_lost():
+        pgconn.send_query(command.encode())
+
+
+def has_answered(pgconn: pq.abc.PGconn, seconds: float | None) -> bool:
+    """Whether the server has answered what was sent, or does so within ``seconds`` (None: until it says something)."""
+    with _connection_lost():
+        if pgconn.is_busy():
+            ready = select.poll()  # select() refuses file descriptors from 1024 on
+            ready.register(pgconn.socket, select.POLLIN)
+            ready.poll(None if seconds is None else seconds * 1000)
+            pgconn.consume_input()
+        return not pgconn.is_busy()
+
+
+def sent_answer(pgconn: pq.abc.PGconn) -> pq.abc.PGresult:
+    """The result of what was sent. Waits for it."""
+    with _connection_lost():
+        result = pgconn.get_result()
+        while pgconn.get_result() is not None:
+            pass
     if result is None:
-        raise SourceUnreachableError("the replication connection to PostgreSQL was lost")
+        raise lost_connection("the replication connection", "no result")
     return result
+
+
+@contextmanager
+def _connection_lost() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise lost_connection("the replication connection", str(error)) from None
 
 
 def execute(pgconn: pq.abc.PGconn, command: str) -> None:

@@ -6,6 +6,7 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATI
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
@@ -31,6 +32,9 @@ from spark_jobs.errors import (
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
+from spark_jobs.postgres.open_transactions import oldest_transaction
+
+_log = logging.getLogger(__name__)
 
 _NO_PUBLICATION = re.compile('publication ".*" does not exist')
 
@@ -114,6 +118,8 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     Raises PreconditionError for wal_level, a missing privilege or plugin, or when no slot is free; SlotError when open
     transactions do not end in time.
     """
+    if (oldest := oldest_transaction(connection)) is not None:
+        _log.warning("slot %s is created when the open transactions have ended; the oldest is %s", slot, oldest)
     try:
         # the server waits for those transactions on locks; only statement_timeout shall limit that
         connection.execute("SELECT set_config('lock_timeout', '0', false)")
@@ -130,15 +136,19 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     except psycopg.errors.UndefinedFile as error:
         raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None
     except psycopg.errors.QueryCanceled as error:
-        raise SlotError(
-            f"slot {slot} could not be created in time: {error.diag.message_primary}",
-            hint="a transaction that was open before must end first: look for old ones in pg_stat_activity",
-        ) from None
+        raise _not_created_in_time(connection, slot, error.diag.message_primary or "") from None
     except psycopg.Error as error:
         raise source_error(error, f"slot {slot} cannot be created") from None
     if row is None:
         raise SlotError(f"slot {slot} cannot be created: the server returned nothing")
     return Lsn.parse(row[0])
+
+
+def _not_created_in_time(connection: Connection, slot: str, said: str) -> SlotError:
+    what, oldest = f"slot {slot} could not be created in time ({said})", oldest_transaction(connection)
+    if oldest is None:
+        return SlotError(what, hint="run it again")
+    return SlotError(f"{what}: the transaction {oldest} must end first", hint=oldest.way_to_end)
 
 
 def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
@@ -157,6 +167,23 @@ def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
             "SELECT end_lsn::text FROM pg_replication_slot_advance(%s, %s::pg_lsn)", [slot, str(lsn)]
         )
         return Lsn.parse(row.fetchall()[0][0])
+
+
+def peek_in_streams(connection: Connection, slot: str, upto: Lsn, options: Options, kinds: str) -> list[bytes]:
+    """The messages of these ``kinds`` up to ``upto``, with the blocks that transactions are streamed in, which alone
+    name subtransactions. From PostgreSQL 16 on every transaction is streamed, before only those of 64 kB and more. The
+    slot is not moved. Raises SourceError."""
+    setting = ("debug_logical_replication_streaming", "immediate")
+    if connection.info.server_version < 160000:
+        setting = ("logical_decoding_work_mem", "64kB")
+    arguments = [slot, str(upto), *(word for option in options for word in option), list(map(ord, f"{kinds}SE"))]
+    placed = ", ".join(["%s"] * (len(arguments) - 3))
+    query = f"""
+        SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, {placed})
+        WITH ORDINALITY AS read(lsn, xid, data, place) WHERE get_byte(data, 0) = ANY (%s) ORDER BY place"""  # noqa: S608
+    with source_errors(f"the streams of slot {slot} could not be read"), connection.transaction():
+        connection.execute("SELECT set_config(%s, %s, true)", setting)
+        return [bytes(row[0]) for row in connection.execute(query, arguments)]
 
 
 def drop_slot(connection: Connection, slot: str) -> None:

@@ -6,19 +6,14 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-SNAPSHOT-
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from psycopg import pq, sql
-from pydantic import SecretStr
+from psycopg import sql
 
-from spark_jobs.errors import PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import Connection, connected, source_errors
-from spark_jobs.postgres.replication import answer, execute, refusal, replication_connection
+from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
@@ -40,8 +35,6 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
   FROM pg_catalog.pg_class c WHERE c.oid = relid
 ) AS known(part)
 """
-# exporting waits, on locks, for every open transaction
-PATIENCE = "15min"
 
 
 @dataclass(frozen=True)
@@ -76,29 +69,6 @@ class CtidRange:
     stored_bytes: int
     file: _SnapshotValue
     form: _SnapshotValue
-
-
-@contextmanager
-def exported_snapshot(dsn: SecretStr, *, patience: str = PATIENCE) -> Iterator[tuple[ExportedSnapshot, Connection]]:
-    """Export a snapshot that other sessions can import until the context ends. Waits for the transactions that are open
-    now, at most ``patience``.
-
-    The connection returned with it uses the snapshot: look up facts and ranges there. The temporary slot that fixed the
-    LSN is dropped before the context is entered, so a long read retains no WAL. The snapshot does hold back VACUUM.
-
-    Raises PreconditionError for wal_level, no free slot, or no REPLICATION attribute.
-    """
-    with connected(dsn) as connection:
-        with replication_connection(dsn) as replication:
-            execute(replication, f"SELECT pg_catalog.set_config('lock_timeout', '{patience}', false)")
-            snapshot_name, lsn = _create_exporting_slot(replication)
-            with source_errors("the snapshot could not be imported"):
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot_name)))
-                exported = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()[0][0]
-        yield ExportedSnapshot(exported, lsn), connection
-        with source_errors("the exported snapshot could not be kept to the end"):
-            connection.execute("COMMIT")
 
 
 def ctid_ranges(connection: Connection, relid: int, range_bytes: int = RANGE_BYTES) -> tuple[CtidRange, ...]:
@@ -195,21 +165,3 @@ def _expression(column: ColumnFacts) -> sql.Composable:
         return sql.SQL("pg_catalog.{}({}) AS {}").format(function, name, name)
     # the output function, like pgoutput (OidOutputFunctionCall); a cast to text would differ for char(n) and others
     return sql.SQL("pg_catalog.textin({}({})) AS {}").format(sql.SQL(column.typoutput), name, name)
-
-
-def _create_exporting_slot(pgconn: pq.abc.PGconn) -> tuple[str, Lsn]:
-    slot = f"pgcdc_{secrets.token_hex(8)}"
-    # the syntax that every version since 10 accepts
-    result = answer(pgconn, f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT")
-    if result.status != pq.ExecStatus.TUPLES_OK:
-        reason = refusal(result)
-        hint = "`postgres-cdc doctor` lists what is needed"
-        if "slots are in use" in reason:
-            hint = "raise max_replication_slots"
-        elif "lock timeout" in reason:
-            hint = "a transaction that was open before must end first: look for old ones in pg_stat_activity"
-        raise PreconditionError(f"no snapshot can be exported: {reason}", hint=hint)
-    consistent_point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
-    if consistent_point is None or snapshot_name is None:
-        raise SlotError("the server exported no snapshot", hint="run it again")
-    return snapshot_name.decode(), Lsn.parse(consistent_point.decode())

@@ -1,4 +1,9 @@
-"""How often a table gets a new snapshot without being asked: DDL on every run must not cost a snapshot every time."""
+"""How often a table gets a new snapshot without being asked: as often as need be, if it costs little.
+
+A budget of time: beyond an hour in all, the automatic snapshots of a table may use a quarter of the time that passes.
+So a table that is read within a second is read after each change. One that takes an hour is read again at once, and
+then, if it goes on changing, every few hours: it must not keep the source reading without an end.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,33 @@ from datetime import datetime, timedelta, timezone
 
 from spark_jobs.lake.table_state import SnapshotCause
 
-# this many in a row without a pause; then with a pause that doubles
-_AT_ONCE = 3
-_FIRST_PAUSE = timedelta(minutes=10)
-_LONGEST_PAUSE = timedelta(hours=6)
-# after this long without one, counting starts again
-_CALM = timedelta(hours=24)
+_AT_ONCE = timedelta(hours=1)
+_SHARE = 0.25
+_LONGEST_PAUSE = timedelta(hours=24)
 
 
 def next_cause(last: SnapshotCause | None, reason: str) -> SnapshotCause:
-    """The cause of an automatic snapshot that is taken now."""
+    """The cause of an automatic snapshot that begins now."""
     now = datetime.now(timezone.utc)
-    in_a_row = last is not None and now - last.at < _CALM
-    return SnapshotCause(reason, last.number + 1 if last is not None and in_a_row else 1, now)
+    return SnapshotCause(reason, now, spent_of(last, now))
+
+
+def spent_of(last: SnapshotCause | None, now: datetime) -> float:
+    """The seconds that automatic snapshots have used up and not regained since; a snapshot itself regains nothing."""
+    if last is None:
+        return 0.0
+    used = last.spent + (last.seconds or 0.0)
+    return max(0.0, used - _SHARE * max(0.0, (now - _end(last)).total_seconds()))
 
 
 def next_snapshot_at(last: SnapshotCause | None) -> datetime | None:
     """When the next automatic snapshot may be taken; None: now."""
-    if last is None or last.number < _AT_ONCE:
+    if last is None:
         return None
-    pause = min(_FIRST_PAUSE * 2 ** min(last.number - _AT_ONCE, 16), _LONGEST_PAUSE)
-    due = last.at + pause
+    over = spent_of(last, _end(last)) - _AT_ONCE.total_seconds()
+    due = _end(last) + min(timedelta(seconds=max(0.0, over) / _SHARE), _LONGEST_PAUSE)
     return due if due > datetime.now(timezone.utc) else None
+
+
+def _end(last: SnapshotCause) -> datetime:
+    return last.at + timedelta(seconds=last.seconds or 0.0)

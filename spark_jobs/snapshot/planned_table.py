@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -31,18 +31,16 @@ from spark_jobs.table_mode import Mode
 class SnapshotWork:
     """The tables to take snapshots of, and what their new generations are made from.
 
-    ``checkpoint``: the newest window that was landed before the snapshot is exported. The snapshot shows all of it, and
-    what its look at the catalogue saw; applying continues with the next one. A window that is landed later may end
-    before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
-    ``check_exporter`` raises a CdcError if another server has exported the snapshot. ``watched``: what the tables'
-    fingerprints cover. ``reasons``: why, for automatic snapshots: a change that cannot be followed in place, or a break
-    in the log.
+    ``checkpoint``: the newest window that was landed before the server began to export the snapshot. The snapshot shows
+    all of it, and what its look at the catalogue saw; applying continues with the next one. A window that is landed
+    later may end before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
+    ``watched``: what the tables' fingerprints cover. ``reasons``: why, for automatic snapshots: a change that cannot be
+    followed in place, or a break in the log.
     """
 
     pipeline: Pipeline
     names: tuple[QualifiedName, ...]
     checkpoint: WindowMarker
-    check_exporter: Callable[[], None]
     watched: Watched
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
     run_id: str = ""

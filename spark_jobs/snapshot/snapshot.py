@@ -8,12 +8,13 @@ from spark_jobs.capture.continuity import check_identity, slot_identity
 from spark_jobs.capture.masked_tables import MaskedNow, last_look
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import SlotError
+from spark_jobs.errors import CdcError, SlotError
 from spark_jobs.lake.cuts import forget
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.exporter import Exporter, given_or_own
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.spark.provider import SparkProvider
@@ -29,17 +30,19 @@ def snapshot(
     names: Sequence[QualifiedName] | None = None,
     *,
     reasons: Mapping[QualifiedName, str] | None = None,
+    exporter: Exporter | None = None,
     run_id: str = "",
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
     """Take new snapshots of ``names``, by default all followed tables, at one LSN.
 
-    ``reasons``: why, for tables whose snapshot is automatic. A table that fails is reported with its error, and keeps
-    its rows.
+    ``reasons``: why, for tables whose snapshot is automatic. ``exporter``: of a caller who goes on while the server
+    waits for open transactions. A table that fails is reported with its error, and keeps its rows.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
     PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
-    automatic. Raises ConfigurationError for a mask that does not fit its table.
+    automatic. Raises ConfigurationError for a mask that does not fit its table, and SnapshotWaitsError for a snapshot
+    that is not exported in time; nothing was changed then.
     """
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
@@ -58,16 +61,23 @@ def snapshot(
         if masked := MaskedNow.of(connection, pipeline):
             masked.since(last_look(log, checkpoint), log, checkpoint)
 
-    def check_exporter() -> None:
-        with connected(pipeline.source.dsn) as connection:  # the snapshot must be exported by the log's server
-            check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
+    if not wanted:
+        return _failed(stopped)
+    with given_or_own(exporter, pipeline.source.dsn) as exports:
+        # windows that were landed while the server waited may hold changes that the snapshot does not show
+        checkpoint = exports.begin(checkpoint)
+        with exports.exported(progress) as (exported, shows), write_guard(pipeline.source) as guard:
+            with connected(pipeline.source.dsn) as connection:  # the log's server must have exported it
+                check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
+            with guard.cuts():
+                forget(pipeline.lake, wanted)
+            watched = watched_tables(pipeline, wanted, checkpoint)
+            work = SnapshotWork(pipeline, wanted, checkpoint, watched, reasons or {}, run_id)
+            taken = snapshot_tables(spark, work, exported, shows, guard=guard, progress=progress)
+            with guard.cuts():  # a concurrent run may have written a cut with the old tables
+                forget(pipeline.lake, wanted)
+    return (*taken, *_failed(stopped))
 
-    with write_guard(pipeline.source) as guard:
-        with guard.cuts():
-            forget(pipeline.lake, wanted)
-        watched = watched_tables(pipeline, wanted, checkpoint)
-        work = SnapshotWork(pipeline, wanted, checkpoint, check_exporter, watched, reasons or {}, run_id)
-        taken = snapshot_tables(spark, work, guard=guard, progress=progress)
-        with guard.cuts():  # a concurrent run may have written a cut with the old tables
-            forget(pipeline.lake, wanted)
-    return (*taken, *(TableSnapshot(name, Lsn(0), error=error) for name, error in stopped.items()))
+
+def _failed(errors: Mapping[QualifiedName, CdcError]) -> tuple[TableSnapshot, ...]:
+    return tuple(TableSnapshot(name, Lsn(0), error=error) for name, error in errors.items())

@@ -19,11 +19,11 @@ from spark_jobs.lake.table_commit import Provenance, committed_version, committi
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.lake.whole_table import WholeTable
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import conninfo
+from spark_jobs.postgres.connection import Connection, conninfo
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
-from spark_jobs.snapshot.export import exported_snapshot
+from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
 from spark_jobs.snapshot.read_here import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
@@ -60,36 +60,38 @@ class TableSnapshot:
 
 
 def snapshot_tables(
-    spark: SparkProvider, work: SnapshotWork, *, guard: WriteGuard, progress: Progress = silent
+    spark: SparkProvider,
+    work: SnapshotWork,
+    exported: ExportedSnapshot,
+    connection: Connection,
+    *,
+    guard: WriteGuard,
+    progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
     """Replace or create the Delta tables of ``work``, all at one LSN; each begins a new generation.
 
-    Only the columns and rows that its publications send are read of a table. ``guard`` keeps other processes from a
-    table while it is written. A table that fails is reported with its error and keeps its rows; the others are
-    unaffected. Raises SourceError or one of its subclasses when no snapshot can be exported.
+    ``connection`` uses the snapshot ``exported``. Only the columns and rows that its publications send are read of a
+    table. ``guard`` keeps other processes from a table while it is written. A table that fails is reported with its
+    error and keeps its rows; the others are unaffected.
     """
-    if not work.names:
-        return ()
     done: dict[QualifiedName, TableSnapshot] = {}
-    with exported_snapshot(work.pipeline.source.dsn) as (exported, connection):
-        work.check_exporter()
-        seen = look(connection, work)
-        tables = [PlannedTable(work, exported, name, seen) for name in work.names]
-        reads = {table.name: table.read() for table in tables}
-        possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
-        with (
-            read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
-            ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
-            range_threads(local_cores(work.pipeline.spark)) as threads,
-        ):
-            writer = _Writer(one_at_a_time(spark), threads, guard)
-            running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
-            with cancelled_on_error(running):
-                for taken in (future.result() for future in as_they_end(running, reading)):
-                    done[taken.name] = taken
-                    reading.ended(taken.name)
-                    text = f"{taken.name}, {taken.rows:,} rows"
-                    progress(Step("snapshot", text, len(done), len(work.names), "tables"))
+    seen = look(connection, work)
+    tables = [PlannedTable(work, exported, name, seen) for name in work.names]
+    reads = {table.name: table.read() for table in tables}
+    possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
+    with (
+        read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
+        ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
+        range_threads(local_cores(work.pipeline.spark)) as threads,
+    ):
+        writer = _Writer(one_at_a_time(spark), threads, guard)
+        running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
+        with cancelled_on_error(running):
+            for taken in (future.result() for future in as_they_end(running, reading)):
+                done[taken.name] = taken
+                reading.ended(taken.name)
+                text = f"{taken.name}, {taken.rows:,} rows"
+                progress(Step("snapshot", text, len(done), len(work.names), "tables"))
     return tuple(done[name] for name in work.names)
 
 

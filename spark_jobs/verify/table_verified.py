@@ -50,7 +50,8 @@ class DifferingRow:
 class TableVerified:
     """The rows of the source at ``lsn`` compared with those of the Delta table at ``delta_version``.
 
-    ``rows`` are the first that differ, by key. ``error`` says why a table was not compared; its counts are then 0.
+    ``rows`` are the first that differ, by key. ``error`` says why a table was not compared; its counts are then 0,
+    and ``lsn`` too if there was none.
     """
 
     name: QualifiedName
@@ -75,7 +76,8 @@ class TableVerified:
     def problem(self) -> CdcError | None:
         """Without values of keys; None if the table is equal."""
         if self.error is not None:
-            return self.error.within(f"{self.name} was not compared at {self.lsn}")
+            at = f" at {self.lsn}" if self.lsn else ""
+            return self.error.within(f"{self.name} was not compared{at}")
         if self.verdict == "equal":
             return None
         counts = self.counts

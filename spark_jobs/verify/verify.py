@@ -30,6 +30,7 @@ from spark_jobs.errors import (
     LakeInUseError,
     OvertakenError,
     SchemaChangeError,
+    SnapshotWaitsError,
     new_snapshot,
 )
 from spark_jobs.lake.cuts import latest_cut
@@ -46,7 +47,8 @@ from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges, exported_snapshot
+from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges
+from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
@@ -121,7 +123,11 @@ def verify(
     done: dict[QualifiedName, TableVerified] = {}
     left = wanted
     for _ in range(_ATTEMPTS):
-        done |= {table.name: table for table in _at_one_lsn(pipeline, spark, left, how, run_id, progress)}
+        try:
+            compared = _at_one_lsn(pipeline, spark, left, how, run_id, progress)
+        except SnapshotWaitsError as error:
+            compared = tuple(TableVerified.not_compared(name, Lsn(0), error) for name in left)
+        done |= {table.name: table for table in compared}
         left = tuple(name for name in wanted if isinstance(done[name].error, _TRANSIENT))
         if not left:
             break
@@ -177,7 +183,7 @@ def _at_one_lsn(
     run_id: str,
     progress: Progress,
 ) -> tuple[TableVerified, ...]:
-    with exported_snapshot(pipeline.source.dsn) as (exported, connection):
+    with exported_snapshot(pipeline.source.dsn, BRIEF, progress) as (exported, connection):
         at, stopped = _bring_to(pipeline, spark, names, exported.lsn, run_id, progress)
         if at is None:
             crossed = OvertakenError(f"another process landed a window across {exported.lsn}", hint="run it again")

@@ -12,7 +12,8 @@ from spark_jobs.capture.lag import Lag
 from spark_jobs.capture.slot_findings import slot_findings
 from spark_jobs.configuration import HealthLimits, Threshold
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.health import PinningTransaction, ServerIdentity, SlotHealth
+from spark_jobs.postgres.health import ServerIdentity, SlotHealth
+from spark_jobs.postgres.open_transactions import OpenTransaction
 
 WELL = SlotHealth(
     slot_name="shop",
@@ -29,7 +30,7 @@ WELL = SlotHealth(
     free_slots=3,
     server=ServerIdentity(1, 1, 180000, "shop"),
 )
-OLD = PinningTransaction(4711, None, timedelta(hours=2))
+OLD = OpenTransaction(4711, None, timedelta(hours=2))
 
 
 def test_a_healthy_slot_has_no_findings() -> None:
@@ -55,7 +56,7 @@ NEVER = HealthLimits(*[Threshold()] * 5)
         ),
         ({"oldest_transaction": OLD}, "warn", "holds the slot back (of server process 4711, open for 7,200 s): commit"),
         (
-            {"oldest_transaction": PinningTransaction(None, "gid", timedelta(hours=2))},
+            {"oldest_transaction": OpenTransaction(None, "gid", timedelta(hours=2))},
             "warn",
             "(prepared as 'gid', open for 7,200 s): COMMIT PREPARED or ROLLBACK PREPARED",
         ),
@@ -84,5 +85,5 @@ def test_the_lag(lag: Lag, severities: list[str]) -> None:
 
 
 def test_an_age_that_is_hidden_is_no_finding() -> None:
-    hidden = replace(WELL, oldest_transaction=PinningTransaction(4711, None, None))
+    hidden = replace(WELL, oldest_transaction=OpenTransaction(4711, None, None))
     assert slot_findings(hidden, None, HealthLimits(oldest_transaction=Threshold(0))) == ()

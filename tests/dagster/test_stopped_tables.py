@@ -14,6 +14,8 @@ from pydantic import SecretStr
 from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.capture.capture import capture
 from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.snapshot import exporter
+from spark_jobs.snapshot.exporter import Patience
 from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 
@@ -119,6 +121,43 @@ def test_a_run_that_comes_to_nothing_makes_the_pipeline_wait(shop: UnderDagster)
     assert "the last 1 runs failed; the next try is in" in said
     assert "public.items is stopped since" in said
     assert stopped(shop) == [("public.items", 1)]
+
+
+def test_a_table_whose_snapshot_waits_for_a_transaction_fails_nothing(
+    shop: UnderDagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the transaction is WAL, for which the next tick requests a run: that takes the snapshot."""
+    for patience in ("BRIEF", "IN_TURNS"):
+        monkeypatch.setattr(exporter, patience, Patience(0))
+    items = dg.AssetKey([shop.name, "public", "items"])
+    before = shop.green("public", "items")
+    with shop.database.connect() as session, session.transaction():
+        session.execute("CREATE TABLE elsewhere (id int)")
+        shop.database.execute(
+            "ALTER TABLE items ALTER what TYPE text USING what || '!'", "UPDATE orders SET amount = 7"
+        )
+        request = (shop.tick().run_requests or [])[0]
+        result = shop.run(request)
+        assert result.success
+        shop.assert_equal(["public.orders"])
+        assert shop.green("public", "orders") == shop.green("change_log") == set(shop.partition_keys())
+        assert shop.green("public", "items") == before
+        said = f"while the transaction of server process {session.info.backend_pid} (idle in transaction), open for "
+        observed = shop.instance.fetch_observations(items, limit=1).records[0].asset_observation
+        assert observed is not None
+        assert observed.description is not None
+        assert observed.description.startswith("public.items waits for its snapshot: ")
+        assert said in observed.description
+        (check,) = [each for each in result.get_asset_check_evaluations() if each.asset_key == items]
+        assert (check.passed, check.severity, said in str(check.description)) == (
+            False,
+            dg.AssetCheckSeverity.WARN,
+            True,
+        )
+    monkeypatch.undo()
+    assert shop.run((shop.tick().run_requests or [])[0]).success
+    shop.assert_equal()
+    assert shop.green("public", "items") == set(shop.partition_keys())
 
 
 def test_landed_windows_are_applied_while_the_source_is_down(shop: UnderDagster) -> None:

@@ -50,7 +50,9 @@ def test_the_transaction_that_holds_the_slot_back_shows(every_database: Database
         assert (found.pid, found.gid) == (other.info.backend_pid, None)
         assert found.age is not None
         assert found.age.total_seconds() >= 0.2
-        assert str(found).startswith(f"of server process {found.pid}, open for 0 s")
+        assert found.state == "idle in transaction"
+        assert str(found) == f"of server process {found.pid} (idle in transaction), open for 0 s"
+        assert found.way_to_end == f"SELECT pg_terminate_backend({found.pid})"
 
 
 def test_a_transaction_that_only_reads_holds_no_slot_back(database: Database) -> None:

@@ -19,7 +19,8 @@ from spark_jobs.errors import BreakError, PreconditionError, SourceUnreachableEr
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.export import ctid_ranges, exported_snapshot, range_query
+from spark_jobs.snapshot.export import ctid_ranges, range_query
+from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database

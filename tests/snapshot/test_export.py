@@ -11,14 +11,15 @@ from pydantic import SecretStr
 
 from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.decode.values import cast_text
-from spark_jobs.errors import CdcError, PreconditionError, SlotError, SourceError
+from spark_jobs.errors import CdcError, SourceError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.export import CtidRange, ctid_ranges, exported_snapshot, range_query, snapshot_column
+from spark_jobs.snapshot.export import CtidRange, ctid_ranges, range_query, snapshot_column
+from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.range_read import read_range
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -276,18 +277,3 @@ def test_rows_that_repack_wrote_again_meanwhile_are_an_error_and_not_missing(
                 read()
         else:
             assert read() == seen
-
-
-def test_an_open_transaction_is_waited_for_and_then_named(database: Database) -> None:
-    dsn = SecretStr(database.dsn)
-    with database.connect() as open_one, open_one.transaction():
-        open_one.execute("SELECT pg_current_xact_id()")
-        with pytest.raises(PreconditionError, match="must end first"), exported_snapshot(dsn, patience="1s"):
-            pass
-        with (
-            connected(dsn, statement_timeout="1s") as control,
-            pytest.raises(SlotError, match="open before must end first"),
-        ):
-            create_slot(control, database.name, plugin="pgoutput")
-    with exported_snapshot(dsn) as (snapshot, _):
-        assert snapshot.lsn > 0

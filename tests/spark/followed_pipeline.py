@@ -19,6 +19,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
@@ -58,8 +59,10 @@ class Followed:
     def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
         last = self.markers[-1]
         watched = watched_tables(self.pipeline, names or self.names, last)
-        work = SnapshotWork(self.pipeline, names or self.names, last, lambda: None, watched)
-        return snapshot_tables(lambda: self.spark, work, guard=WriteGuard(self.pipeline.source.slot, None))
+        work = SnapshotWork(self.pipeline, names or self.names, last, watched)
+        guard = WriteGuard(self.pipeline.source.slot, None)
+        with exported_snapshot(self.pipeline.source.dsn) as (exported, connection):
+            return snapshot_tables(lambda: self.spark, work, exported, connection, guard=guard)
 
     def sync(self) -> tuple[TableApplied, ...]:
         """Capture what there is and apply it."""

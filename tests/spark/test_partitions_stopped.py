@@ -22,7 +22,7 @@ from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.partitions import read_partitions as room
 from spark_jobs.partitions.read_partitions import read_partitions
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.export import exported_snapshot
+from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
 from spark_jobs.write_guard import UNGUARDED
 from tests.fixtures.pipelines import pipeline_of
@@ -124,9 +124,11 @@ def test_one_that_is_overtaken_writes_nothing(
 def test_windows_across_the_snapshot_cost_another_attempt(returned: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     crossings = iter([True, False])
 
+    export = Exporter.exported
+
     @contextmanager
-    def crossed(*arguments: object) -> Iterator[object]:
-        with exported_snapshot(returned.pipeline.source.dsn) as found:
+    def crossed(exporter: Exporter, *arguments: Any) -> Iterator[object]:
+        with export(exporter, *arguments) as found:
             if next(crossings, True):
                 returned.database.execute("UPDATE t SET v = 'across' WHERE id = 1")
                 capture(returned.pipeline)
@@ -134,7 +136,7 @@ def test_windows_across_the_snapshot_cost_another_attempt(returned: Followed, mo
 
     outcomes = stopped(returned)
     with monkeypatch.context() as patched:
-        patched.setattr(room, "exported_snapshot", crossed)
+        patched.setattr(Exporter, "exported", crossed)
         report = read_partitions(lambda: returned.spark, returned.pipeline, outcomes)
         assert [table.outcome for table in report.tables] == ["applied"]
         assert_once(returned)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot import pace
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import apply, snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
@@ -78,22 +81,84 @@ def test_where_the_configuration_says_so_the_table_stops_instead(
     assert_equal(spark, pipeline, ORDERS, ITEMS)
 
 
-def test_a_table_that_changes_on_every_run_is_told_to_wait(
-    spark: SparkSession, database: Database, orders: Pipeline
+def test_a_table_whose_snapshots_take_too_long_is_told_to_wait(
+    spark: SparkSession, database: Database, orders: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(3):
+    """Without a budget, any snapshot takes too long. What one took is known from the lake, by later commits too."""
+    for _ in range(4):  # in an hour there is room for many
         database.execute(REWRITE, "UPDATE items SET sku = sku || '.'")
         assert set(read_again(synced(spark, orders))) == {"orders"}
+    database.execute("UPDATE orders SET b = b + 1")
+    (done,) = [table for table in synced(spark, orders).tables if table.name == ORDERS]
+    assert done.state is not None
+    assert done.state.cause is not None
+    assert done.state.cause.seconds is not None
+    assert 0 < done.state.cause.spent + done.state.cause.seconds < 600
+    monkeypatch.setattr(pace, "_AT_ONCE", timedelta(0))
+    monkeypatch.setattr(pace, "_SHARE", 1e-9)
     database.execute(REWRITE, "UPDATE items SET sku = sku || '.'")
     report = sync(orders, lambda: spark)
     (error,) = report.errors
-    assert "it changes again and again, and is not read again before" in str(error)
+    assert "it changes again and again, its last snapshot took 0:0" in str(error)
+    assert ", and it is not read again before" in str(error)
     assert report.snapshots == ()
     assert_equal(spark, orders, ITEMS)
     (taken,) = snapshot(lambda: spark, orders, [ORDERS])  # whoever asks for it need not wait
     assert taken.error is None
     synced(spark, orders)
     assert_equal(spark, orders, ORDERS, ITEMS)
+
+
+# each turn ends with a sync; every one of them costs a snapshot of a few rows
+FILTER_ALTERED = (
+    ("ALTER PUBLICATION {p} SET TABLE r WHERE (keep OR id = 2)",),
+    ("ALTER PUBLICATION {p} SET TABLE r WHERE (id > 1)",),
+    ("ALTER PUBLICATION {p} SET TABLE r",),
+    (
+        "ALTER PUBLICATION {p} SET TABLE r WHERE (keep)",
+        "ALTER PUBLICATION {p} SET TABLE r",
+        "UPDATE r SET v = v || '!' WHERE id = 2",
+    ),
+)
+MANY_ALTERATIONS = (
+    ("ALTER TABLE r ADD COLUMN t timestamptz DEFAULT now()",),
+    ("ALTER TABLE r ALTER COLUMN n TYPE bigint",),
+    ("ALTER TABLE r ADD COLUMN z text DEFAULT clock_timestamp()::text",),
+    ("ALTER TABLE r ALTER COLUMN n TYPE numeric(20,0)",),
+    ("VACUUM FULL r", "UPDATE r SET n = n + 1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("turns", "source"),
+    [(FILTER_ALTERED, {}), (MANY_ALTERATIONS, {"plugin": "test_decoding"})],
+    ids=["filter altered", "many alterations"],
+)
+def test_a_small_table_is_read_after_each_of_many_changes(
+    spark: SparkSession,
+    database: Database,
+    tmp_path: Path,
+    turns: tuple[tuple[str, ...], ...],
+    source: Mapping[str, Any],
+) -> None:
+    database.execute(
+        "CREATE TABLE r (id int PRIMARY KEY, n int, v text, keep boolean NOT NULL)",
+        "INSERT INTO r VALUES (1, 1, 'a', true), (2, 2, 'b', false), (3, 3, 'c', true)",
+    )
+    if not source:
+        database.execute(
+            "ALTER TABLE r REPLICA IDENTITY FULL", f"CREATE PUBLICATION {database.name} FOR TABLE r WHERE (keep)"
+        )
+    pipeline = pipeline_of(database, tmp_path / "lake", *(["public.r"] if source else []), **source)
+    r = QualifiedName("public", "r")
+    taken = len(synced(spark, pipeline).snapshots)
+    for turn in turns:
+        database.execute(*(statement.format(p=database.name) for statement in turn))
+        taken += len(synced(spark, pipeline).snapshots)
+        (state,) = [table for table in pipeline_status(pipeline).tables if table.name == r]
+        assert state.error is None
+        assert_equal(spark, pipeline, r)
+    assert taken >= 5
 
 
 def test_several_changes_before_and_between_two_captures_are_one_snapshot(

@@ -1,0 +1,37 @@
+"""Which subtransactions have sent a TRUNCATE: the catalogue names them, and whole transactions do not.
+
+A TRUNCATE behind a savepoint, or in a block with an exception handler, gives the table a new file in the name of its
+subtransaction, while the slot sends it in the name of the transaction. PostgreSQL says which belongs to which only when
+it streams a transaction that is still open. So where both have been seen, the window is read again as a stream.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.messages import Streamed, Truncate
+from spark_jobs.logicalrep.pgoutput.read_message import read_streamed_message
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.slot import Options, peek_in_streams
+
+_STREAM_START, _TRUNCATE = b"S", b"T"
+_KEPT = ("publication_names", "origin")
+
+
+def truncating_subtransactions(control: Connection, slot: str, upto: Lsn, options: Options) -> set[tuple[int, int]]:
+    """Table and subtransaction of each TRUNCATE that was sent in a stream. ``options``: those of pgoutput that the slot
+    is read with; without its publications there is nothing to read with, and none is found."""
+    kept = tuple(option for option in options if option[0] in _KEPT)
+    if not any(name == "publication_names" for name, _ in kept):
+        return set()
+    streaming = (("proto_version", "2"), ("streaming", "on"), *kept)
+    found: set[tuple[int, int]] = set()
+    in_stream = False
+    for data in peek_in_streams(control, slot, upto, streaming, kinds="T"):
+        if data[:1] != _TRUNCATE:
+            in_stream = data[:1] == _STREAM_START
+        elif in_stream:
+            message = read_streamed_message(data)
+            assert isinstance(message, Streamed)
+            if isinstance(message.message, Truncate):
+                found |= {(relid, message.xid) for relid in message.message.relids}
+    return found

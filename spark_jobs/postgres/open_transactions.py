@@ -1,0 +1,64 @@
+"""The open transactions that others wait for: to create a slot or to export a snapshot, and to let go of old WAL.
+
+Only a transaction that has written counts, in any database of the server: it has a transaction ID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from psycopg import sql
+
+from spark_jobs.errors import one_line
+from spark_jobs.postgres.connection import Connection, source_errors
+
+# every role sees pid, application_name and backend_xid of all sessions, but xact_start and state of others only with
+# pg_read_all_stats
+OLDEST_TRANSACTION = """
+SELECT pid, gid, age, application_name, state FROM (
+  SELECT pid, NULL AS gid, clock_timestamp() - xact_start AS age, application_name, coalesce(state, '') AS state,
+         age(backend_xid) AS xids
+  FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+  UNION ALL SELECT NULL, gid, clock_timestamp() - prepared, '', '', age(transaction) FROM pg_catalog.pg_prepared_xacts
+) written ORDER BY xids DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """The oldest open transaction that has written. The ``restart_lsn`` of slots cannot move past its start, and no
+    snapshot that was asked for since is exported before its end.
+
+    It is either a session's (``pid``) or prepared (``gid``, which may be any text). ``age`` is None if this role may
+    not see it; ``application_name`` and ``state`` are the session's, as far as they are known.
+    """
+
+    pid: int | None
+    gid: str | None
+    age: timedelta | None
+    application_name: str = ""
+    state: str = ""
+
+    def __str__(self) -> str:
+        session = ", ".join(filter(None, (one_line(self.application_name), self.state)))
+        which = f"of server process {self.pid}" if self.gid is None else f"prepared as {one_line(self.gid)!r}"
+        hidden = "age hidden from this role, which lacks pg_read_all_stats"
+        age = hidden if self.age is None else f"open for {self.age.total_seconds():,.0f} s"
+        return f"{which}{f' ({session})' if session else ''}, {age}"
+
+    @property
+    def way_to_end(self) -> str:
+        """The SQL that ends it. A session's changes are rolled back; of a prepared one its owner decides."""
+        if self.gid is None:
+            return f"SELECT pg_terminate_backend({self.pid})"
+        gid = sql.Literal(self.gid).as_string(None)
+        return f"COMMIT PREPARED {gid} or ROLLBACK PREPARED {gid}"
+
+
+def oldest_transaction(connection: Connection) -> OpenTransaction | None:
+    """The oldest open transaction that has written; None if there is none. On a standby, none of the primary's shows.
+    Raises SourceError."""
+    with source_errors("the open transactions could not be looked up"):
+        row = connection.execute(OLDEST_TRANSACTION).fetchone()
+    return None if row is None else OpenTransaction(*row)
