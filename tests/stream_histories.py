@@ -118,10 +118,18 @@ class _Step:
     value: int
 
 
-# weighted so that many transactions have what is hard; a detour is a savepoint, a write, a block, and the way back
+# weighted so that many transactions have what is hard; a detour is a savepoint, a write, a block, and the way back;
+# "set aside" is a write, a block, and PREPARE TRANSACTION; "at once" is a transaction of one write
 _ACTIONS = (
     *(["write"] * 8 + ["truncate", "emit"] + ["flush"] * 4 + ["savepoint"] * 3 + ["release"] + ["rollback to"] * 3),
-    *(["detour"] * 4 + ["prepare"] + ["commit"] * 4 + ["abort", "loose", "alter", "invalidate"]),
+    *(
+        ["detour"] * 4
+        + ["prepare"]
+        + ["set aside"] * 2
+        + ["at once"] * 3
+        + ["commit"] * 4
+        + ["abort", "loose", "alter", "invalidate"]
+    ),
 )
 _STEPS = st.builds(
     _Step, st.integers(0, 2), st.sampled_from(_ACTIONS), st.integers(0, len(_SHAPES) - 1), st.integers(0, 9)
@@ -164,6 +172,10 @@ class _Run:
             self.shapes[step.relation] = _SHAPES[step.relation][step.value % 2]
         elif step.action == "invalidate":
             self.events.append(Invalidated(self.shapes[step.relation].relation.relid))
+        elif step.action == "at once":
+            session = _Session(self._xid(), emits=False)
+            self._write(session, step)
+            self.events.append(Committed(session.xid))
         elif step.session in self.sessions:
             self._continue(self.sessions[step.session], step)
         else:
@@ -187,8 +199,11 @@ class _Run:
             case _ if session.prepared:
                 pass
             case "prepare":
-                session.prepared = True
-                self.events.append(Prepared(session.xid))
+                self._prepare(session)
+            case "set aside":
+                self._write(session, step)
+                self.events.append(MemoryFull(session.xid))
+                self._prepare(session)
             case "flush":
                 self.events.append(MemoryFull(session.xid))
             case "savepoint":
@@ -204,6 +219,10 @@ class _Run:
                 self._roll_back(session, -1)
             case _:
                 self._write(session, step)
+
+    def _prepare(self, session: _Session) -> None:
+        session.prepared = True
+        self.events.append(Prepared(session.xid))
 
     def _roll_back(self, session: _Session, depth: int) -> None:
         if session.savepoints and not session.emits:

@@ -50,6 +50,13 @@ class MessageBatch:
         """The indices of the messages of these kinds."""
         return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
 
+    def naming(self, kinds: bytes) -> tuple[Ints, Ints]:
+        """The messages of these kinds, of those that name one relation, and its relid. Those too short for that are
+        left out."""
+        at = self.where(kinds)
+        at = at[self.length[at] >= 5]
+        return at, self.uint32(at, 1)
+
     def too_short(self) -> Ints:
         """The indices of messages too short for their fixed fields, or with a wrong fixed length. The reads below need
         a batch without any."""

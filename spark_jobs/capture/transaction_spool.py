@@ -19,9 +19,9 @@ from spark_jobs.errors import SpoolError
 
 # for all transactions together; beyond that, the largest are spilled to their files
 MEMORY_BYTES = 8 << 20
-# ``data``: messages in protocol 1's form, without Relation and Type messages; ``xid``: the (sub)transaction of each;
-# ``version``: that of the Relation message in force when the message arrived, -1 where it is no row change
-SPOOL_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field("xid", pa.int64()), pa.field("version", pa.int64())])
+# ``data``: messages in protocol 1's form; ``xid``: the (sub)transaction of each; ``arrival``: its number among the
+# window's messages, in the order in which they came
+SPOOL_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field("xid", pa.int64()), pa.field("arrival", pa.int64())])
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

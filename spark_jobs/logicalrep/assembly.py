@@ -6,16 +6,14 @@ and ``two_phase`` it was read with. https://www.postgresql.org/docs/current/prot
 
 Concatenating blocks is not enough:
 
-- **An aborted subtransaction (A) takes its changes with it, but not its Relation and Type messages.** pgoutput records
-  what it has announced by top-level transaction (``maybe_send_schema``), and does not announce a relation again because
-  the subtransaction that used it first was rolled back. The same holds for a prepared transaction that is rolled back
-  (b to P is no stream, so its announcements count for the whole connection), and for one that commits after other
-  transactions have relied on its announcements. Therefore a change is tied to the Relation message in force where the
-  change *arrived*, and Relation and Type messages are repeated before each change that needs another one than was given
-  out last.
-- **A streamed transaction announces its relations for itself.** They count for the connection once it commits, unless
-  the connection has announced the relation again in the meantime. (After ROLLBACK TO SAVEPOINT others may alter a table
-  that the stream had announced: ``rel_sync_cache_relation_cb`` makes the plugin forget the stream's announcement.)
+- **An announcement (Type messages, then a Relation message) outlives the transaction that it stands in.** For which
+  later changes the server counts it as sent depends on that transaction, and on the version: what a stream announced
+  counts for the stream (``maybe_send_schema``), for the connection once the stream commits and, since 19, once it is
+  prepared; what a prepared or aborted (sub)transaction announced counts even if it is rolled back. Yet before the
+  server announces other columns of a relation it forgets all announcements of that relation
+  (``get_rel_sync_entry``). Therefore one rule holds for all: in force for a change is the relation's last announcement
+  that *arrived* before it, in whatever transaction. The announcement is repeated before each change that needs another
+  one than was given out last.
 - **A Message (M) in a stream has the xid of the top-level transaction**, whichever subtransaction emitted it
   (``pgoutput_message``), and an A does not take it back. If a subtransaction is aborted after such a Message, nothing
   says whether the Message counts: AmbiguousMessageError, and the window has to be read without streaming.
@@ -61,17 +59,15 @@ from spark_jobs.logicalrep.transaction import LooseMessage, PlacedMessage, ReadO
 @dataclass(slots=True)
 class _Assembly:
     options: ReadOptions
-    announced: dict[int, Announcement] = field(default_factory=dict)  # by the connection
+    announced: dict[int, Announcement] = field(default_factory=dict)  # the last to arrive
     given_out: dict[int, Announcement] = field(default_factory=dict)
     opened: tuple[Begin | BeginPrepare, PendingTransaction] | None = None
     block: PendingTransaction | None = None
     streams: dict[int, PendingTransaction] = field(default_factory=dict)
     prepared: dict[str, PendingTransaction] = field(default_factory=dict)
     last_commit: int = 0
-    messages: int = 0  # taken so far
 
     def take(self, data: bytes) -> Transaction | LooseMessage | None:
-        self.messages += 1
         protocol = self.options.proto_version
         if self.block is not None:
             self._in_block(self.block, data, read_streamed_message(data, proto_version=protocol))
@@ -91,7 +87,7 @@ class _Assembly:
 
     def _in_block(self, stream: PendingTransaction, data: bytes, message: Streamed | Message) -> None:
         if isinstance(message, Streamed):
-            stream.add(message.xid, without_stream_xid(data), message.message, self.messages)
+            stream.add(message.xid, without_stream_xid(data), message.message)
         elif isinstance(message, Origin):
             stream.origin = message
         elif isinstance(message, StreamStop):
@@ -117,7 +113,7 @@ class _Assembly:
                 self.opened = None
                 self._keep_prepared(pending, message)
             case _ if isinstance(message, DataMessage):
-                pending.add(pending.xid, data, message, self.messages)
+                pending.add(pending.xid, data, message)
             case _:
                 _out_of_place(message, f"inside transaction {pending.xid}")
         return None
@@ -145,25 +141,17 @@ class _Assembly:
                 if first_segment == (known is not None):
                     what = "a second first" if first_segment else "a later"
                     raise MessageOrderError(f"{what} stream block of transaction {xid}")
-                self.block = self.streams.setdefault(xid, PendingTransaction(xid, {}))
+                self.block = self.streams.setdefault(xid, PendingTransaction(xid, self.announced))
             case StreamAbort(xid, subxid):
                 if subxid == xid:
                     self.streams.pop(xid, None)
                 elif known is not None:
                     known.abort(subxid)
             case StreamCommit(xid):
-                stream = self._ended(message)
-                self._announce(stream.announced)
-                return self._committed(stream, message)
+                return self._committed(self._ended(message), message)
             case StreamPrepare():
                 self._keep_prepared(self._ended(message), message)
         return None
-
-    def _announce(self, announced: dict[int, Announcement]) -> None:
-        for relid, announcement in announced.items():
-            known = self.announced.get(relid)
-            if known is None or known.arrival < announcement.arrival:
-                self.announced[relid] = announcement
 
     def _ended(self, message: StreamCommit | StreamPrepare) -> PendingTransaction:
         if message.xid not in self.streams:

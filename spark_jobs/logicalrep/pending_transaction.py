@@ -11,11 +11,10 @@ from spark_jobs.logicalrep.relation import Relation
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One Relation message and the Type messages sent for it; ``arrival``: its number among the messages taken."""
+    """One Relation message and the Type messages sent for it."""
 
     types: tuple[tuple[bytes, Type], ...]
     relation: tuple[bytes, Relation]
-    arrival: int = field(default=0, compare=False)
 
     def messages(self) -> list[tuple[bytes, DataMessage]]:
         return [*self.types, self.relation]
@@ -31,7 +30,8 @@ class PendingChange:
 
 @dataclass(slots=True)
 class PendingTransaction:
-    """A transaction whose end has not been read. ``announced`` is the connection's; a stream has its own."""
+    """A transaction whose end has not been read. ``announced``: the last announcement of each relation to arrive, in
+    this or any other transaction."""
 
     xid: int
     announced: dict[int, Announcement]
@@ -42,14 +42,14 @@ class PendingTransaction:
     aborted: set[int] = field(default_factory=set)
     ambiguous: int | None = None  # the aborted subtransaction that may have emitted one of the messages
 
-    def add(self, subxid: int, data: bytes, message: DataMessage, arrival: int) -> None:
+    def add(self, subxid: int, data: bytes, message: DataMessage) -> None:
         if subxid in self.aborted:
             raise MessageOrderError(f"subtransaction {subxid} of transaction {self.xid} goes on after its abort")
         if isinstance(message, Type):
             self.types.append((data, message))
             return
         if isinstance(message, Relation):
-            self.announced[message.relid] = Announcement(tuple(self.types), (data, message), arrival)
+            self.announced[message.relid] = Announcement(tuple(self.types), (data, message))
         else:
             self._add_change(subxid, data, message)
         self.types.clear()

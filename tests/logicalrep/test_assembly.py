@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_jobs.logicalrep.assembly import assemble
 from spark_jobs.logicalrep.errors import (
@@ -38,12 +37,13 @@ from spark_jobs.logicalrep.messages import (
     StreamStart,
     StreamStop,
     Truncate,
+    Type,
     Update,
 )
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions, Transaction
-from tests.streams import PROTOCOL_1, READ_OPTIONS, History, histories, messages
+from tests.streams import NEWEST_SERVER, PROTOCOL_1, READ_OPTIONS, SERVERS, History, Server, histories, messages
 from tests.wire import write_message
 
 
@@ -53,23 +53,26 @@ def assembled(wires: list[bytes], options: ReadOptions) -> list[Transaction | Lo
     return [replace(item, gid=None) if isinstance(item, Transaction) else item for item in found]
 
 
-@given(histories(), READ_OPTIONS, st.booleans())
-def test_every_option_gives_what_protocol_1_gives(history: History, options: ReadOptions, skips_empty: bool) -> None:
-    expected = assembled(messages(history, PROTOCOL_1), PROTOCOL_1)
-    assert assembled(messages(history, options, skips_empty=skips_empty), options) == expected
+@given(histories(), SERVERS, READ_OPTIONS)
+def test_every_option_gives_what_protocol_1_gives(history: History, server: Server, options: ReadOptions) -> None:
+    expected = assembled(messages(history, NEWEST_SERVER), PROTOCOL_1)
+    assert assembled(messages(history, server, options), options) == expected
 
 
 STREAMED = ReadOptions(4, "parallel", True)
 T = Relation(1, "public", "t", "d", (RelationColumn("c", 25, -1, True),))
+MOOD = Type(90001, "public", "mood")
 
 
-@given(histories(), READ_OPTIONS)
-def test_each_change_keeps_the_relation_message_it_was_sent_with(history: History, options: ReadOptions) -> None:
+@given(histories(), SERVERS, READ_OPTIONS)
+def test_each_change_keeps_the_relation_message_it_was_sent_with(
+    history: History, server: Server, options: ReadOptions
+) -> None:
     """Protocol 1 sends transactions whole: there the Relation message in force is the last one before a change."""
-    sent = messages(history, PROTOCOL_1)
+    sent = messages(history, server)
     placed = [
         change.data
-        for item in assemble(messages(history, options), options)
+        for item in assemble(messages(history, server, options), options)
         if isinstance(item, Transaction)
         for change in item.changes
     ]
@@ -196,6 +199,26 @@ def test_a_streamed_transaction_can_be_prepared() -> None:
     assert read(*prepared) == [], "it comes again in the window of its COMMIT PREPARED"
 
 
+COMMIT_PREPARED = CommitPrepared(Lsn(20), Lsn(21), 0, 7, "g")
+ROLLBACK_PREPARED = RollbackPrepared(Lsn(6), Lsn(9), 0, 0, 7, "g")
+
+
+@pytest.mark.parametrize("end", [[], [COMMIT_PREPARED], [ROLLBACK_PREPARED]], ids=["open", "committed", "rolled back"])
+@pytest.mark.parametrize("aborted", [[], [StreamAbort(7, 8, Lsn(5), 0)]], ids=["", "its subtransaction aborted"])
+def test_what_a_stream_announced_counts_once_it_is_prepared(end: Sent, aborted: Sent) -> None:
+    """Since 19: a plain transaction comes without a Relation message then."""
+    sent: Sent = [
+        *(S7, Streamed(8, MOOD), Streamed(8, T), Streamed(8, insert(b"a")), E, *aborted),
+        StreamPrepare(Lsn(5), Lsn(6), 0, 7, "g"),
+        *committed(9, 10, b"b"),
+        *end,
+        *committed(10, 30, b"c"),
+    ]
+    first, *_, last = read(*sent)
+    assert values(first) == [(0, "Y", None), (0, "R", None), (0, "I", b"b")]
+    assert values(last) == [(0, "I", b"c")]
+
+
 def test_a_rollback_of_what_was_prepared_before_the_window_is_ignored() -> None:
     assert read(RollbackPrepared(Lsn(6), Lsn(9), 0, 0, 7, "g")) == []
 
@@ -247,8 +270,7 @@ PREPARED = BeginPrepare(Lsn(5), Lsn(6), 0, 7, "g")
         ([LogicalMessage(True, Lsn(1), "p", b"")], MessageOrderError),
         ([BEGIN, LogicalMessage(False, Lsn(1), "p", b"")], MessageOrderError),
         ([BEGIN, insert(b"a")], UnannouncedRelationError),
-        ([S7, Streamed(7, T), E, BEGIN, insert(b"a")], UnannouncedRelationError),
-        ([BEGIN, T, COMMIT, S7, Streamed(7, insert(b"a"))], UnannouncedRelationError),
+        ([S7, Streamed(7, insert(b"a"))], UnannouncedRelationError),
         ([StreamCommit(7, Lsn(20), Lsn(21), 0)], MissingTransactionError),
         ([StreamPrepare(Lsn(20), Lsn(21), 0, 7, "g")], MissingTransactionError),
         ([CommitPrepared(Lsn(20), Lsn(21), 0, 7, "g")], MissingTransactionError),

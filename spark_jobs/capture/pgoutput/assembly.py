@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.message_batch import CONTROL, MessageBatch
+from spark_jobs.capture.pgoutput.announcements import Announcements
 from spark_jobs.capture.pgoutput.blocks import XID_BYTES, Block, Blocks
 from spark_jobs.capture.pgoutput.masking import Masking
 from spark_jobs.capture.pgoutput.unfinished import Misplaced, NotPrepared, Unfinished, UnfinishedTransactions
@@ -30,7 +31,6 @@ from spark_jobs.logicalrep.messages import (
     BeginPrepare,
     CommitPrepared,
     Message,
-    Prepare,
     RollbackPrepared,
     StreamAbort,
     StreamCommit,
@@ -84,7 +84,8 @@ class Assembly:
         self._masking = Masking(masked, lambda: self._place) if masked is not None else None
         self._open: Block | None = None
         self._transactions = UnfinishedTransactions(spool)
-        self._announcements = self._transactions.announcements
+        self._announcements = Announcements()
+        self._arrived = 0  # messages before this batch
         self._lsn = int(window.lo)
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,6 +102,7 @@ class Assembly:
                 yield self._passed_whole(batch, messages)
             else:
                 yield from _gathered(self._assembled(messages))
+            self._arrived += messages.count
         if self._open is not None:
             raise self._error(f"what begins with {self._open.opener!r} has no end")
 
@@ -108,25 +110,21 @@ class Assembly:
         """Whether the batch has plain transactions only, and no announcement needs to be repeated in it."""
         if len(batch.where(CONTROL)) or not (self._open is None or self._open.opener == "B"):
             return False
-        return self._announcements.all_given_out
+        return self._announcements.all_given_out(batch)
 
     def _passed_whole(self, batch: pa.RecordBatch, messages: MessageBatch) -> pa.RecordBatch:
         """A plain batch as it is, or masked."""
-        every = np.arange(messages.count)
         if self._masking is not None:
             messages = self._masking.relations(messages)
-            versions = self._masking.passing(messages, every, self._announcements.announced)
-            batch = pa.record_batch([self._masking.changes(messages.messages, versions)], names=["data"])
-        self._follow_plain(messages, every)
-        return batch
-
-    def _follow_plain(self, batch: MessageBatch, every: Ints) -> None:
-        self._announcements.passing(batch, every)
-        ends = batch.where(b"BC")
+        self._announced(messages)
+        self._announcements.given_out_whole(messages)
+        ends = messages.where(b"BC")
         if len(ends):
-            self._open = Block("B", 0) if batch.kind[ends[-1]] == ord("B") else None
-            self._follow(batch, ends)
-        self._announcements.batch_done(batch)
+            self._open = Block("B", 0) if messages.kind[ends[-1]] == ord("B") else None
+            self._follow(messages, ends)
+        if self._masking is None:
+            return batch
+        return _batch([self._masked(messages, self._arrived + np.arange(messages.count))])
 
     def _assembled(self, batch: MessageBatch) -> Iterator[pa.Array]:
         events = {int(at): self._read(batch, int(at)) for at in batch.where(CONTROL)}
@@ -138,10 +136,11 @@ class Assembly:
         if self._masking is not None:
             batch = self._masking.relations(batch, blocks.carry_xid(np.arange(batch.count)))
             blocks = replace(blocks, batch=batch)
+        self._announced(batch, blocks.carry_xid(np.arange(batch.count)))
         members = blocks.members()
         passed_on, done = blocks.passed_on, 0
         for at, event in events.items():
-            if isinstance(event, (BeginPrepare, StreamCommit, CommitPrepared)):
+            if isinstance(event, (StreamCommit, CommitPrepared)):
                 upto = int(np.searchsorted(passed_on, at))
                 yield from self._passed_on(batch, passed_on[done:upto])
                 done = upto
@@ -150,7 +149,14 @@ class Assembly:
         for xid in tuple(members):
             self._hold(xid, blocks, members)
         self._open = blocks.open_after
-        self._announcements.batch_done(batch)
+
+    def _announced(self, batch: MessageBatch, with_xid: npt.NDArray[np.bool_] | None = None) -> None:
+        """Note the batch's announcements. ``with_xid``: which messages have an xid after their type."""
+        for at in batch.where(b"RY").tolist():  # one per relation and window or stream, and one per DDL
+            message = batch.messages[at].as_py()
+            if with_xid is not None and with_xid[at]:
+                message = message[:1] + message[1 + XID_BYTES :]
+            self._announcements.arrive(self._arrived + at, message)
 
     def _happens(self, event: Message, at: int, blocks: Blocks, members: dict[int, Ints]) -> Iterator[pa.Array]:
         """Apply an event. ``members`` are the held-back messages of this batch that are not spooled yet."""
@@ -162,22 +168,18 @@ class Assembly:
         except Misplaced as error:
             raise self._error(str(error)) from None
         match event:
-            case Prepare(xid=xid):  # at once: its announcements are in force for what follows
-                self._hold(xid, blocks, members)
             case StreamAbort(xid=xid, subxid=subxid) if subxid != xid and transaction is not None:
                 emitted = members.get(xid, np.zeros(0, np.int64))
                 emitted = emitted[(emitted < at) & (blocks.batch.kind[emitted] == ord("M"))]
                 transaction.unattributed |= transaction.emitted or bool(len(emitted))
             case StreamCommit(xid=xid) | CommitPrepared(xid=xid) if transaction is not None:
                 self._hold(xid, blocks, members, transaction)
-                if isinstance(event, StreamCommit):
-                    self._announcements.stream_committed(transaction.versions, transaction.arrivals)
                 yield from self._committed(event, transaction)
             case RollbackPrepared(xid=xid) | StreamAbort(xid=xid):
                 members.pop(xid, None)
 
     def _hold(self, xid: int, blocks: Blocks, members: dict[int, Ints], transaction: Unfinished | None = None) -> None:
-        """Spool a transaction's messages of this batch, with the relation versions in force for them."""
+        """Spool a transaction's messages of this batch, with the arrival of each."""
         at = members.pop(xid, None)
         if at is None:
             return
@@ -190,14 +192,20 @@ class Assembly:
         if len(plain.too_short()):
             raise self._error(f"a {chr(plain.kind[plain.too_short()[0]])!r} message has the wrong length")
         transaction.emitted |= bool((transaction.streamed & (plain.kind == ord("M"))).any())
-        versions, missing = self._announcements.arriving(plain, at, transaction.versions, transaction.arrivals)
-        if missing is not None:
-            raise self._error(f"relation {missing} was not announced before its change")
-        if self._masking is not None:
-            messages = self._masking.changes(messages, versions)
-        rows = pa.RecordBatch.from_arrays([messages, pa.array(xids), pa.array(versions)], schema=SPOOL_SCHEMA)
-        keep = ~np.isin(plain.kind, np.frombuffer(b"RY", np.uint8))
-        self._transactions.spool.append(xid, rows if keep.all() else rows.filter(pa.array(keep)))
+        arrivals = self._arrived + at
+        columns = [self._masked(plain, arrivals), pa.array(xids), pa.array(arrivals)]
+        self._transactions.spool.append(xid, pa.RecordBatch.from_arrays(columns, schema=SPOOL_SCHEMA))
+
+    def _masked(self, batch: MessageBatch, arrivals: Ints) -> pa.Array:
+        """The messages with hashes in place of masked values. Raises DecodeError for a change of a relation that was
+        not announced before, masked or not."""
+        changes, relids = batch.naming(b"IUD")
+        versions = np.full(batch.count, -1, np.int64)
+        versions[changes] = self._announcements.versions(relids, arrivals[changes])
+        missing = relids[versions[changes] < 0]
+        if len(missing):
+            raise self._error(f"relation {missing[0]} was not announced before its change")
+        return batch.messages if self._masking is None else self._masking.changes(batch.messages, versions)
 
     def _committed(self, end: StreamCommit | CommitPrepared, transaction: Unfinished) -> Iterator[pa.Array]:
         self._lsn = end.commit_lsn
@@ -217,24 +225,20 @@ class Assembly:
             if not shown:
                 yield _one(struct.pack("!cQqI", b"B", end.commit_lsn, end.commit_ts, transaction.xid))
             shown = True
-            messages, versions = batch.column("data"), batch.column("version").to_numpy()
-            needed = self._announcements.needed(MessageBatch.of(messages), versions, transaction.versions)
-            yield from self._announcements.woven(messages, needed)
+            yield from self._announcements.woven(batch.column("data"), batch.column("arrival").to_numpy())
         if shown:
             yield _one(struct.pack("!cBQQq", b"C", 0, end.commit_lsn, end.end_lsn, end.commit_ts))
 
     def _passed_on(self, batch: MessageBatch, at: Ints) -> Iterator[pa.Array]:
         if not len(at):
             return
-        masking = self._masking
-        versions = None if masking is None else masking.passing(batch, at, self._announcements.announced)
-        needed = self._announcements.passing(batch, at)
         whole = int(at[-1]) - int(at[0]) + 1 == len(at)
         messages = batch.messages[int(at[0]) : int(at[-1]) + 1] if whole else batch.messages.take(pa.array(at))
-        if masking is not None and versions is not None:
-            messages = masking.changes(messages, versions)
         self._follow(batch, at)
-        yield from self._announcements.woven(messages, needed)
+        arrivals = self._arrived + at
+        if self._masking is not None:
+            messages = self._masked(MessageBatch.of(messages), arrivals)
+        yield from self._announcements.woven(messages, arrivals)
 
     def _follow(self, batch: MessageBatch, at: Ints) -> None:
         begins = at[(batch.kind[at] == ord("B")) & (batch.length[at] >= 9)]
@@ -268,7 +272,11 @@ def _gathered(messages: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
         waiting.append(array)
         size += array.nbytes
         if size >= _OUTPUT_BYTES:
-            yield pa.record_batch([pa.concat_arrays(waiting)], names=["data"])
+            yield _batch(waiting)
             waiting, size = [], 0
     if waiting:
-        yield pa.record_batch([pa.concat_arrays(waiting)], names=["data"])
+        yield _batch(waiting)
+
+
+def _batch(messages: list[pa.Array]) -> pa.RecordBatch:
+    return pa.record_batch([pa.concat_arrays(messages)], names=["data"])

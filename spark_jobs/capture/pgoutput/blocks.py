@@ -22,6 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 _OPENERS, _CLOSERS = b"SbB", b"EPC"
 _BETWEEN_BLOCKS = b"cApKr"
+_INSIDE_BLOCKS = b"ORYIUDT"
 XID_BYTES = 4
 
 
@@ -115,8 +116,8 @@ def _misplaced(
     batch: MessageBatch, opens: Flags, closes: Flags, opener: npt.NDArray[np.uint8], open_before: Block | None
 ) -> int | None:
     """The first message in the wrong place. Openers and closers must alternate, each closer must fit the open block,
-    and the messages that end a streamed or prepared transaction must stand between blocks."""
-    wrong = (opener != 0) & _is(batch, _BETWEEN_BLOCKS)
+    changes and announcements must stand in a block, and what ends a streamed or prepared transaction between blocks."""
+    wrong = np.where(opener != 0, _is(batch, _BETWEEN_BLOCKS), _is(batch, _INSIDE_BLOCKS))
     ends = np.flatnonzero(opens | closes)
     before = np.concatenate([[open_before is not None], opens[ends][:-1]]) if len(ends) else np.zeros(0, bool)
     wrong[ends] = opens[ends] == before

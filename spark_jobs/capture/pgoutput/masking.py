@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch
-from spark_jobs.change_log.relation_versions import versions_in_force
 from spark_jobs.decode.columnar import decode_changes
 from spark_jobs.decode.masked_text import with_hashes
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT
@@ -53,7 +52,6 @@ class Masking:
         # by the version of the rewritten Relation message
         self._versions: dict[int, _MaskedVersion] = {}
         self._refused: dict[int, str] = {}
-        self._relids = set(tables.tables)
 
     def relations(self, batch: MessageBatch, with_xid: npt.NDArray[np.bool_] | None = None) -> MessageBatch:
         """The batch with its Relation messages rewritten: masked columns are text. The same batch if there are none.
@@ -95,25 +93,6 @@ class Masking:
         order = np.argsort(starts)
         return with_hashes(batch.messages, starts[order], lengths[order], self._tables.mask)
 
-    def passing(self, batch: MessageBatch, at: Ints, announced: dict[int, int]) -> Ints:
-        """The relation versions of the messages ``at`` of plain transactions; -1 where a message is no change, or its
-        table passes untouched. ``announced``: what the connection has announced before the first of them."""
-        changes, relations = (at[np.isin(batch.kind[at], np.frombuffer(kinds, np.uint8))] for kinds in (b"IUD", b"R"))
-        in_force = np.full(len(at), -1, np.int64)
-        changes = changes[batch.length[changes] >= 5]
-        relids = batch.uint32(changes, 1)
-        masked = np.isin(relids, np.fromiter(self._relids, np.int64))
-        changes, relids = changes[masked], relids[masked]
-        if not len(changes):
-            return in_force
-        versions = np.array([fingerprint(batch.messages[int(i)].as_py()) for i in relations], np.int64)
-        found = versions_in_force(announced, relations, batch.uint32(relations, 1), versions, changes, relids)
-        if (found < 0).any():
-            missing = relids[int(np.argmax(found < 0))]
-            raise self._error(f"relation {missing} was not announced before its change")
-        in_force[np.searchsorted(at, changes)] = found
-        return in_force
-
     def _relation(self, message: bytes) -> bytes | None:
         """The rewritten Relation message; None where it stays as it is."""
         try:
@@ -124,7 +103,6 @@ class Masking:
             raise self._error("a Relation message is not understood")
         if why := self._tables.why_refused(relation):
             self._refused[fingerprint(message)] = f"{relation.nspname}.{relation.relname} is not read: {why}"
-            self._relids.add(relation.relid)
             return None
         places = self._tables.places(relation)
         if not places:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_jobs.capture.pgoutput.announcements import Announcements, Arrivals, Versions
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.logicalrep.messages import (
     BeginPrepare,
@@ -29,8 +28,7 @@ class NotPrepared(Misplaced):
 
 @dataclass
 class Unfinished:
-    """``gid`` is set once the transaction is prepared. ``versions`` and ``arrivals``: the relation versions that a
-    streamed transaction has announced for itself, and where; a transaction that is not streamed uses the connection's.
+    """``gid`` is set once the transaction is prepared.
 
     ``emitted``: it has streamed messages of ``pg_logical_emit_message``. ``unattributed``: one of these may belong to
     an aborted subtransaction.
@@ -38,8 +36,6 @@ class Unfinished:
 
     xid: int
     streamed: bool
-    versions: Versions
-    arrivals: Arrivals
     gid: str | None = None
     aborted: set[int] = field(default_factory=set)
     emitted: bool = False
@@ -51,7 +47,6 @@ class UnfinishedTransactions:
 
     def __init__(self, spool: TransactionSpool) -> None:
         self.spool = spool
-        self.announcements = Announcements()
         self._by_xid: dict[int, Unfinished] = {}
 
     def __getitem__(self, xid: int) -> Unfinished:
@@ -65,7 +60,7 @@ class UnfinishedTransactions:
                 if first_segment == (xid in self._by_xid):
                     what = "a second first" if first_segment else "a later"
                     raise Misplaced(f"{what} stream block of transaction {xid}")
-                return self._by_xid.setdefault(xid, Unfinished(xid, streamed=True, versions={}, arrivals={}))
+                return self._by_xid.setdefault(xid, Unfinished(xid, streamed=True))
             case StreamAbort(xid, subxid):
                 return self._aborted(xid, subxid)
             case StreamPrepare(xid=xid, gid=gid):
@@ -82,9 +77,7 @@ class UnfinishedTransactions:
             case BeginPrepare(xid=xid, gid=gid):
                 if xid in self._by_xid:
                     raise Misplaced(f"transaction {xid} begins twice")
-                known = self.announcements
-                begun = Unfinished(xid, streamed=False, versions=known.announced, arrivals=known.arrivals, gid=gid)
-                return self._by_xid.setdefault(xid, begun)
+                return self._by_xid.setdefault(xid, Unfinished(xid, streamed=False, gid=gid))
             case Prepare(xid=xid, gid=gid):
                 if self._known(event, xid, streamed=False).gid != gid:
                     raise Misplaced(f"Prepare of transaction {xid} has another gid than its beginning")

@@ -36,7 +36,7 @@ from spark_jobs.schema.masked_relation import MaskedRelation
 from spark_jobs.table_mask import TableMask
 from tests.capture.pgoutput.test_assembly import Row, in_columns, one_by_one
 from tests.strategies import changes
-from tests.streams import READ_OPTIONS, History, histories, messages, window
+from tests.streams import READ_OPTIONS, SERVERS, History, Server, histories, messages, window
 from tests.wire import write_message
 
 SALT = b"pepper"
@@ -117,16 +117,17 @@ def test_equals_masking_message_by_message(case: tuple[int, list[Change], set[in
 @settings(max_examples=300)
 @given(
     histories(),
+    SERVERS,
     READ_OPTIONS,
     st.lists(st.integers(0, 80), max_size=8),
     st.sampled_from([0, 99, 1 << 20]),
     st.sampled_from(["c0", "c1"]),
 )
 def test_streamed_and_prepared_transactions_too(
-    history: History, options: ReadOptions, cuts: list[int], memory: int, column: str
+    history: History, server: Server, options: ReadOptions, cuts: list[int], memory: int, column: str
 ) -> None:
     """One of two tables is masked; it has one column or two, and changes while transactions are open."""
-    wires = messages(history, options)
+    wires = messages(history, server, options)
     one = replace(masked_table(2, column, name=f"t{RELID}"), earlier=({1: "c0"},))
     try:
         expected = one_by_one(wires, options)
