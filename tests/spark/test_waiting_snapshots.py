@@ -217,7 +217,7 @@ def test_verify_says_whom_it_would_have_to_wait_for(
     with idle_in_transaction(database) as session:
         problems, pid = verify(shop, lambda: spark).problems, session.info.backend_pid
     assert len(problems) == 2
-    assert problems[0].startswith(
+    assert str(problems[0]).startswith(
         f"public.orders was not compared: no snapshot can be exported while the transaction of server process {pid}"
     )
     assert verify(shop, lambda: spark).problems == ()
