@@ -26,6 +26,7 @@ from spark_jobs.apply.plan import Plan
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.configuration import MessagePrefixes, Pipeline
 from spark_jobs.decode.message_columns import (
     LOG_COLUMNS,
@@ -60,10 +61,9 @@ def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
         ahead = tuple(marker for marker in plan.ahead if marker.ordinal > state.ordinal)
         if not ahead:
             return TableApplied.without_commit(MESSAGES_NAME, last, "already applied", state=state)
-        if ahead[0].ordinal != state.ordinal + 1:
+        if (missing := first_missing(state.ordinal, ahead)) is not None:
             raise GapError(
-                f"the messages table is at window {state.ordinal}, and the next one in the change log is window"
-                f" {ahead[0].ordinal}",
+                f"the messages table is at window {state.ordinal}, and the change log does not hold window {missing}",
                 hint=f"move {pipeline.lake.messages} away: the table is re-created from what the change log holds",
             )
         return _written(TableRange(pipeline, state, ahead))

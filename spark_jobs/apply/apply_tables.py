@@ -16,6 +16,7 @@ from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.apply.written_here import is_written_here
+from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.net_write_without_spark import write_net_without_spark
@@ -105,10 +106,10 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
 def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
     result = TableApplied.nothing_of(work)
     try:
-        if work.first.ordinal != work.state.ordinal + 1:
+        if (missing := first_missing(work.state.ordinal, work.markers)) is not None:
             raise NeedsSnapshotError(
-                f"{work.name} has been brought to window {work.state.ordinal}, and the next one landed is"
-                f" {work.first.ordinal}",
+                f"{work.name} has been brought to window {work.state.ordinal}, and the change log does not hold window"
+                f" {missing}",
                 hint=new_snapshot(work.name),
             )
         if work.regions is not None:
@@ -169,7 +170,10 @@ def _commit(
             return _written(counted, net, "deltalake", state.version, state)
     with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
         version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
-    return _written(counted, net, "spark", version, work.state_since())
+    since = work.state_since()
+    if since is None or since.ordinal < work.last.ordinal:
+        raise OvertakenError(f"the commit to {work.path} is gone: another writer has replaced it", hint="run it again")
+    return _written(counted, net, "spark", version, since)
 
 
 def _written(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
+from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.lake.column_ddl import alter_columns, rewrite_columns
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
@@ -27,7 +28,9 @@ def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: La
         if landed.columns.rewrites_rows(work.state.mode):
             provenance = work.columns_provenance(relid, landed.columns.words)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
-            return replace(work, state=replace(work.state, version=version, commits=work.state.commits + 1))
+            made = KnownCommit(version, provenance.id)
+            commits = work.state.commits + 1
+            return replace(work, state=replace(work.state, version=version, commits=commits, last_commit=made))
         with isolated_session(spark, {}) as own:
             alter_columns(own, work.path, landed.columns)
     return work

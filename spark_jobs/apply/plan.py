@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import WindowMarker, first_missing
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME
@@ -97,10 +97,10 @@ def plan_apply(
 
 
 def _has_work(state: TableState, ahead: Sequence[WindowMarker]) -> bool:
-    """Whether some window concerns the table. Also true if the log no longer has the windows right after the table's:
-    they may have held changes of it, and applying then reports the gap."""
-    lacks_windows = bool(ahead) and ahead[0].ordinal > state.ordinal + 1
-    return lacks_windows or any(concerns(marker, state) for marker in ahead)
+    """Whether some window concerns the table. Also true if the log lacks a window after the table's: it may have held
+    changes of the table, and applying then reports the gap."""
+    later = [marker for marker in ahead if marker.ordinal > state.ordinal]
+    return first_missing(state.ordinal, later) is not None or any(concerns(marker, state) for marker in later)
 
 
 def _lowest(progress: Progress, checkpoint: WindowMarker, messages: bool) -> int:

@@ -11,6 +11,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
@@ -65,10 +66,14 @@ class TableRange:
     def state_now(self) -> TableState:
         """The current state: another process may have written the table since ``state`` was read. Raises LakeError if
         the table is gone."""
-        now = self.state_since()
+        now, known = self.state_since(), self.state
         if now is None:
             raise LakeError(f"{self.name}: its Delta table is gone", hint="run it again: it takes a new snapshot")
-        if now.generation != self.state.generation or now.commits < self.state.commits:  # an older copy was put back
+        if now.has_lost(known.commits, known.last_commit):
+            lost = known.last_commit.version if known.last_commit else known.version
+            note_lost_commit(self.path, known.commits, lost)
+            return now
+        if now.generation != known.generation:
             return now
         # the cut may know of later windows, without changes, that left no commit in the table
         return replace(now, ordinal=max(now.ordinal, self.state.ordinal))

@@ -122,6 +122,12 @@ class ChangeLog:
             landed = opened.log.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
             return False
+        if landed is not None and landed != ordinal - 1:
+            raise LakeError(
+                f"window {ordinal} cannot be landed in {self.path}: it ends with window {landed}, so another writer has"
+                " replaced a commit",
+                hint="run it again: what is missing is found, and named",
+            )
         commit = commit_properties(Transaction(identity.app_id, ordinal), window=str(ordinal), slot=identity.slot)
         try:
             # through the handle that was checked above: a commit of this application in between makes the append fail

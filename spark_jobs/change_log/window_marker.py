@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -197,6 +198,12 @@ class WindowMarker:
             broke=_broke(fields.pop("broke", None)),
             **fields,
         )
+
+
+def first_missing(after: int, markers: Iterable[WindowMarker]) -> int | None:
+    """The first window that the log should hold after window ``after``, and that is not among ``markers``, which are
+    all that it holds after it, in order. None if none is missing, as far as they reach."""
+    return next((due for due, marker in enumerate(markers, after + 1) if marker.ordinal != due), None)
 
 
 def _identity(fields: dict[str, Any]) -> SlotIdentity:

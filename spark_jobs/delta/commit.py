@@ -1,5 +1,9 @@
 """One commit of a Delta table, as its file in ``_delta_log`` describes it.
 
+A version's number does not say whose commit it is: Spark writes to S3 without a condition, so of two writers of one
+version the later replaces the other's commit (``S3SingleDriverLogStore``), and both believe that theirs stands. What
+says it is the commit's ``id``.
+
 A sync reads the newest commits of the same tables again and again. So small ones are held in memory, and read again
 only if the storage says that the file is another one now: an object store names a file's contents by an ``ETag``.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
@@ -11,6 +15,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from pyarrow import fs
@@ -19,6 +24,10 @@ from pyarrow import fs
 _MOST_HELD = 256
 _MOST_BYTES = 64 << 10
 _ETAG = "ETag"
+# where a commit of ours holds its id: among the properties that ``deltalake`` writes, and in ``userMetadata``, the only
+# place that Spark offers
+COMMIT_ID = "commitId"
+USER_COMMIT_ID = "commit_id"
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,14 @@ class Transaction:
 
     app_id: str
     version: int
+
+
+@dataclass(frozen=True)
+class KnownCommit:
+    """A commit as it was when it was made or read: the table's log should have the same ``id`` at that ``version``."""
+
+    version: int
+    id: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,18 @@ class Commit:
             written: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
             return written
         return {}
+
+    @property
+    def id(self) -> str:
+        """What tells this commit from every other: the id that we gave it, or else a hash of its content."""
+        for information in self.actions("commitInfo"):
+            if given := information.get(COMMIT_ID) or self.user_metadata.get(USER_COMMIT_ID):
+                return str(given)
+        return blake2b(b"\n".join(self.lines), digest_size=16).hexdigest()
+
+    @property
+    def known(self) -> KnownCommit:
+        return KnownCommit(self.version, self.id)
 
     @property
     def output_rows(self) -> int:

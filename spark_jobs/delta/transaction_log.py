@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from spark_jobs.delta.commit import Commit, Transaction, has_commit, read_commit
+from spark_jobs.delta.commit import Commit, KnownCommit, Transaction, has_commit, read_commit
 from spark_jobs.delta.files import lake_filesystem
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -100,10 +101,28 @@ def note_version(table: str, version: int) -> None:
     _seen[table] = version
 
 
-def is_newest(table: str, version: int) -> bool:
-    """Whether ``version`` is the newest one of the Delta table. False, too, if log clean-up has removed its commit."""
+def is_as_known(table: str, version: int, known: KnownCommit) -> bool:
+    """Whether ``version`` is the newest one of the Delta table, and the commit ``known``, of that version or an earlier
+    one, is still there. False, too, if log clean-up has removed one of them. Raises OSError and ValueError."""
     filesystem, folder = lake_filesystem(f"{table}/_delta_log")
-    return has_commit(filesystem, folder, version) and not has_commit(filesystem, folder, version + 1)
+    if has_commit(filesystem, folder, version + 1):
+        return False
+    if known.version != version and not has_commit(filesystem, folder, version):
+        return False
+    commit = read_commit(filesystem, folder, known.version)
+    return commit is not None and commit.id == known.id
+
+
+def remove_checksum(table: str, version: int) -> None:
+    """Remove what Spark has written beside the commit ``version``, which another writer's has replaced since. The
+    checksum describes the table after the lost commit, so Spark refuses the table (``DELTA_STATE_RECOVER_ERROR``);
+    without one it reads the table. Raises OSError.
+
+    https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version-checksum-file
+    """
+    filesystem, folder = lake_filesystem(f"{table}/_delta_log")
+    with suppress(FileNotFoundError):
+        filesystem.delete_file(f"{folder}/{version:020}.crc")
 
 
 def last_checkpoint(table: str) -> int | None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs.delta.checkpoints import note_commit, write_checkpoint_if_due
+from spark_jobs.delta.commit import COMMIT_ID
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
@@ -23,7 +24,6 @@ from spark_jobs.delta.transaction_log import TransactionLog, note_version
 # an open table holds the list of its files: some ten megabytes for ten thousand of them
 _MOST_TABLES = 64
 _MOST_FILES = 50_000
-_ID = "commitId"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Written:
     def in_log(self, log: TransactionLog) -> TransactionLog | None:
         """``log`` with that commit already read; None if the table does not have it any more."""
         commit = log.commit(self.version) if self.version <= log.version else None
-        if commit is None or all(info.get(_ID) != self.id for info in commit.actions("commitInfo")):
+        if commit is None or commit.id != self.id:
             return None
         return replace(log, read=commit)
 
@@ -81,11 +81,20 @@ def open_to_write(path: str, what: str, *, hint: str = REACHABLE, newest: int | 
     return None if log is None else TableToWrite(path, table, log)
 
 
-def commit_properties(transaction: Transaction, *, retries: int | None = None, **metadata: str) -> CommitProperties:
-    """Those of a commit after which the table can be kept open."""
+def commit_properties(
+    transaction: Transaction, *, commit_id: str | None = None, retries: int | None = None, **metadata: str
+) -> CommitProperties:
+    """Those of a commit after which the table can be kept open. ``commit_id``: by default a new one."""
     return CommitProperties(
-        custom_metadata={**metadata, _ID: uuid4().hex}, app_transactions=[transaction], max_commit_retries=retries
+        custom_metadata={**metadata, COMMIT_ID: commit_id or uuid4().hex},
+        app_transactions=[transaction],
+        max_commit_retries=retries,
     )
+
+
+def id_of(commit: CommitProperties) -> str:
+    """The id in ``commit_properties``."""
+    return str((commit.custom_metadata or {})[COMMIT_ID])
 
 
 def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
@@ -98,7 +107,7 @@ def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
     note_commit()
     if not opened.is_kept:  # a process that has written a table once may never do so again
         write_checkpoint_if_due(path, table, version, at_once=True)
-    written = _Written(table, version, (commit.custom_metadata or {})[_ID], len(table.file_uris()))
+    written = _Written(table, version, id_of(commit), len(table.file_uris()))
     with _lock:
         _written[path] = written
         while len(_written) > _MOST_TABLES or sum(each.files for each in _written.values()) > _MOST_FILES:

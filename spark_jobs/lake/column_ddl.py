@@ -81,7 +81,7 @@ def rewrite_columns(
             *kept,
         )
         replace_table(with_attribute_numbers(named, shape.columns, mode), path)
-        return committed_version(own, path)
+        return committed_version(own, path, provenance)
 
 
 def _in_type(value: str, column: LakeColumn) -> str:

@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import decoded_path
@@ -36,6 +37,7 @@ from spark_jobs.retries import again_when_overtaken
 # window   ordinal of the last window that every listed table has been brought to
 # lsn      that window's end
 # commits  how many commits of ours the table had
+# commit_version, commit_id  the last of these; null in cuts of earlier versions, and where it is not known
 CUTS_SCHEMA = pa.schema(
     [
         pa.field("cut", pa.int64(), nullable=False),
@@ -47,6 +49,8 @@ CUTS_SCHEMA = pa.schema(
         pa.field("generation", pa.string(), nullable=False),
         pa.field("version", pa.int64(), nullable=False),
         pa.field("commits", pa.int64()),
+        pa.field("commit_version", pa.int64()),
+        pa.field("commit_id", pa.string()),
     ]
 )
 
@@ -70,13 +74,14 @@ CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=()
 @dataclass(frozen=True)
 class TableCut:
     """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` identify the snapshot that it grew
-    from, ``commits`` is the number of our commits that it had."""
+    from, ``commits`` is the number of our commits that it had, ``last_commit`` the last of them, if it is known."""
 
     name: QualifiedName
     relid: int
     generation: str
     version: int
     commits: int = 0
+    last_commit: KnownCommit | None = None
 
 
 @dataclass(frozen=True)
@@ -170,12 +175,14 @@ def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None =
 
 
 def _table_cut(row: Mapping[str, Any]) -> TableCut:
+    version, commit_id = row.get("commit_version"), row.get("commit_id")
     return TableCut(
         QualifiedName(row["nspname"], row["relname"]),
         row["relid"],
         row["generation"],
         row["version"],
         row.get("commits") or 0,
+        None if version is None or commit_id is None else KnownCommit(version, commit_id),
     )
 
 
@@ -209,6 +216,8 @@ def write_cut(
             "generation": table.generation,
             "version": table.version,
             "commits": table.commits,
+            "commit_version": table.last_commit.version if table.last_commit else None,
+            "commit_id": table.last_commit.id if table.last_commit else None,
         }
         for table in tables
     ]

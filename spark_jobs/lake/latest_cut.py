@@ -13,8 +13,8 @@ from spark_jobs.qualified_name import QualifiedName
 
 
 def show_in_latest_cut(lake: Lake, identity: SlotIdentity, names: Collection[QualifiedName]) -> None:
-    """Write a cut that shows the tables ``names`` at their newest versions. Tables that have gone on meanwhile are left
-    to the next cut."""
+    """Write a cut that shows the tables ``names`` at their newest versions. Tables that have gone on meanwhile, or have
+    lost a commit, are left to the next cut."""
     latest = latest_cut(lake)
     if latest is None or not names:
         return
@@ -25,7 +25,15 @@ def show_in_latest_cut(lake: Lake, identity: SlotIdentity, names: Collection[Qua
         state = table_state(lake, table.name, *identity.stream)
         if state is None or not _is_of_same_snapshot(state, table) or state.ordinal > latest.ordinal:
             return table
-        return replace(table, generation=state.generation, version=state.version, commits=state.commits)
+        if state.has_lost(table.commits, table.last_commit):
+            return table
+        return replace(
+            table,
+            generation=state.generation,
+            version=state.version,
+            commits=state.commits,
+            last_commit=state.last_commit,
+        )
 
     write_cut(lake, latest.ordinal, latest.lsn, tuple(map(shown, latest.tables)), based_on=latest)
 

@@ -127,7 +127,7 @@ def write_net(
             _merge_by_key(rows, path, net)
         else:
             merge_copies(rows, path, shape, net.key_range, lenient=net.lenient)
-        version = committed_version(own, path)
+        version = committed_version(own, path, provenance)
     if rewritten is not None:
         check_nothing_undone(path, rewritten, version)
     return version

@@ -20,6 +20,7 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transactio
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.errors import OvertakenError
@@ -76,7 +77,8 @@ def write_net_without_spark(
         return None
     provenance = replace(provenance, strategy=strategy)
     transaction = Transaction(provenance.txn_app_id, provenance.commits)
-    commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
+    metadata = provenance.user_metadata()
+    commit = commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=metadata)
     shape = net.columns.shape
     try:
         if strategy == "append":
@@ -91,7 +93,8 @@ def write_net_without_spark(
         # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
         _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
         return None
-    state = state_written(name, version, provenance.commits, json.loads(provenance.user_metadata()))
+    made = KnownCommit(version, provenance.id)
+    state = state_written(name, version, provenance.commits, json.loads(metadata), made)
     keep_written(opened.opened, commit)
     return state
 

@@ -43,7 +43,7 @@ def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iter
             for txn in commit.transactions:
                 if txn.app_id == wanted:
                     written = commit.user_metadata
-                    state = state_written(name, newest, txn.version, written)
+                    state = state_written(name, newest, txn.version, written, commit.known)
                     if state.generation != generation:
                         replaced_from, generation = _NEVER, state.generation
                     begins = written["lo"] == written["hi"] and not written.get("columns")

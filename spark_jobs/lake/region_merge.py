@@ -64,7 +64,7 @@ def write_regions(
             own.sql(merge_statement(path, rows.shape, kept, None, among=_among(net, rows)))
         if not has_committed(own):
             own.read.format("delta").load(path).where("false").write.format("delta").mode("append").save(path)
-        return committed_version(own, path)
+        return committed_version(own, path, provenance)
 
 
 def _outside(own: SparkSession, path: str, net: NetSource, rows: RegionRows) -> DataFrame:

@@ -9,11 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.delta.commit import USER_COMMIT_ID
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import OvertakenError
+from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
@@ -46,6 +51,7 @@ class Provenance:
     the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
     into another mode; its windows are those that were applied again. ``partitions``: the latest partitions that were
     read again alone, by this commit or an earlier one. ``strategy``: how a net change was written; None for a snapshot.
+    ``id`` tells this commit from all others, those of the same number included.
     """
 
     system_identifier: int
@@ -65,6 +71,7 @@ class Provenance:
     mode_changed: ModeOrigin | None = None
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
+    id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
     def txn_app_id(self) -> str:
@@ -84,6 +91,7 @@ class Provenance:
                 "lo": str(self.lo),
                 "hi": str(self.hi),
                 "run_id": self.run_id,
+                USER_COMMIT_ID: self.id,
                 **asdict(self.changes),
                 "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
@@ -124,12 +132,27 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
         yield own
 
 
-def committed_version(session: SparkSession, path: str) -> int:
-    """The Delta version that ``session`` committed last. Raises OvertakenError when its write was skipped."""
+def committed_version(session: SparkSession, path: str, provenance: Provenance) -> int:
+    """The Delta version that ``session`` committed last. Raises OvertakenError when its write was skipped, and when
+    another writer's commit has replaced it since."""
     version = session.conf.get(_LAST_COMMIT, None)
     if not version:
         raise _overtaken(path)
+    _check_commit(path, int(version), provenance)
     return int(version)
+
+
+def _check_commit(path: str, newest: int, provenance: Provenance) -> None:
+    """``newest``: the version of the commit, or of a compaction that followed it."""
+    with table_errors(f"{path} cannot be read"):
+        log = TransactionLog.open(path, newest)
+        for commit in log.commits() if log is not None else ():
+            if any(txn.app_id == provenance.txn_app_id for txn in commit.transactions):
+                if commit.id == provenance.id:
+                    return
+                break
+    note_lost_commit(path, provenance.commits, newest)
+    raise _overtaken(path)
 
 
 def has_committed(session: SparkSession) -> bool:

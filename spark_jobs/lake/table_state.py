@@ -22,7 +22,7 @@ from pyarrow import fs
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.commit import Commit, Transaction
+from spark_jobs.delta.commit import Commit, KnownCommit, Transaction
 from spark_jobs.delta.files import ask_tables, lake_filesystem
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
@@ -69,9 +69,9 @@ class TableState:
     ``snapshot_lsn``, the word of the table's ``Fingerprint`` at that LSN, the operations that its publications leave
     out, the mode unless it is ``mirror``, the chosen types of its columns, and the word of its masks. Parts may be
     empty. ``relid`` is the source table's OID. ``commits`` is the number of our commits, the version of the table's
-    transaction identifier. ``cause``: why that snapshot was taken, None if a user asked for it. ``partitions``: the
-    partitions last read again since that snapshot. ``strategy``: how our last commit was written; None if it was a
-    snapshot, or is not known.
+    transaction identifier; ``last_commit`` is the last of them, None if it is not known. ``cause``: why that snapshot
+    was taken, None if a user asked for it. ``partitions``: the partitions last read again since that snapshot.
+    ``strategy``: how our last commit was written; None if it was a snapshot, or is not known.
     """
 
     name: QualifiedName
@@ -84,6 +84,14 @@ class TableState:
     cause: SnapshotCause | None = None
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
+    last_commit: KnownCommit | None = None
+
+    def has_lost(self, commits: int, commit: KnownCommit | None) -> bool:
+        """Whether the table does not have our commit of number ``commits``, which it had as ``commit``: another writer
+        has replaced it, or an older copy of the table was put back."""
+        if commits != self.commits or commit is None or self.last_commit is None:
+            return commits > self.commits
+        return commit != self.last_commit
 
     @property
     def is_lost(self) -> bool:
@@ -211,7 +219,7 @@ def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, Commit | N
 def _state(lake: Lake, name: QualifiedName, version: int, commits: int, commit: Commit | None) -> TableState:
     if commit is not None:
         written = commit.user_metadata
-        state = state_written(name, version, commits, written)
+        state = state_written(name, version, commits, written, commit.known)
         is_snapshot = written["lo"] == written["hi"] and not written.get("columns")
         if is_snapshot and state.cause is not None and state.cause.seconds is None:
             return replace(state, cause=_with_seconds(state.cause, commit))
@@ -221,11 +229,13 @@ def _state(lake: Lake, name: QualifiedName, version: int, commits: int, commit: 
     known = cut.table(name) if cut else None
     if cut is None or known is None or known.commits != commits:
         return _lost(name, version, commits)
-    return _state_at(cut, known, version)
+    return state_in_cut(cut, known, version)
 
 
-def state_written(name: QualifiedName, version: int, commits: int, written: dict[str, Any]) -> TableState:
-    """The state that our commit number ``commits`` recorded in ``written``. Raises KeyError, ValueError."""
+def state_written(
+    name: QualifiedName, version: int, commits: int, written: dict[str, Any], commit: KnownCommit
+) -> TableState:
+    """The state that our ``commit``, number ``commits``, recorded in ``written``. Raises KeyError, ValueError."""
     generation = written["generation"]
     return TableState(
         name,
@@ -238,6 +248,7 @@ def state_written(name: QualifiedName, version: int, commits: int, written: dict
         _cause(written.get("cause")),
         None if (read := written.get("partitions_read")) is None else PartitionsRead(**read),
         written.get("strategy"),
+        commit,
     )
 
 
@@ -252,12 +263,15 @@ def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> Ta
     oldest = min((commit.version for commit in log.commits()), default=log.version + 1)
     if oldest > known.version + 1:
         return _lost(name, log.version, known.commits)
-    return _state_at(cut, known, log.version)
+    return state_in_cut(cut, known, log.version)
 
 
-def _state_at(cut: Cut, known: TableCut, version: int) -> TableState:
-    lsn = snapshot_lsn_of(known.generation)
-    return TableState(known.name, known.generation, lsn, cut.ordinal, version, known.relid, known.commits)
+def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
+    """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
+    lsn, last = snapshot_lsn_of(known.generation), known.last_commit
+    return TableState(
+        known.name, known.generation, lsn, cut.ordinal, version, known.relid, known.commits, last_commit=last
+    )
 
 
 def _lost(name: QualifiedName, version: int, commits: int) -> TableState:

@@ -103,7 +103,8 @@ class WholeTable:
             held = opened.opened.log.transaction_version(transaction.app_id) or 0
         if held != transaction.version - 1:
             raise self._overtaken()
-        commit = commit_properties(transaction, retries=0, userMetadata=provenance.user_metadata())
+        metadata = provenance.user_metadata()
+        commit = commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=metadata)
         try:
             opened.table.create_write_transaction(
                 [*files],

@@ -188,7 +188,7 @@ def _put_in_place(
         committing_session(spark, provenance) as own,
     ):
         replace_table(rows(own), path)
-        version = committed_version(own, path)
+        version = committed_version(own, path, provenance)
         written = rows_written(path, version)
     return ModeChanged(
         state.name,

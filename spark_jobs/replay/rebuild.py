@@ -149,7 +149,7 @@ def _put_in_place(
         committing_session(spark, provenance) as own,
     ):
         own.read.format("delta").load(built.path).write.format("delta").mode("overwrite").save(path)
-        version = committed_version(own, path)
+        version = committed_version(own, path, provenance)
         return version, rows_written(path, version)
 
 

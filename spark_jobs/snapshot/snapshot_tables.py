@@ -164,5 +164,5 @@ def _written_by_spark(
                 own.conf.set(key, setting)
             all_rows = snapshot_rows(rows_read, table.mode, table.moment)
         replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
-        version = committed_version(own, path)
+        version = committed_version(own, path, provenance)
         return version, rows_written(path, version)

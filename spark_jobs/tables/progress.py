@@ -2,8 +2,9 @@
 
 A table that is in the latest cut is not opened, so a sync does not cost more with each idle table. A snapshot takes its
 table out of the cut first, and whoever writes a table reads its own log again. What the cut cannot know is what others
-did: an OPTIMIZE, a table that was deleted or replaced. A listing shows which tables are there, and with each look a
-few of them, in turn, are checked for a newer version than the cut's.
+did: an OPTIMIZE, a table that was deleted or replaced, a commit of ours that another writer's has replaced
+(``delta/commit.py``). A listing shows which tables are there, and with each look a few of them, in turn, are checked:
+the cut's version must be the newest, and our last commit must be there.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from math import ceil
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables, existing_folders, lake_errors
-from spark_jobs.delta.transaction_log import is_newest
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.transaction_log import is_as_known
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
+from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
-from spark_jobs.lake.table_state import TableState, snapshot_lsn_of, table_state
+from spark_jobs.lake.table_state import TableState, state_in_cut, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.catalogue_changes import tells_of
 from spark_jobs.tables.understood_windows import unknown_messages
 
-# Each look checks one table in a hundred, as a check costs two requests to an object store. If the cut is old, it
+# Each look checks one table in a hundred, as a check costs three requests to an object store. If the cut is old, it
 # checks all: by default VACUUM deletes the files of a version a week after an OPTIMIZE has replaced it
 _TURNS = 100
 _OLD = timedelta(hours=1)
@@ -94,9 +97,11 @@ def _as_in_cut(lake: Lake, names: Sequence[QualifiedName], cut: Cut | None) -> d
     with lake_errors(f"the tables at {lake.path} cannot be listed"):
         there = existing_folders(list(listed))
     known = [table for folder, table in listed.items() if folder in there]
-    checked = {table.name: table.version for table in _in_turn(known, cut)}
-    still = ask_tables(lambda name: _is_newest(lake, name, checked[name]), tuple(checked))
-    return {table.name: _state_of_cut(cut, table) for table in known if still.get(table.name, True) is True}
+    checked = {table.name: table for table in _in_turn(known, cut)}
+    still = ask_tables(lambda name: _is_as_in_cut(lake, checked[name]), tuple(checked))
+    return {
+        table.name: state_in_cut(cut, table, table.version) for table in known if still.get(table.name, True) is True
+    }
 
 
 def _in_turn(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
@@ -108,20 +113,24 @@ def _in_turn(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
     return (*tables, *tables)[first : first + count]
 
 
-def _is_newest(lake: Lake, name: QualifiedName, version: int) -> bool:
-    with lake_errors(f"{name} cannot be read"):
-        return is_newest(lake.table(name), version)
+def _is_as_in_cut(lake: Lake, table: TableCut) -> bool:
+    if table.last_commit is None:  # written by an earlier version: once the table is opened, the next cut has it
+        return False
+    with table_errors(f"{table.name} cannot be read"):
+        return is_as_known(lake.table(table.name), table.version, table.last_commit)
 
 
 def known_state(state: TableState, cut: Cut | None) -> TableState:
     """``state``, read from the table's own commits, brought up to date with ``cut``: windows that did not change the
     table left no commit in it.
 
-    The two are compared by generation, not by Delta version: an OPTIMIZE makes versions that show the same rows. A
-    table with fewer commits of ours than the cut counts is an older copy that was restored; its state is not changed.
+    The two are compared by generation and by our commits, not by Delta version: an OPTIMIZE makes versions that show
+    the same rows. The state of a table that has lost a commit is not changed: what it lost is applied again.
     """
     known = cut.table(state.name) if cut else None
-    if cut is None or known is None or known.generation != state.generation or known.commits > state.commits:
+    if cut is None or known is None or known.generation != state.generation:
+        return state
+    if state.has_lost(known.commits, known.last_commit):
         return state
     return replace(state, ordinal=max(state.ordinal, cut.ordinal), relid=known.relid)
 
@@ -144,15 +153,18 @@ def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
     if beyond or state.relid is None:
         return None
-    return TableCut(state.name, state.relid, state.generation, state.version, state.commits)
+    return TableCut(state.name, state.relid, state.generation, state.version, state.commits, state.last_commit)
 
 
 def _opened_state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> TableState | None:
-    state = messages_state(lake, identity) if name == MESSAGES_NAME else table_state(lake, name, *identity.stream)
-    return None if state is None else known_state(state, cut)
-
-
-def _state_of_cut(cut: Cut, known: TableCut) -> TableState:
-    """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
-    lsn = snapshot_lsn_of(known.generation)
-    return TableState(known.name, known.generation, lsn, cut.ordinal, known.version, known.relid, known.commits)
+    if name == MESSAGES_NAME:
+        state = messages_state(lake, identity)
+        return None if state is None else known_state(state, cut)
+    state = table_state(lake, name, *identity.stream)
+    if state is None:
+        return None
+    known = cut.table(name) if cut else None
+    if known is not None and state.has_lost(known.commits, known.last_commit):
+        lost = known.last_commit.version if known.last_commit else known.version
+        note_lost_commit(lake.table(name), known.commits, lost)
+    return known_state(state, cut)

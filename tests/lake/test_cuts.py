@@ -6,21 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta import upkeep
+from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import cuts
-from spark_jobs.lake.cuts import Cut, TableCut, cut_until, forget, latest_cut, write_cut
+from spark_jobs.lake.cuts import CUTS_SCHEMA, Cut, TableCut, cut_until, forget, latest_cut, write_cut
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.progress import known_state
 
 ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3, commits=2)
-ITEMS = TableCut(QualifiedName("public", "Odd items"), relid=16390, generation="A", version=7)
+ITEMS = TableCut(
+    QualifiedName("public", "Odd items"), 16390, "A", version=7, commits=3, last_commit=KnownCommit(6, "6f0c")
+)
 
 
 def test_no_cut_in_a_new_lake(tmp_path: Path) -> None:
@@ -69,6 +74,36 @@ def test_a_cut_counts_windows_that_left_no_commit() -> None:
     put_back = replace(optimized, commits=1)
     assert known_state(put_back, cut) == put_back
     assert known_state(optimized, None) == known_state(optimized, Cut(5, 9, Lsn(900), (ITEMS,))) == optimized
+
+
+def test_a_state_is_the_one_in_the_cut_only_if_our_commit_is_the_same() -> None:
+    """Another process of ours may have put a commit of the same number, for fewer windows, in the place of ours."""
+    cut = Cut(5, 9, Lsn(900), (ITEMS,))
+    same = TableState(ITEMS.name, "A", Lsn(100), 2, version=8, commits=3, last_commit=ITEMS.last_commit)
+    assert known_state(same, cut).ordinal == 9
+    replaced = replace(same, last_commit=KnownCommit(6, "another"))
+    assert known_state(replaced, cut) == replaced
+    since = replace(same, commits=4, last_commit=KnownCommit(8, "since"))
+    assert known_state(since, cut).ordinal == 9
+    of_an_earlier_version = Cut(5, 9, Lsn(900), (replace(ITEMS, last_commit=None),))
+    assert known_state(same, of_an_earlier_version).ordinal == 9
+
+
+def test_cuts_of_earlier_versions_and_of_this_one_are_in_one_table(tmp_path: Path) -> None:
+    """Also read by an earlier version, which knows fewer columns."""
+    lake = Lake(str(tmp_path))
+    earlier = pa.schema([column for column in CUTS_SCHEMA if column.name not in ("commit_version", "commit_id")])
+    row = {"cut": 1, "window": 1, "lsn": 100, "nspname": "public", "relname": "Odd items", "relid": 16390}
+    row |= {"generation": "A", "version": 7, "commits": 3}
+    write_deltalake(lake.cuts, pa.Table.from_pylist([row], schema=earlier))
+    assert latest_cut(lake) == Cut(1, 1, Lsn(100), (replace(ITEMS, last_commit=None),))
+    assert write_cut(lake, 2, Lsn(200), (ITEMS,)) == Cut(2, 2, Lsn(200), (ITEMS,))
+    assert cut_until(lake, Lsn(100)).tables == (replace(ITEMS, last_commit=None),)
+    files = CountedFiles(lake.cuts, "cut", earlier)
+    assert [each["version"] for each in files.dataset(files.all()).to_table().to_pylist()] == [7, 7]
+    again = pa.Table.from_pylist([row | {"cut": 3}], schema=earlier)
+    write_deltalake(lake.cuts, again, mode="append", schema_mode="merge")
+    assert latest_cut(lake) == Cut(3, 1, Lsn(100), (replace(ITEMS, last_commit=None),))
 
 
 def test_a_later_window_is_never_followed_by_an_earlier_one(tmp_path: Path) -> None:

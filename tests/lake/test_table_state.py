@@ -13,6 +13,8 @@ import pytest
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.commit import KnownCommit, read_commit
+from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
 from spark_jobs.lake.past_states import past_states
@@ -66,6 +68,12 @@ def _checkpoint(lake: Lake, version: int, *txns: tuple[str, int]) -> None:
     pq.write_table(pa.table({"txn": [*rows, None]}), _log(lake) / f"{version:020}.checkpoint.parquet")
 
 
+def _known(lake: Lake, version: int) -> KnownCommit:
+    commit = read_commit(*lake_filesystem(str(_log(lake))), version)
+    assert commit is not None
+    return commit.known
+
+
 def test_no_table(tmp_path: Path) -> None:
     assert table_state(Lake(str(tmp_path)), NAME, 1, "slot") is None
 
@@ -75,7 +83,8 @@ def test_our_newest_commit_before_foreign_ones(tmp_path: Path) -> None:
     _commit(lake, 0, (OURS, 1))
     _commit(lake, 1, (OURS, 2), generation=NEW)
     _commit(lake, 2)
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 9, 2, 5, commits=2)
+    expected = TableState(NAME, NEW, Lsn(0x200), 9, 2, 5, commits=2, last_commit=_known(lake, 1))
+    assert table_state(lake, NAME, 1, "slot") == expected
 
 
 def test_a_commit_of_ours_before_a_checkpoint_made_by_others(tmp_path: Path) -> None:
@@ -84,7 +93,8 @@ def test_a_commit_of_ours_before_a_checkpoint_made_by_others(tmp_path: Path) -> 
     _commit(lake, 10)
     _checkpoint(lake, 10, (OURS, 4))
     _commit(lake, 11)
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, OLD, Lsn(0x100), 9, 11, 5, commits=4)
+    expected = TableState(NAME, OLD, Lsn(0x100), 9, 11, 5, commits=4, last_commit=_known(lake, 9))
+    assert table_state(lake, NAME, 1, "slot") == expected
 
 
 def test_a_commit_that_log_clean_up_has_removed_is_known_from_the_latest_cut(tmp_path: Path) -> None:
@@ -130,7 +140,7 @@ def test_states_of_several_tables_and_the_error_of_an_unreadable_one(tmp_path: P
     (_log(lake, damaged) / f"{0:020}.json").write_text('{"txn":{"appId"')
     found = table_states(lake, [damaged, absent, NAME], IDENTITY)
     assert list(found) == [damaged, NAME]
-    assert found[NAME] == TableState(NAME, NEW, Lsn(0x200), 9, 0, 5, commits=3)
+    assert found[NAME] == TableState(NAME, NEW, Lsn(0x200), 9, 0, 5, commits=3, last_commit=_known(lake, 0))
     assert str(found[damaged]).startswith("public.damaged: the transaction log of ")
 
 
