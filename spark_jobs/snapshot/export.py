@@ -156,6 +156,11 @@ def snapshot_column(column: ColumnFacts, mask: TableMask | None = None) -> Snaps
     return SnapshotColumn(column.attname, column.base_typid, column.lake_type, column.on_unrepresentable, own)
 
 
+# refcursor: its output function is textout, which SQL calls for text alone; concat() calls it whatever it is declared
+# for. CREATE TYPE refuses an output function that is declared for another type
+_OUTPUT_OF_ANOTHER_TYPE = {1790}
+
+
 def _expression(column: ColumnFacts) -> sql.Composable:
     name, form = sql.Identifier(column.attname), form_of(column.base_typid, column.lake_type, masked=column.masked)
     if form is Form.NATIVE:
@@ -163,5 +168,7 @@ def _expression(column: ColumnFacts) -> sql.Composable:
     if form is Form.BINARY:
         function = sql.Identifier(SEND_FUNCTIONS[column.base_typid])
         return sql.SQL("pg_catalog.{}({}) AS {}").format(function, name, name)
+    if column.base_typid in _OUTPUT_OF_ANOTHER_TYPE:
+        return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN pg_catalog.concat({0}) END AS {0}").format(name)
     # the output function, like pgoutput (OidOutputFunctionCall); a cast to text would differ for char(n) and others
     return sql.SQL("pg_catalog.textin({}({})) AS {}").format(sql.SQL(column.typoutput), name, name)
