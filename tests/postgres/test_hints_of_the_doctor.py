@@ -67,7 +67,7 @@ def checks(pipeline: Pipeline) -> list[Check]:
         ((_PUBLISHED, f"ALTER TABLE {ITEMS} ENABLE ROW LEVEL SECURITY"), {}, "row security hides rows"),
         ((f"ALTER TABLE {ITEMS} OWNER TO {{role}}",), {}, "may not create in this database"),
         ((), {}, "does not own"),
-        (("CREATE PUBLICATION {database}",), {}, "not in publication"),
+        (("CREATE PUBLICATION {database}",), {}, "not sent by publication"),
         (("CREATE PUBLICATION {database}", _KEYLESS), {}, "has no usable key"),
         ((_PUBLISHED, _KEYLESS), {"key": ("Id", "a b")}, "does not send whole rows"),
         (
