@@ -75,7 +75,7 @@ VALUES = [
     ("refcursor", "'portal \"two\"'"),
     ("refcursor", "''"),
     ("refcursor", "NULL"),
-    ("refcursor[]", "ARRAY['a b', NULL]"),
+    ("refcursor[]", "ARRAY['a b', NULL]::refcursor[]"),
     ('public."Mood"', "'so so'"),
     ('public."Mood"[]', "'{\"so so\"}'"),
     ("public.pair", "ROW(1, 'a \"b\"')"),
