@@ -60,6 +60,6 @@ class StoppedTables:
         known = {table.name: table for table in self.tables}
         left_out = [table for table in self.tables if table.name not in tried]
         first = StoppedTable("", int(now), int(now), 0)
-        before = {name: known.get(name, first) for name in failed}
+        before = {name: known.get(name, first) for name in sorted(failed)}
         again = [StoppedTable(name, was.since, int(now), was.tries + 1) for name, was in before.items()]
         return StoppedTables((*left_out, *again), run_id)
