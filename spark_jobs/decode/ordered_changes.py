@@ -83,7 +83,7 @@ class OrderedChanges:
         if None not in identities:
             return np.zeros(len(changes), dtype=bool)
         known = {name for identity in identities if identity is not None for name in identity}
-        if len(known) == 0:
+        if not known:  # every leaf that sends old rows is FULL
             return np.asarray(changes.old_slots >= 0)
         further = [index for index, column in enumerate(self.shape.columns) if column.name not in known]
         return changes.of_old(np.any(has_value(changes.old.kinds[further]), axis=0))
