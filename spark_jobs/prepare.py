@@ -9,7 +9,7 @@ from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import LakeError, PreconditionError
+from spark_jobs.errors import ConfigurationError, LakeError, PreconditionError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
@@ -45,9 +45,9 @@ class Prepared:
 def prepare(pipeline: Pipeline) -> Prepared:
     """Create publication, slot and change log if they are missing; nothing is changed when an error is raised.
 
-    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others; but if there
-    is no change log yet and none can be followed, nothing is created. Raises what ``prepare_slot`` raises, and
-    ConfigurationError for a mask that does not fit its table.
+    A table that cannot be followed is in ``stopped``, with its error, and does not hold back the others. But as long as
+    there is no change log, nothing is created if none can be followed, or if the configuration is wrong about one.
+    Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
         masks = mask_words(connection, pipeline)
@@ -61,6 +61,9 @@ def prepare(pipeline: Pipeline) -> Prepared:
             if not names:
                 nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
                 raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
+            for table in stopped:
+                if isinstance(table.error, ConfigurationError):
+                    raise table.error
             if len(stopped) == len(names):
                 raise none_can_go_on(stopped)
         elif ("binary", "true") not in checkpoint.identity.options:

@@ -337,7 +337,9 @@ def test_stopped_table_stops_alone(followed: UnderDagster) -> None:
     assert data is not None
     assert "public.orders" in str(data.description)
     assert "public.items" not in str(data.description)
-    assert "\n" not in str(data.description)
+    what, hint = str(data.description).splitlines()  # one line each
+    assert what
+    assert hint.startswith("hint: ")
 
 
 def test_another_mode_is_made_from_the_change_log(followed: UnderDagster) -> None:
