@@ -64,7 +64,9 @@ def corpus(connection: psycopg.Connection[tuple[object, ...]]) -> tuple[Column, 
         texts = connection.execute(query).fetchall()
         return Column(f"c{number}", sample.type_name, tuple(str(text) for (text,) in texts))
 
-    return tuple(column(number, sample) for number, sample in enumerate(SAMPLES))
+    version = connection.info.server_version // 10_000
+    samples = [sample for sample in SAMPLES if sample.since <= version]
+    return tuple(column(number, sample) for number, sample in enumerate(samples))
 
 
 def inserted(table: str, columns: Sequence[Column]) -> sql.Composed:

@@ -215,7 +215,7 @@ def test_what_a_mode_cannot_keep_is_refused(spark: SparkSession, database: Datab
     report = sync(replace(pipeline, tables=tuple(Table(name, "soft_delete") for name in names)), lambda: spark)
     keyless, taken = sorted(map(str, report.errors))
     assert keyless.startswith("table public.keyless has no key, and mode soft_delete keeps rows by their key: give it")
-    assert taken.startswith("table public.taken has columns that mode soft_delete adds itself: _deleted_at: ALTER")
+    assert taken.startswith("table public.taken has columns that mode soft_delete adds itself: _deleted_at: rename")
     database.execute("ALTER TABLE fine ADD _deleted_at int", "INSERT INTO fine VALUES (1, 2)")
     (later,) = sync(replace(pipeline, tables=(Table(names[0], "soft_delete"),)), lambda: spark).errors
-    assert str(later).startswith("table public.fine has columns that mode soft_delete adds itself: _deleted_at: ALTER")
+    assert str(later).startswith("table public.fine has columns that mode soft_delete adds itself: _deleted_at: rename")
