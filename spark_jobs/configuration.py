@@ -63,6 +63,7 @@ class Source:
 
     ``publication``: one name, created if missing; or several publications of the user's. ``proto_version`` None: the
     server's highest. ``streaming``, ``two_phase``, ``binary`` and ``proto_version`` do not change what is read.
+    ``adopt_slot``: a new change log may be read from a slot that is read for another one.
     """
 
     dsn: SecretStr
@@ -75,6 +76,7 @@ class Source:
     messages: bool | MessagePrefixes = False
     binary: bool = False
     proto_version: Literal[1, 2, 3, 4] | None = None
+    adopt_slot: bool = False
 
     @property
     def publications(self) -> tuple[str, ...]:

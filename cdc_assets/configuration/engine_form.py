@@ -49,6 +49,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             else MessagePrefixes(tuple(source.messages.prefixes)),
             binary=source.binary,
             proto_version=source.proto_version,
+            adopt_slot=source.adopt_slot,
         ),
         lake=lake_of(model, folder),
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),

@@ -77,6 +77,11 @@ class SourceModel(StrictModel):
     proto_version: Literal[1, 2, 3, 4] | None = Field(
         default=None, description="of pgoutput; default: the server's highest"
     )
+    adopt_slot: bool = Field(
+        default=False,
+        description="whether a new change log may be read from a slot that has been read for another lake, which is"
+        " then given up",
+    )
 
     key_prefix: Annotated[tuple[KeyPart, ...], Field(min_length=1)] | None = Field(
         default=None,

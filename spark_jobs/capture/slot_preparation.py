@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from spark_jobs.capture.chapter import land_first_marker
 from spark_jobs.capture.continuity import check_slot, following_slot, slot_identity
+from spark_jobs.capture.slot_owner import note_owner, require_own_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -42,11 +43,12 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             following_slot(control, pipeline, checkpoint, identity)
         elif _unused_slot(control, source.slot) is None:
             require_slot_possible(control, source.slot)  # before anything is created: a refusal leaves no trace
+        else:
+            require_own_slot(control, pipeline)
         if checkpoint is None:
             log.create()  # before the source is touched: the lake may not be writable
         if source.has_publications and (names is None or names):
-            lists = column_lists(control, pipeline, names or ())
-            ensure_publications(control, source.publications, names if pipeline.alters_publication else None, lists)
+            _prepare_publications(control, pipeline, names, is_new=checkpoint is None)
         elif checkpoint is None:
             facts_by_name(control, names or ())
         require_withheld(control, pipeline)
@@ -61,6 +63,15 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
         check_slot(slot, identity)
         start = slot.confirmed_flush_lsn
         return land_first_marker(control, pipeline, log, WindowMarker(0, Window(start, start), identity))
+
+
+def _prepare_publications(
+    control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName] | None, *, is_new: bool
+) -> None:
+    source, lists = pipeline.source, column_lists(control, pipeline, names or ())
+    sent = ensure_publications(control, source.publications, names if pipeline.alters_publication else None, lists)
+    if sent.comment is not None and (is_new or sent.comment.log_of(source.slot) is None):
+        note_owner(control, pipeline, sent.comment)
 
 
 def _unused_slot(control: Connection, slot: str) -> SlotStatus | None:

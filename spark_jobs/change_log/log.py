@@ -108,6 +108,11 @@ class ChangeLog:
                 self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=LOG_CONFIGURATION, name="change_log"
             )
 
+    def id(self) -> str | None:
+        """What tells this change log from any other, also where it was moved to; None if there is no log."""
+        opened = open_table(self.path, self._what)
+        return None if opened is None else str(opened.metadata().id)
+
     def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
         """Commit one window's rows, which include its marker. False, without reading ``rows``, if this ordinal has
         already been landed.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spark_jobs.capture.continuity import following_slot, slot_identity
+from spark_jobs.capture.slot_owner import require_own_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import CdcError, SourceUnreachableError
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.privileges import slot_exists
 
 AREA = "change log"
 
@@ -24,8 +26,8 @@ def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
         return
     if checkpoint is None:
         yield ok(AREA, "change log", "does not exist yet: sync creates it")
-        return
-    yield ok(AREA, "change log", f"{checkpoint.ordinal} windows, up to {checkpoint.window.hi}")
+    else:
+        yield ok(AREA, "change log", f"{checkpoint.ordinal} windows, up to {checkpoint.window.hi}")
     try:
         yield _against_slot(pipeline, checkpoint)
     except SourceUnreachableError:
@@ -34,7 +36,10 @@ def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
         yield fail(AREA, "log and slot", error.what, error.hint)
 
 
-def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker) -> Check:
+def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker | None) -> Check:
     with connected(pipeline.source.dsn) as connection:
-        following_slot(connection, pipeline, checkpoint, slot_identity(connection, pipeline))
-    return ok(AREA, "log and slot", "no gap between them")
+        if checkpoint is not None:
+            following_slot(connection, pipeline, checkpoint, slot_identity(connection, pipeline))
+        elif slot_exists(connection, pipeline.source.slot):
+            require_own_slot(connection, pipeline)
+    return ok(AREA, "log and slot", "no gap between them" if checkpoint else "no other lake is known to read the slot")

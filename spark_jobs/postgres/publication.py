@@ -15,6 +15,7 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.publication_comment import PublicationComment, write_comment
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
 from spark_jobs.postgres.published_tables import PublishedTable, add_table, published_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
@@ -23,20 +24,18 @@ from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 ColumnLists = Mapping[QualifiedName, tuple[str, ...]]
 NO_LISTS: ColumnLists = MappingProxyType({})
 
-OUR_COMMENT = "made by postgres-cdc and kept in step with its configuration"
-
 
 @dataclass(frozen=True)
 class Publication:
     """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
-    ``ours``: its comment says that we made it. ``excluded``: FOR ALL TABLES EXCEPT these, and with them the
-    ``excluded_partitions``. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends
-    of each table: see ``published_tables``.
+    ``comment``: what we wrote on it if we made it, else None. ``excluded``: FOR ALL TABLES EXCEPT these, and with them
+    the ``excluded_partitions``. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it
+    sends of each table: see ``published_tables``.
     """
 
     names: tuple[str, ...]
-    ours: bool
+    comment: PublicationComment | None
     via_partition_root: bool
     tables: tuple[QualifiedName, ...]
     excluded: tuple[QualifiedName, ...] = ()
@@ -47,6 +46,10 @@ class Publication:
     def name(self) -> str:
         """For messages."""
         return ", ".join(self.names)
+
+    @property
+    def ours(self) -> bool:
+        return self.comment is not None
 
     def publishes(self, table: QualifiedName) -> bool:
         return table in self._tables
@@ -73,7 +76,7 @@ WITH RECURSIVE pub AS (
   SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_class p ON p.oid = b.relid AND p.relkind = 'p'
   JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
 )
-SELECT obj_description(pub.oid, 'pg_publication') = %(comment)s, pub.pubviaroot,
+SELECT obj_description(pub.oid, 'pg_publication'), pub.pubviaroot,
   coalesce((to_jsonb(pub)->>'puballsequences')::boolean, false), (
     SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname, c.relispartition)), '[]')
     FROM pg_catalog.pg_publication_rel r, LATERAL (
@@ -106,13 +109,13 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         members=members_sql(version), excluded=excluded_sql(version), first_normal_oid=sql.Literal(FIRST_NORMAL_OID)
     )
     with source_errors(f"publication {name} could not be read"):
-        row = connection.execute(statement, {"name": name, "comment": OUR_COMMENT}).fetchone()
+        row = connection.execute(statement, {"name": name}).fetchone()
     if row is None:
         return None
-    ours, via_root, all_sequences, excluded, tables = row
+    comment, via_root, all_sequences, excluded, tables = row
     return Publication(
         (name,),
-        bool(ours),
+        PublicationComment.parse(comment),
         via_root,
         tuple(QualifiedName(*table) for table in sorted(tables)),
         tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if not is_partition),
@@ -183,7 +186,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         return found[0]
     return Publication(
         tuple(names),
-        ours=False,
+        comment=None,
         via_partition_root=any(each.via_partition_root for each in found),
         # without the partitions that one of them publishes under the name of their root
         excluded=tuple(sorted({table for each in found for table in each.excluded})),
@@ -219,10 +222,9 @@ def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | Non
 
 def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-    comment = sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(OUR_COMMENT))
     with source_errors(f"publication {name} cannot be created"), connection.transaction():
         connection.execute(statement.format(sql.Identifier(name), _entries(tables, lists)))
-        connection.execute(comment)
+        write_comment(connection, name, PublicationComment())
 
 
 def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:

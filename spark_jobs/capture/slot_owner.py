@@ -1,0 +1,42 @@
+"""A slot belongs to one change log: two that read it in turn would each miss what the other has taken.
+
+The comment of our publication says to which. A publication of the user's has no such comment, so with one of those, and
+with ``test_decoding``, nothing tells.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import SlotError
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.publication import find_publications
+from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment, write_comment
+
+
+def require_own_slot(control: Connection, pipeline: Pipeline) -> None:
+    """For a slot that exists while this lake has landed nothing. Raises SlotError if it is read for another lake."""
+    source = pipeline.source
+    comment = None if source.adopt_slot else _comment(control, pipeline)
+    if comment is None or comment.log_of(source.slot) in (None, ChangeLog(pipeline.lake.change_log).id()):
+        return
+    raise SlotError(
+        f"slot {source.slot} is read for another lake: lake.path {pipeline.lake.path} has no change log, and the"
+        f" comment of publication {source.publications[0]} names another one",
+        hint="give this pipeline a name of its own, or a source.slot and a source.publication; where the other lake is"
+        " given up, set source.adopt_slot: true",
+    )
+
+
+def note_owner(control: Connection, pipeline: Pipeline, comment: PublicationComment) -> None:
+    """Write into our publication's comment that the slot is read for this lake."""
+    log = ChangeLog(pipeline.lake.change_log).id()
+    name = pipeline.source.publications[0]
+    if log is not None and may_write_comment(control, name):
+        write_comment(control, name, comment.with_log(pipeline.source.slot, log))
+
+
+def _comment(control: Connection, pipeline: Pipeline) -> PublicationComment | None:
+    source = pipeline.source
+    publication = find_publications(control, source.publications) if source.has_publications else None
+    return None if publication is None else publication.comment
