@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 
 from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.apply.table_applied import TableApplied
@@ -21,6 +21,8 @@ from spark_jobs.errors import CdcError, ConfigurationError, SnapshotWaitsError
 from spark_jobs.lake.messages_state import has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import NewGenerations, begin_generations
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
@@ -41,10 +43,11 @@ _PREPARE_EVERY = 60.0
 class FollowRound:
     """What one round did: ``windows`` were landed since the round before, ``applied`` tables got a commit.
 
-    ``lag_bytes``: WAL that the tables do not show yet, up to the server's flushed LSN when it was last asked.
-    ``lag_seconds``: the tables show everything that was committed that long ago or earlier. Both are None until the
-    tables have first reached an LSN that the server reported. ``errors``: one line for each table that is stopped or
-    waits for its next try, and for what stops all of them; ``hints``: what to do about each, or nothing. ``modes``:
+    ``lag_bytes``: WAL that the tables do not show yet, up to the server's flushed LSN at ``lag_asked_at``, when the
+    server was last asked for it. ``lag_seconds``: the tables show everything that was committed that long ago or
+    earlier. All three are None until the tables have first reached an LSN that the server reported. ``is_last``: the
+    round after the order to stop, which asks the server once more. ``errors``: one line for each table that is stopped
+    or waits for its next try, and for what stops all of them; ``hints``: what to do about each, or nothing. ``modes``:
     the tables that were brought into another mode without a snapshot. ``waiting``: tables whose snapshot waits for a
     transaction of somebody else.
     """
@@ -61,10 +64,14 @@ class FollowRound:
     modes: tuple[ModeChanged, ...] = ()
     hints: tuple[str, ...] = ()
     waiting: tuple[TableWaiting, ...] = ()
+    lag_asked_at: datetime | None = None
+    is_last: bool = False
 
     @property
     def is_idle(self) -> bool:
-        return not (self.windows or self.applied or self.snapshots or self.modes or self.errors or self.waiting)
+        return not self.is_last and not (
+            self.windows or self.applied or self.snapshots or self.modes or self.errors or self.waiting
+        )
 
 
 @dataclass
@@ -90,13 +97,13 @@ class _Landed:
 
     windows: int = 0
     changes: int = 0
-    # (the flushed LSN, when the server was asked for it): the change log holds everything up to that LSN
+    # (the flushed LSN, when the server was asked for it): the change log holds everything up to each but the last one
     asked: list[tuple[Lsn, float]] = field(default_factory=list)
     pause: _Pause | None = None
 
 
 class Follower:
-    """Follows ``pipeline`` until ``stopping`` is set; a commit in progress is then finished.
+    """Follows ``pipeline`` until ``stopping`` is set. What is captured by then is applied in a last round.
 
     ``spark`` is called in each round that has something to write, so a provider may return a new session when the last
     one has died. ``report`` is called after each round.
@@ -140,6 +147,11 @@ class Follower:
                 if defects:
                     raise defects[0]
                 self._stopping.wait(max(0.0, self._every - (time.monotonic() - started)))
+            if capturing.is_alive():
+                capturing.join()
+            if self._prepared_at is not None:
+                self._ask_again()
+                self._report(self._round(time.monotonic(), is_last=True))
         finally:
             self._stopping.set()
             if capturing.is_alive():
@@ -177,7 +189,18 @@ class Follower:
                 self._landed.asked.append((done.upto, asked))
         return done.caught_up
 
-    def _round(self, started: float) -> FollowRound:
+    def _ask_again(self) -> None:
+        """How far the source is, so that the last round says what is not captured."""
+        asked = time.monotonic()
+        try:
+            with connected(self._pipeline.source.dsn) as connection:
+                flushed = flushed_lsn(connection)
+        except CdcError:  # the last round's figure is then of the last look, and says of when
+            return
+        with self._lock:
+            self._landed.asked.append((flushed, asked))
+
+    def _round(self, started: float, *, is_last: bool = False) -> FollowRound:
         begun = NewGenerations()
         report: CatchUpReport | None = None
         if self._all is None or self._all.is_over:
@@ -188,7 +211,7 @@ class Follower:
                 raise
             except CdcError as error:
                 self._all = (self._all or _Pause(error)).again(error)
-        return self._done(started, begun, report)
+        return replace(self._done(started, begun, report), is_last=is_last)
 
     def _work(self) -> tuple[NewGenerations, CatchUpReport]:
         if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
@@ -258,7 +281,7 @@ class Follower:
         with self._lock:
             windows, changes, capture_pause = self._landed.windows, self._landed.changes, self._landed.pause
             self._landed.windows = self._landed.changes = 0
-            lag_bytes, reached_at = self._lag()
+            lag_bytes, reached_at, asked_at = self._lag()
         errors = [pause.error for pause in (self._all, capture_pause) if pause is not None]
         errors += self._stopped.values()
         errors += [pause.error for name, pause in self._paused.items() if name not in self._stopped]
@@ -276,16 +299,18 @@ class Follower:
             tuple(table for table in begun.modes if table.error is None),
             tuple(error.hint for error in errors),
             self._tables_waiting(),
+            None if asked_at is None else datetime.now(timezone.utc) - timedelta(seconds=now - asked_at),
         )
 
-    def _lag(self) -> tuple[int | None, float | None]:
-        """Bytes of WAL that the tables do not show, and when the server reported the last LSN that they show."""
+    def _lag(self) -> tuple[int, float, float] | tuple[None, None, None]:
+        """Bytes of WAL that the tables do not show, when the server reported the last LSN that they show, and when it
+        was last asked."""
         asked, shown = self._landed.asked, self._shown
         reached = [when for lsn, when in asked if shown is not None and lsn <= shown]
         if shown is None or not reached:
-            return None, None
+            return None, None, None
         self._landed.asked = [(lsn, when) for lsn, when in asked if when >= reached[-1]]  # older ones are not needed
-        return max(0, asked[-1][0] - shown), reached[-1]
+        return max(0, asked[-1][0] - shown), reached[-1], asked[-1][1]
 
 
 __all__ = ["FollowRound", "Follower"]

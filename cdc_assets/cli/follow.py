@@ -56,8 +56,9 @@ def command(terminal: Terminal, config: Path, every: float, health_file: Path | 
     """Sync all day in one process, with one Spark session that stays warm.
 
     Windows are captured as they come, whatever Spark is doing, and applied at most once per --every. A table that stops
-    is tried again, after 5 seconds, then 10, up to 5 minutes. SIGTERM and Ctrl-C finish the commits in progress; the
-    exit code is then 0. With --json it prints one line per round, otherwise one for each round that did something.
+    is tried again, after 5 seconds, then 10, up to 5 minutes. After SIGTERM or Ctrl-C what is captured is applied in
+    a last round, which says how much is not captured; the exit code is 0. With --json it prints one line per round,
+    otherwise one for each round that did something.
     """
     pipeline = load_pipeline(config)
     lines = _json_line if terminal.as_json else _line
@@ -98,13 +99,19 @@ def _line(done: FollowRound) -> str | None:
     """None for a round that found nothing to do."""
     if done.is_idle:
         return None
-    parts = [f"{done.at:%Y-%m-%d %H:%M:%S}", counted(done.windows, "window"), counted(done.changes, "change")]
+    parts = [
+        f"{done.at:%Y-%m-%d %H:%M:%S}",
+        *(["last round"] if done.is_last else []),
+        counted(done.windows, "window"),
+        counted(done.changes, "change"),
+    ]
     if done.snapshots:
         parts.append(f"snapshots of {', '.join(map(str, done.snapshots))}")
     parts += [f"mode of {table.name}: {table.what}" for table in done.modes]
     parts.append(f"{counted(len(done.applied), 'table')} written in {done.seconds:.1f} s")
-    if done.lag_bytes is not None and done.lag_seconds is not None:
-        parts.append(f"{size(done.lag_bytes)}, {done.lag_seconds:.1f} s behind")
+    if done.lag_bytes is not None and done.lag_seconds is not None and done.lag_asked_at is not None:
+        behind = "not captured" if done.is_last else f"{done.lag_seconds:.1f} s behind"
+        parts.append(f"{size(done.lag_bytes)}, {behind}, at {done.lag_asked_at:%H:%M:%S}")
     parts += map(str, done.waiting)
     said = "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
     return "\n".join([said, *(f"hint: {hint}" for hint in dict.fromkeys(done.hints) if hint)])

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import pipeline_status
 from tests.cli.command import Command, configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -75,6 +76,12 @@ class Following:
 
         return self.wait_for(asked_since)
 
+    def wait_for_end(self) -> Round:
+        """The last round of a command that was told to stop."""
+        assert self.process.wait(timeout=_PATIENCE_SECONDS) == 0
+        self._reader.join()
+        return self.rounds[-1]
+
     def kill_jvm(self) -> None:
         java = [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.name() == "java"]
         assert len(java) == 1
@@ -128,9 +135,14 @@ def test_it_goes_on_until_it_is_told_to_stop(
         process.wait_until_shown()
 
         assert json.loads(health.read_text()).keys() == first.keys()
+        database.execute("INSERT INTO orders VALUES (61, 'in the last moment')")
         process.process.send_signal(signal.SIGTERM)
-        assert process.process.wait(timeout=_PATIENCE_SECONDS) == 0
-    lake.assert_equal()
+        last = process.wait_for_end()
+    assert last["is_last"]
+    tables = pipeline_status(lake.pipeline).tables
+    assert [table.behind_windows for table in tables] == [0] * len(names), "what is captured is applied"
+    if not last["lag_bytes"]:
+        lake.assert_equal()
 
 
 def test_wrong_options_are_one_line(tmp_path: Path) -> None:
