@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pytest
 from pydantic import SecretStr
@@ -18,6 +19,7 @@ from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges, range_query, snapshot_column
 from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.range_read import read_range
@@ -98,10 +100,7 @@ TYPES = [
 def test_gives_the_lake_values_of_what_the_output_plugin_sends(every_database: Database, tmp_path: Path) -> None:
     # the wheel's servers are built without libxml
     values = [(kind, value) for kind, value in VALUES if kind != "xml" or every_database.server.version == 15]
-    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(values))
-    every_database.execute(
-        *TYPES, f"CREATE TABLE t (id int PRIMARY KEY, {columns})", "CREATE PUBLICATION p FOR TABLE t"
-    )
+    every_database.execute(*TYPES)
     # a database whose own settings would print everything otherwise
     for setting in (
         "TimeZone = 'Asia/Tokyo'",
@@ -110,12 +109,102 @@ def test_gives_the_lake_values_of_what_the_output_plugin_sends(every_database: D
         "bytea_output = 'escape'",
     ):
         every_database.execute(f"ALTER DATABASE {every_database.name} SET {setting}")
-    source = pipeline_of(every_database, tmp_path, publication="p").source
+    sent, facts = _on_both_ways(every_database, tmp_path, values)
+    assert "2024-07-01 06:30:00+00" in sent
+    assert facts.primary_key == facts.replica_identity == ("id",)
+    by_name = {column.attname: column for column in facts.columns}
+    more_positive = by_name[f"c{[kind for kind, _ in values].index('public.more_positive')}"]
+    assert (more_positive.lake_type.sql, more_positive.typname) == ("decimal(5,2)", "public.more_positive")
+
+
+def test_of_every_type_of_the_server(every_database: Database, tmp_path: Path) -> None:
+    """Each that a column may have, as it is, as an array, as a domain and as a range."""
+    values: list[tuple[str, str]] = []
+    without_value, impossible = set(), set()
+    with every_database.connect() as connection:
+        for name, attributes, has_array in connection.execute(_EVERY_TYPE).fetchall():
+            assert isinstance(name, str)
+            try:
+                connection.execute(f"CREATE TABLE possible (c {name})")
+            except psycopg.errors.InvalidTableDefinition:
+                impossible.add(name)
+                continue
+            connection.execute("DROP TABLE possible")
+            value = _literal(connection, name, attributes)
+            if value == "NULL":
+                without_value.add(name)
+            domain = f"public.domain_{len(values)}"
+            connection.execute(f"CREATE DOMAIN {domain} AS {name}")
+            values += [(name, value), (domain, value)]
+            if has_array:
+                values.append((f"{name}[]", f"ARRAY[{value}, NULL]::{name}[]"))
+            span = f"public.range_{len(values)}"
+            try:
+                connection.execute(f"CREATE TYPE {span} AS RANGE (subtype = {name})")
+            except psycopg.errors.UndefinedObject:  # it has no order
+                continue
+            values.append((span, f"{span}({value}, NULL)"))
+    assert without_value <= _WITHOUT_INPUT
+    assert impossible <= _OF_PSEUDO_TYPES
+    assert {"refcursor", "refcursor[]", "int4multirange", "pg_class"} <= {kind for kind, _ in values}
+    for first in range(0, len(values), 90):
+        _on_both_ways(every_database, tmp_path, values[first : first + 90])
+
+
+# arrays come with their elements; row types have as many attributes as commas and one. Two of the catalogue's row types
+# stand for all: they differ in their attributes alone
+_EVERY_TYPE = """
+SELECT format_type(t.oid, NULL), (SELECT relnatts::int FROM pg_class WHERE oid = t.typrelid), t.typarray <> 0
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typtype IN ('b', 'd', 'e', 'r', 'm', 'c') AND t.typcategory <> 'A' AND n.nspname !~ '^pg_(toast|temp)'
+  AND (t.typtype <> 'c' OR t.typname IN ('pg_class', 'pg_attribute'))
+ORDER BY t.oid
+"""
+_LITERALS = (
+    *("1", "a", "{}", "empty", "(1,2)", "(0,1)", "[(1,2),(3,4)]", "{1,2,3}", "<(1,2),3>", "10.0.0.0/8", "2024-02-29"),
+    *("08:00:2b:01:02:03", "12:00", "1 day", "16/B374D848", "10:20:10,15", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    *("(1,1),(0,0)", "=r/postgres", "$.a", "<a/>", "YES", "t"),
+)
+# values of these come from the server alone
+_WITHOUT_INPUT = {
+    *("gtsvector", "pg_node_tree", "pg_ndistinct", "pg_dependencies", "pg_mcv_list", "xml"),
+    *("pg_brin_bloom_summary", "pg_brin_minmax_multi_summary"),
+}
+# it has an attribute of type anyarray
+_OF_PSEUDO_TYPES = {"pg_attribute"}
+
+
+def _literal(connection: psycopg.Connection[tuple[object, ...]], name: str, attributes: object) -> str:
+    """A literal of this type; NULL if its input function takes none of those above."""
+    row = "(" + "," * (int(str(attributes)) - 1) + ")" if attributes else None
+    for text in (row,) if row else _LITERALS:
+        literal = f"'{text}'::{name}"
+        try:
+            connection.execute(f"SELECT {literal}")
+        except psycopg.Error:
+            continue
+        return literal
+    return "NULL"
+
+
+def _on_both_ways(
+    database: Database, tmp_path: Path, values: list[tuple[str, str]]
+) -> tuple[list[str | None], RelationFacts]:
+    """One row of these types and values, by snapshot and as a change, which must agree; what was sent."""
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(values))
+    database.execute(
+        "DROP PUBLICATION IF EXISTS p",
+        "DROP TABLE IF EXISTS t",
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()",
+        f"CREATE TABLE t (id int PRIMARY KEY, {columns})",
+        "CREATE PUBLICATION p FOR TABLE t",
+    )
+    source = pipeline_of(database, tmp_path, publication="p").source
     with connected(source.dsn) as control, bulk_connection(conninfo(source.dsn)) as bulk:
         start = create_slot(control, source.slot, plugin="pgoutput")
-        every_database.execute(f"INSERT INTO t VALUES (1, {', '.join(value for _, value in values)})")
+        database.execute(f"INSERT INTO t VALUES (1, {', '.join(value for _, value in values)})")
         window = Window(start, flushed_lsn(control))
-        options = plugin_options(source, every_database.server.version * 10_000)
+        options = plugin_options(source, database.server.version * 10_000)
         with read_window(bulk, source.slot, window, options) as reader:
             messages = [m for batch in reader for m in batch.column(0).to_pylist()]
     [insert] = [message for message in messages if message[:1] == b"I"]
@@ -134,11 +223,7 @@ def test_gives_the_lake_values_of_what_the_output_plugin_sends(every_database: D
         if pa.types.is_floating(found.type):  # to Arrow NaN is no NaN, and 0 is -0
             found, expected = found.cast(pa.string()), expected.cast(pa.string())
         assert found.equals(expected), (facts_of.typname, text)
-    assert "2024-07-01 06:30:00+00" in sent
-    assert facts.primary_key == facts.replica_identity == ("id",)
-    by_name = {column.attname: column for column in facts.columns}
-    more_positive = by_name[f"c{[kind for kind, _ in values].index('public.more_positive')}"]
-    assert (more_positive.lake_type.sql, more_positive.typname) == ("decimal(5,2)", "public.more_positive")
+    return sent, facts
 
 
 def _tuple(insert: bytes) -> list[str | None]:
