@@ -139,8 +139,9 @@ def test_it_goes_on_until_it_is_told_to_stop(
         process.process.send_signal(signal.SIGTERM)
         last = process.wait_for_end()
     assert last["is_last"]
-    tables = pipeline_status(lake.pipeline).tables
-    assert [table.behind_windows for table in tables] == [0] * len(names), "what is captured is applied"
+    assert {table.behind_windows for table in pipeline_status(lake.pipeline).tables} == {0}, (
+        "what is captured is applied"
+    )
     if not last["lag_bytes"]:
         lake.assert_equal()
 
