@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -86,7 +86,8 @@ def log_rows(
 @dataclass
 class History:
     """``before`` and ``after`` are the table's rows by key; ``rows`` the change log between them. ``messages`` are its
-    changes in order, ``positions`` theirs, and ``states`` the table behind each."""
+    changes in order, ``positions`` theirs, and ``states`` the table behind each. ``shape`` knows the leaves of a
+    partitioned table."""
 
     before: dict[Row, Row]
     after: dict[Row, Row]
@@ -95,6 +96,7 @@ class History:
     messages: Sequence[Message] = ()
     positions: Sequence[tuple[int, int]] = ()
     states: Sequence[dict[Row, Row]] = field(default_factory=tuple)
+    shape: TableShape = SHAPE
 
 
 KEYS = st.tuples(st.sampled_from([b"1", b"2", b"3", b"-4"]), st.sampled_from([b"a", b""]))
@@ -104,15 +106,21 @@ NUMBERS = st.none() | st.sampled_from([b"0", b"-7", b"42"])
 
 @st.composite
 def histories(draw: st.DrawFn, *, truncates: bool = True, max_changes: int = 25) -> History:
-    """What a server can send: unchanged TOAST in any update, key moves to free keys, chains, swaps, truncates."""
+    """What a server can send: unchanged TOAST in any update, key moves to free keys, chains, swaps, truncates.
+
+    Of a partitioned table the letter of an old tuple follows the root's identity, its content the leaf's own.
+    """
     identity = draw(st.sampled_from("df"))
+    leaves = draw(st.sampled_from(["", "d", "f", "df"]))  # none: the table is not partitioned
+    shape = replace(SHAPE, leaf_identities=tuple(None if leaf == "f" else _NAMES[: len(KEY)] for leaf in leaves))
     before: dict[Row, Row] = {
         key: (*key, draw(NUMBERS), draw(VALUES), draw(VALUES)) for key in draw(st.lists(KEYS, unique=True, max_size=4))
     }
     table = dict(before)
     messages, states = [], []
     for _ in range(draw(st.integers(0, max_changes))):
-        messages.append(draw(_change(table, identity, truncates)))
+        whole = draw(st.sampled_from(leaves or identity)) == "f"
+        messages.append(draw(_change(table, identity, whole, truncates)))
         states.append(dict(table))
     positions = sorted(
         draw(
@@ -129,12 +137,12 @@ def histories(draw: st.DrawFn, *, truncates: bool = True, max_changes: int = 25)
     versions = [draw(st.sampled_from(sorted(relations))) for _ in messages]
     rows = log_rows(messages, versions, positions)
     shuffled = rows.take(pa.array(draw(st.permutations(range(len(rows)))), pa.int64()))
-    return History(before, table, shuffled, mapped(relations), messages, positions, states)
+    return History(before, table, shuffled, mapped(relations), messages, positions, states, shape)
 
 
 @st.composite
-def _change(draw: st.DrawFn, table: dict[Row, Row], identity: str, truncates: bool) -> Message:
-    """One more change; ``table`` follows it."""
+def _change(draw: st.DrawFn, table: dict[Row, Row], identity: str, whole: bool, truncates: bool) -> Message:
+    """One more change; ``table`` follows it. ``identity``: of the table; ``whole``: old tuples hold the whole row."""
     free = [key for key in _all_keys() if key not in table]
     kinds = ["insert"] * bool(free) + ["update", "update", "move", "delete"] * bool(table) + ["truncate"] * truncates
     kind = draw(st.sampled_from(kinds or ["insert"]))
@@ -149,7 +157,7 @@ def _change(draw: st.DrawFn, table: dict[Row, Row], identity: str, truncates: bo
     key = draw(st.sampled_from(sorted(table)))
     old = table.pop(key)
     if kind == "delete":
-        return Delete(RELID, None if identity == "f" else _key_only(old), old if identity == "f" else None)
+        return Delete(RELID, *_by_letter(identity, old if whole else _key_only(old)))
     moves = kind == "move" and bool(free)
     to = draw(st.sampled_from(free)) if moves else key
     kept = draw(st.sets(st.sampled_from(TOASTED)))
@@ -160,8 +168,15 @@ def _change(draw: st.DrawFn, table: dict[Row, Row], identity: str, truncates: bo
         UNCHANGED_TOAST if index in kept and old[index] is not None else stored[index] for index in range(WIDTH)
     )
     table[to] = tuple(stored)  # type: ignore[arg-type]
-    old_key = _key_only(old) if identity == "d" and (moves or draw(st.booleans())) else None
-    return Update(RELID, old_key, old if identity == "f" else None, wire)
+    if whole:
+        return Update(RELID, *_by_letter(identity, old), wire)
+    old_key = _key_only(old) if moves or draw(st.booleans()) else None
+    return Update(RELID, *_by_letter(identity, old_key), wire)
+
+
+def _by_letter(identity: str, old: TupleData | None) -> tuple[TupleData | None, TupleData | None]:
+    """As K or as O."""
+    return (None, old) if identity == "f" else (old, None)
 
 
 def _all_keys() -> list[Row]:

@@ -91,6 +91,9 @@ class Insert:
 class Update:
     """``U``. At most one of ``old_key`` (K) and ``old_tuple`` (O, under REPLICA IDENTITY FULL) is set.
 
+    Under ``publish_via_partition_root`` the letter follows the root's replica identity, but the partition's own says
+    what the tuple holds: O may be a key alone, and K a whole row.
+
     ``old_key`` is as wide as the relation; None outside the key does not mean null. It is sent when the key changed,
     and also when a key column is stored out of line in TOAST; the new tuple then has UNCHANGED_TOAST for it.
     """

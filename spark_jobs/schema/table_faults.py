@@ -19,6 +19,10 @@ from spark_jobs.table_mode import Mode
 NO_COLUMNS_REMEDY = (
     "add a column, and the next sync follows it; or leave the table out of tables: or of the publication"
 )
+_EACH_LEAF_FULL = (
+    "DO $$BEGIN EXECUTE (SELECT string_agg(format('ALTER TABLE %s REPLICA IDENTITY FULL', relid), '; ')"
+    " FROM pg_partition_tree('{root}') WHERE isleaf); END$$"
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,8 @@ def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault |
     table, named = str(facts.name), ", ".join(key)
     if not facts.sends_whole_rows:
         what = f"does not send whole rows, which key: {named} requires"
-        return TableFault(table, what, f"ALTER TABLE {table} REPLICA IDENTITY FULL, or take key: out")
+        whole = whole_rows_sql(facts.name, partitioned=bool(facts.leaf_identities))
+        return TableFault(table, what, f"take key: out, or let it send them: {whole}")
     if facts.key and set(facts.key) != set(key):
         what = f"has a key of its own, {', '.join(facts.key)}, and key: says {named}"
         return TableFault(table, what, "take key: out of the configuration")
@@ -143,11 +148,20 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
         return None
     if facts.leaf_identities:
         what = "has no key that each of its partitions sends with its changes"
-        remedy = "give root and partitions the same primary key, or all partitions REPLICA IDENTITY FULL"
+        whole = whole_rows_sql(facts.name, partitioned=True)
+        remedy = f"give root and partitions the same primary key, or follow it by its whole rows: {whole}"
         return TableFault(str(facts.name), what, remedy)
     what = f"has no usable key (replica identity {facts.relreplident})"
     remedy = f"give it a primary key, or follow it by its whole rows: ALTER TABLE {facts.name} REPLICA IDENTITY FULL"
     return TableFault(str(facts.name), what, remedy)
+
+
+def whole_rows_sql(table: QualifiedName, *, partitioned: bool) -> str:
+    """The statement after which changes come with their whole old row. The replica identity of a partitioned table does
+    not reach its partitions, of which there may be many, so one statement alters them all."""
+    if not partitioned:
+        return f"ALTER TABLE {table} REPLICA IDENTITY FULL"
+    return _EACH_LEAF_FULL.replace("{root}", str(table).replace("'", "''"))
 
 
 def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault | None:

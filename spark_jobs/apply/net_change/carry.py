@@ -15,6 +15,7 @@ from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.decode.columnar import INSERT
 from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
+from spark_jobs.schema.table_faults import whole_rows_sql
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,12 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
     unchanged = changes.new.kinds[column] == UNCHANGED
     if (unchanged & (changes.kinds == INSERT)).any():
         slot = int(np.argmax(unchanged & (changes.kinds == INSERT)))
-        ordered = actions.ordered
+        ordered, shape = actions.ordered, actions.ordered.shape
+        whole = whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))
         raise NeedsSnapshotError(
-            f"the row that enters {ordered.shape.name} by an update at {ordered.position(slot)} comes without its value"
-            f" in column {ordered.shape.columns[column].name}, which is stored out of line and was not changed",
-            hint="a row filter lets it in; with REPLICA IDENTITY FULL such values are sent",
+            f"the row that enters {shape.name} by an update at {ordered.position(slot)} comes without its value"
+            f" in column {shape.columns[column].name}, which is stored out of line and was not changed",
+            hint=f"a row filter lets it in; such values are sent after this statement: {whole}",
         )
     return np.asarray(actions.is_put & (unchanged & ~_in_old_tuple(actions, column))[actions.slots])
 

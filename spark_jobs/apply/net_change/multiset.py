@@ -19,6 +19,7 @@ from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
+from spark_jobs.schema.table_faults import whole_rows_sql
 
 
 def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
@@ -57,10 +58,10 @@ def _require_old_rows(ordered: OrderedChanges, goes: np.ndarray) -> None:
     whole = ordered.has_whole_old_row[goes]
     if whole.all():
         return
-    at = ordered.position(int(goes[np.argmin(whole)]))
+    shape, at = ordered.shape, ordered.position(int(goes[np.argmin(whole)]))
     raise NeedsSnapshotError(
-        f"the change of {ordered.shape.name} at {at} comes without its old row, and the table has no key",
-        hint=f"ALTER TABLE {ordered.shape.name} REPLICA IDENTITY FULL; {new_snapshot(ordered.shape.name)}",
+        f"the change of {shape.name} at {at} comes without its old row, and the table has no key",
+        hint=f"{whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))}; {new_snapshot(shape.name)}",
     )
 
 

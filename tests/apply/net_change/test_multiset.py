@@ -94,11 +94,24 @@ def test_an_unchanged_value_that_the_old_row_lacks_is_an_error_and_no_null() -> 
         net(Update(RELID, None, key_alone, (*key_alone[:3], UNCHANGED_TOAST, None)))
 
 
-def test_of_leaves_that_send_whole_rows_the_letter_does_not_matter() -> None:
-    """The root's identity is not FULL: the old tuple K holds the whole row."""
-    partitioned = replace(KEYLESS, leaf_identities=(None,))
-    rows = log_rows([Delete(RELID, ROWS[0], None)], fingerprint(WIRE))
-    assert net_change(rows, RELATIONS, partitioned).rows.column("copies").to_pylist() == [-1]
+@pytest.mark.parametrize("letter", ["d", "f"])
+@pytest.mark.parametrize(
+    ("leaves", "whole"),
+    [((None,), True), ((None, ()), True), ((("id", "part"),), False), ((None, ("id", "part")), False)],
+)
+def test_the_leaves_say_whether_old_rows_are_whole_and_the_letter_does_not(
+    letter: str, leaves: tuple[tuple[str, ...] | None, ...], whole: bool
+) -> None:
+    shape, wire = replace(KEYLESS, leaf_identities=leaves), relation_message(letter)
+    key_alone: TupleData = (b"1", b"a", None, None, None)
+    old = (key_alone, None) if letter == "d" else (None, key_alone)
+    rows, relations = log_rows([Delete(RELID, *old)], fingerprint(wire)), mapped({fingerprint(wire): wire}, shape)
+    if whole:
+        assert net_change(rows, relations, shape).rows.column("copies").to_pylist() == [-1]
+        return
+    with pytest.raises(NeedsSnapshotError, match="without its old row") as refused:
+        net_change(rows, relations, shape)
+    assert "pg_partition_tree('public.t')" in refused.value.hint
 
 
 def test_rows_are_equal_where_they_print_alike() -> None:
