@@ -19,6 +19,7 @@ from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.halves import read_in_halves, worth_halving
 from spark_jobs.capture.landed_again import check_landed_again
+from spark_jobs.capture.leaf_announcements import identities_for_a_time
 from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
 from spark_jobs.capture.plugin import Plugin, WindowRead, WindowReader
@@ -249,6 +250,7 @@ def _land_through(
             relids = sorted({seen.relid for seen in reader.relations})
             if relids:
                 facts = relation_facts(session.control, relids=relids, keys=keys, masks=masks)
+                look.note_reasons(identities_for_a_time(session.control, look.relids, reader.relations, facts))
                 yield facts_rows(ordinal, reader.relations, masked_alike(facts, tables))
             yield marker_row(_marker(session, ordinal, window, reader, look))
 

@@ -65,18 +65,32 @@ class CatalogueLook:
     Otherwise ``fingerprints`` are those of all followed tables, ``before`` the ones that the log holds, ``facts``
     describe the tables whose columns changed, and ``insert_lsn`` is an LSN after all that the look saw.
 
-    Pass all rows of the window to ``note_truncates``; ask ``is_truncated_by_others``; then call ``seen``.
+    Pass all rows of the window to ``note_truncates``; ask ``is_truncated_by_others``; then call ``seen``. ``words``:
+    relid and fingerprint of each followed table.
     """
 
     word: str
     horizon: int
     landed: CatalogueSeen | None
+    words: Mapping[QualifiedName, tuple[int, str]]
     fingerprints: tuple[Fingerprint, ...] = ()
     suspects: tuple[_Suspect, ...] = ()
     facts: tuple[RelationFacts, ...] = ()
     insert_lsn: int = 0
     before: tuple[Fingerprint, ...] = ()
     _truncates: set[tuple[int, int]] = field(default_factory=set)
+    _noted: list[TableChanged] = field(default_factory=list)
+
+    @property
+    def relids(self) -> tuple[int, ...]:
+        """The followed tables."""
+        return tuple(relid for relid, _ in self.words.values())
+
+    def note_reasons(self, reasons: Mapping[int, tuple[str, ...]]) -> None:
+        """Note why rows of these tables, by relid, may differ by what the window holds."""
+        for name, (relid, word) in self.words.items():
+            if relid in reasons:
+                self._noted.append(TableChanged(relid, name.nspname, name.relname, word, reasons[relid]))
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
         """Note the TRUNCATEs in these rows: they explain why a table has a new file."""
@@ -103,7 +117,7 @@ class CatalogueLook:
         log has passed the LSN before which a TRUNCATE would have explained it."""
         moved = tuple(file for file in self._moved if (file.table.relid, file.xid) not in self._truncates)
         due = tuple(file.table for file in moved if file.until <= window.hi)
-        changed = _merged((*(_changed(suspect) for suspect in self.suspects if suspect.is_certain), *due))
+        changed = _merged((*(_changed(suspect) for suspect in self.suspects if suspect.is_certain), *due, *self._noted))
         waiting = tuple(file for file in moved if file.until > window.hi)
         if not self.fingerprints and self.landed is not None:
             return replace(self.landed, horizon=self.horizon, changed=changed, moved=waiting)
@@ -137,7 +151,7 @@ def look_at_catalogue(
     words = fingerprint_words(control, watched)
     word = _word_of(word for _, word in words.values())
     if landed is not None and landed.word == word:
-        return CatalogueLook(word, horizon, landed)
+        return CatalogueLook(word, horizon, landed, words)
     before = log.fingerprints(landed.window) if landed is not None else ()
     # read before the fingerprints: DDL in between then shows as a difference between the two (see _describes)
     facts = _facts_of_changed(control, watched, before, words)
@@ -150,7 +164,7 @@ def look_at_catalogue(
         for suspect in suspects
     )
     described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.columns)
-    return CatalogueLook(word, horizon, landed, tuple(now.values()), suspects, described, behind, before)
+    return CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
 
 
 def _facts_of_changed(

@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RelationSeen:
-    """A relation version, and the place of its first Relation message in the window."""
+    """A relation version, and its first Relation message in the window, with its place."""
 
     relid: int
     version: int
@@ -21,6 +21,7 @@ class RelationSeen:
     ordinal: int
     nspname: str
     relname: str
+    message: bytes
 
 
 def relation_names(relation_message: bytes) -> tuple[str, str]:

@@ -153,7 +153,8 @@ class WindowRows:
                     names = relation_names(message)
                 except ValueError:
                     raise self._error(int(commit_lsn[at]), "a Relation message names no table") from None
-                self.relations.append(RelationSeen(relid, version, int(commit_lsn[at]), int(ordinal[at]), *names))
+                place = int(commit_lsn[at]), int(ordinal[at])
+                self.relations.append(RelationSeen(relid, version, *place, *names, message))
 
     def _version_in_force(self, batch: MessageBatch, relid: Ints, commit_lsn: Ints) -> Ints:
         """For each message the version of the last Relation message of its relid; -1 where it has no relid."""

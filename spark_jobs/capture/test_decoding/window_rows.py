@@ -254,7 +254,8 @@ class LineWindowRows:
             rows.append(
                 first | {"kind": RowKind.RELATION.value, "version": table.version, "data": table.relation_message}
             )
-            seen = RelationSeen(relid, table.version, first["commit_lsn"], first["ordinal"], *table.name)
+            place = first["commit_lsn"], first["ordinal"]
+            seen = RelationSeen(relid, table.version, *place, *table.name, table.relation_message)
             self.relations.append(seen)
         return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
 

@@ -1,0 +1,50 @@
+"""Partitions whose replica identity was another one when a change of the window was made, by their Relation messages.
+
+Changes of a partitioned table come under the root's name, and so with its Relation message; the catalogue says what
+the leaves send. If a leaf sent something else for a time, a changed key may have come without the old one, and an old
+row without its values. The catalogue may keep no trace of it. But pgoutput announces the leaf, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spark_jobs.change_log.relation_versions import RelationSeen
+from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.postgres.catalogue import relids_below
+from spark_jobs.postgres.connection import Connection
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.relation_version import relation_of
+
+
+def identities_for_a_time(
+    control: Connection, followed: Iterable[int], seen: Iterable[RelationSeen], facts: Iterable[RelationFacts]
+) -> dict[int, tuple[str, ...]]:
+    """By relid of a followed table, why its rows may differ. ``seen``: what the window announced; ``facts``: of these
+    relations, as they are now. Asks the source only if an identity is another one now. Raises SourceError."""
+    now = {found.relid: found for found in facts}
+    announced = filter(None, (relation_of(relation.message) for relation in seen))
+    others = [relation for relation in announced if _is_another(relation, now)]
+    below = relids_below(control, tuple(followed)) if others else {}
+    reasons: dict[int, dict[str, None]] = {}
+    for leaf in others:
+        root = now.get(below.get(leaf.relid, 0))
+        if root is not None and _is_unknown(leaf, root):
+            name = QualifiedName(leaf.nspname, leaf.relname)
+            reasons.setdefault(root.relid, {})[f"the replica identity of {name} was another for a time"] = None
+    return {relid: tuple(found) for relid, found in reasons.items()}
+
+
+def _is_another(announced: Relation, now: Mapping[int, RelationFacts]) -> bool:
+    """FULL lacks nothing. Two indexes with the same letter, or two primary keys, are told apart by the look."""
+    found = now.get(announced.relid)
+    return found is not None and announced.relreplident not in ("f", found.relreplident)
+
+
+def _is_unknown(leaf: Relation, root: RelationFacts) -> bool:
+    """Whether changes of the root are not read as ones that may have come with this identity. Tables that inherit from
+    the root, but are no partitions, are announced as well; their changes do not come under its name."""
+    identity = {column.name for column in leaf.columns if column.key}
+    known = root.leaf_identities
+    return bool(known) and all(columns is None or set(columns) != identity for columns in known)
