@@ -25,7 +25,7 @@ from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, TupleData
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.test_decoding.changes import IDENTITY_FULL, ColumnsChangedError, read_row
+from spark_jobs.logicalrep.test_decoding.changes import IDENTITY_FULL, TableAlteredError, read_row
 from spark_jobs.qualified_name import QualifiedName
 
 TEXT_LINE = ord("t")  # the first byte of every line of a table, and of no message of pgoutput
@@ -196,9 +196,9 @@ class _Decoder:
         table = QualifiedName(self._relation.nspname, self._relation.relname)
         try:
             return read_row(line, self._relation)
-        except ColumnsChangedError as error:
+        except TableAlteredError as error:
             raise SchemaChangeError(
-                f"the columns of {table} changed around {locate(row)}: {error}",
+                f"the columns or the replica identity of {table} changed around {locate(row)}: {error}",
                 hint=f"test_decoding does not say how; {new_snapshot(table)}",
             ) from None
         except LogicalRepError as error:

@@ -16,7 +16,7 @@ from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Change, Insert
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding.changes import ColumnsChangedError, read_row
+from spark_jobs.logicalrep.test_decoding.changes import TableAlteredError, read_row
 from spark_jobs.logicalrep.test_decoding.lines import Form, NamedValue
 from tests.decode.test_columnar import change_at
 from tests.strategies import damaged
@@ -49,7 +49,7 @@ def outcome(lines: list[bytes], relation: Relation) -> list[Change] | LogicalRep
 def assert_equal(lines: list[bytes], relation: Relation) -> None:
     expected = outcome(lines, relation)
     if isinstance(expected, LogicalRepError):
-        kind = SchemaChangeError if isinstance(expected, ColumnsChangedError) else DecodeError
+        kind = SchemaChangeError if isinstance(expected, TableAlteredError) else DecodeError
         with pytest.raises(kind) as refused:
             decode(lines, relation)
         assert " ".join(str(expected).split()) in str(refused.value)

@@ -40,15 +40,15 @@ _UNQUOTED_NAMES = frozenset(_NAMES.values())
 IDENTITY_FULL = "f"
 
 
-class ColumnsChangedError(RelationMismatchError):
-    """The line's columns are not those that the catalogue had when the line was captured."""
+class TableAlteredError(RelationMismatchError):
+    """The line's columns or old row are not what the catalogue made expect when the line was captured."""
 
 
 def read_row(data: bytes, relation: Relation) -> Change:
     """Read a row line as the Insert, Update or Delete of ``relation``.
 
-    Raises LogicalRepError: ColumnsChangedError when the line's columns are not the relation's, RelationMismatchError
-    when the line is no row change or holds no row.
+    Raises LogicalRepError: TableAlteredError when the line's columns or old row are not the relation's,
+    RelationMismatchError when the line is no row change.
     """
     line = read_line(data)
     if not isinstance(line, RowLine):
@@ -59,7 +59,7 @@ def read_row(data: bytes, relation: Relation) -> Change:
 def row_change(line: RowLine, relation: Relation) -> Change:
     """As ``read_row``, for a line that ``read_line`` has returned."""
     if not line.has_tuple_data:
-        raise RelationMismatchError("the line has no row: the table had no replica identity when it was written")
+        raise TableAlteredError("the line has no row: the table had no replica identity when it was written")
     old = None if line.old is None else _old(line.old, relation)
     if line.kind == "D":
         return Delete(relation.relid, *_key_or_tuple(old, relation))
@@ -95,7 +95,7 @@ def _new(row: Row, relation: Relation) -> TupleData:
     values = _by_name(row, relation)
     missing = [column.name for column in relation.columns if column.name not in values]
     if missing:
-        raise ColumnsChangedError(f"{len(missing)} of the relation's {len(relation.columns)} columns are not there")
+        raise TableAlteredError(f"{len(missing)} of the relation's {len(relation.columns)} columns are not there")
     return tuple(_value(values[column.name]) for column in relation.columns)
 
 
@@ -104,7 +104,7 @@ def _old(row: Row, relation: Relation) -> TupleData:
     values = _by_name(row, relation)
     full = relation.relreplident == IDENTITY_FULL
     if not full and not all(column.name in values for column in relation.columns if column.key):
-        raise ColumnsChangedError("the old row lacks a column of the replica identity")
+        raise TableAlteredError("the old row lacks a column of the replica identity")
     return tuple(
         _value(values[column.name]) if (full or column.key) and column.name in values else None
         for column in relation.columns
@@ -127,7 +127,7 @@ def _by_name(row: Row, relation: Relation) -> dict[str, NamedValue]:
 def _require_form(value: NamedValue, column: RelationColumn) -> None:
     name = _NAMES.get(column.atttypid)
     if value.type_name != name if name else value.type_name in _UNQUOTED_NAMES:
-        raise ColumnsChangedError(f"column {column.name} has another type than type {column.atttypid}")
+        raise TableAlteredError(f"column {column.name} has another type than type {column.atttypid}")
     if value.form not in (Form.NULL, Form.UNCHANGED_TOAST, _form(column.atttypid)):
         raise RelationMismatchError(f"column {column.name} is not printed as its type is")
 
@@ -150,4 +150,4 @@ def _require_kept_values(old: TupleData, new: TupleData) -> None:
     """Under FULL the old row holds every non-null value. If it lacks one that the new row calls unchanged, which is
     never null, the replica identity became FULL only later."""
     if any(after is UNCHANGED_TOAST and before is None for before, after in zip(old, new, strict=True)):
-        raise RelationMismatchError("the old row lacks an unchanged value: the replica identity was not FULL yet")
+        raise TableAlteredError("the old row lacks an unchanged value: the replica identity was not FULL yet")
