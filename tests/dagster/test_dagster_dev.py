@@ -32,6 +32,7 @@ _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") 
 _WINDOWS_UNDER_LOAD = 2  # each is a run: no keys are added while one is at work
 _PATIENCE_SECONDS = 1500  # of a machine that is busy with other tests
 _PAGE_MILLISECONDS = 90_000
+_GROUP = "/locations/__repository__@postgres-cdc/asset-groups/shop"
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def pictures(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 def test_asset_graph(trial: Trial, page: Page, pictures: Path) -> None:
-    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=lineage&lineageScope=neighbors&lineageDepth=3")
+    open_page(page, f"{trial.dev.url}{_GROUP}")
     page.get_by_text("change_log").first.wait_for(timeout=_PAGE_MILLISECONDS)
     page.screenshot(path=pictures / "asset_graph.png")
     assert page.get_by_text("order_lines").count() > 0
@@ -175,6 +176,21 @@ def test_partitions(trial: Trial, page: Page, pictures: Path) -> None:
     page.wait_for_timeout(2000)
     page.screenshot(path=pictures / "partitions.png")
     assert page.get_by_text("Failed (0)").count() > 0
+
+
+@pytest.mark.browser
+def test_the_first_click(trial: Trial, page: Page, pictures: Path) -> None:
+    """ "Materialize all" of the group offers the partitions, and what it launches succeeds."""
+    before = {run["runId"] for run in trial.dev.runs()}
+    open_page(page, f"{trial.dev.url}{_GROUP}")
+    page.get_by_text("Materialize all").first.click(timeout=_PAGE_MILLISECONDS)
+    page.get_by_role("button", name="All", exact=True).click(timeout=_PAGE_MILLISECONDS)
+    page.wait_for_timeout(1000)
+    page.screenshot(path=pictures / "first_click.png")
+    page.get_by_role("button", name="Launch").last.click()
+    wait_for(lambda: {run["runId"] for run in trial.dev.runs()} - before or None, "the run that was clicked")
+    trial.dev.wait_for_runs()
+    assert {run["status"] for run in trial.dev.runs() if run["runId"] not in before} == {"SUCCESS"}
 
 
 def open_page(page: Page, url: str) -> None:
