@@ -31,7 +31,7 @@ MESSAGES = "_messages"
 @dataclass(frozen=True)
 class Blueprint:
     """What one component's definitions are built from. ``table_specs`` are after translation; their keys may be the
-    user's own.
+    user's own. ``comments``: those on the source's tables, as far as they are known.
 
     Raises ConfigurationError for two tables with the same snapshot key, which translation cannot change.
     """
@@ -41,6 +41,7 @@ class Blueprint:
     source_prefix: tuple[str, ...]
     spark_resource: str
     table_specs: Mapping[QualifiedName, dg.AssetSpec]
+    comments: Mapping[QualifiedName, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tables: dict[dg.AssetKey, QualifiedName] = {}
@@ -84,6 +85,19 @@ class Blueprint:
     @property
     def maintenance_key(self) -> dg.AssetKey:
         return dg.AssetKey([self.name, "maintenance"])
+
+    @property
+    def snapshots_group(self) -> str:
+        """Not the tables' group: "Materialize all" of that is to offer its partitions, and to read no table anew."""
+        return f"{self.name}_snapshots"
+
+    @property
+    def upkeep_group(self) -> str:
+        return f"{self.name}_upkeep"
+
+    @property
+    def sensor(self) -> str:
+        return f"{self.name}_slot_lag"
 
     def snapshot_key(self, table: QualifiedName) -> dg.AssetKey:
         return snapshot_key(self.name, table)

@@ -54,6 +54,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     _elsewhere: DeclaredElsewhere = PrivateAttr(default=NOTHING_ELSEWHERE)
     # ``tables`` is what the publication held, not what it should hold
     _discovered: bool = PrivateAttr(default=False)
+    # those on the tables, as far as the source was asked for them
+    _comments: Mapping[QualifiedName, str] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def get_spec(cls) -> ComponentTypeSpec:
@@ -78,7 +80,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.assets.tables import table_spec
 
         lake = lake_of(self, self._folder)
-        return table_spec(self.name, self._database, lake, table.qualified_name)
+        name = table.qualified_name
+        return table_spec(self.name, self._database, lake, name, self._comments.get(name, ""))
 
     def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
         """Apply the run's windows to the selected tables. Override to do something before or after.
@@ -113,8 +116,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     ) -> dg.Definitions:
         from cdc_assets.discovered_tables import discovered_tables
 
-        tables = [TableSettings.model_validate(name) for name in discovered_tables(self.name, state_path)]
-        discovered = self.model_copy(update={"tables": tables})
+        comments = discovered_tables(self.name, state_path)
+        discovered = self.model_copy(update={"tables": [TableSettings.model_validate(name) for name in comments]})
+        discovered._comments = {table.qualified_name: comments[table.name] for table in discovered.tables or ()}
         discovered._discovered = True
         return discovered.definitions()
 
@@ -160,4 +164,5 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             source_prefix=source_prefix(self),
             spark_resource=self.spark.resource or f"{self.name}_spark",
             table_specs=table_specs,
+            comments=self._comments,
         )

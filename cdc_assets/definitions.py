@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import dagster as dg
 
 from cdc_assets.assets.change_log import change_log_asset
@@ -33,7 +31,10 @@ def build_definitions(
 ) -> dg.Definitions:
     """``elsewhere``: the source tables whose assets other pipelines declare.
     ``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
-    source = partial(source_spec, blueprint.source_prefix, blueprint.database)
+    sources = [
+        source_spec(blueprint.source_prefix, blueprint.database, table, blueprint.comments.get(table, ""))
+        for table in blueprint.table_specs
+    ]
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
     resources = {}
@@ -43,7 +44,7 @@ def build_definitions(
         resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline, blueprint.sync_job)
     return dg.Definitions(
         assets=[
-            *(spec for spec in map(source, blueprint.table_specs) if spec.key not in elsewhere),
+            *(spec for spec in sources if spec.key not in elsewhere),
             change_log_asset(blueprint),
             snapshot_assets(blueprint),
             table_assets(blueprint, execute),

@@ -8,7 +8,7 @@ https://docs.dagster.io/guides/build/components/state-backed-components
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from spark_jobs.configuration import Pipeline
@@ -16,9 +16,13 @@ from spark_jobs.errors import ConfigurationError
 
 
 def discover_tables(pipeline: Pipeline, state: Path) -> None:
-    """Query the source and write the tables' names, as in SQL, to ``state``. Raises SourceError, and PreconditionError
-    if there is no publication, or if it has no table."""
+    """Query the source and write the tables' names, as in SQL, and the comments on them to ``state``.
+
+    Raises SourceError, and PreconditionError if there is no publication, or if it has no table.
+    """
     from spark_jobs.errors import PreconditionError
+    from spark_jobs.postgres.comments import comments_on
+    from spark_jobs.postgres.connection import connected
     from spark_jobs.tables.followed_tables import all_followed_names
 
     names = all_followed_names(pipeline)
@@ -27,15 +31,19 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
             f"publication {', '.join(pipeline.source.publications)} has no tables",
             hint="ALTER PUBLICATION ... ADD TABLE, or list tables: in the configuration",
         )
-    state.write_text(json.dumps([str(name) for name in names]), encoding="utf-8")
+    with connected(pipeline.source.dsn) as connection:
+        comments = comments_on(connection, names)
+    shown = {str(name): comments[name].table if name in comments else "" for name in names}
+    state.write_text(json.dumps(shown), encoding="utf-8")
 
 
-def discovered_tables(name: str, state: Path | None) -> Sequence[str]:
-    """What ``discover_tables`` wrote for the pipeline ``name``. Raises ConfigurationError if it was not run."""
+def discovered_tables(name: str, state: Path | None) -> Mapping[str, str]:
+    """The comment on each table, as ``discover_tables`` wrote them for the pipeline ``name``. Raises ConfigurationError
+    if it was not run."""
     if state is None:
         raise ConfigurationError(
             f"pipeline {name}: tables is missing, and the source was not asked yet which tables it publishes",
             hint="run `dg utils refresh-defs-state`, or list the tables",
         )
-    names: list[str] = json.loads(state.read_text(encoding="utf-8"))
-    return names
+    found: dict[str, str] | list[str] = json.loads(state.read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) else dict.fromkeys(found, "")  # an older version wrote names alone

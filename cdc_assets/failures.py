@@ -11,6 +11,8 @@ import dagster as dg
 from spark_jobs.errors import CdcError
 from spark_jobs.retries import MAY_PASS
 
+# for what may pass; the sensor waits between runs on its own
+RETRY_POLICY = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)
 _RECOVER_COMMAND = re.compile(r"`postgres-cdc recover(?: --config FILE)?`")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from cdc_assets.assets.lost_partitions import remove_lost_partitions
+from cdc_assets.assets.turns import in_turn
 from cdc_assets.assets.window_events import (
     catch_up_events,
     done_before,
@@ -17,12 +18,16 @@ from cdc_assets.assets.window_events import (
     require_present_chapter,
 )
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failures, for_dagster
+from cdc_assets.failures import RETRY_POLICY, failures, for_dagster
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import markers_in, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+
+if TYPE_CHECKING:
+    from spark_jobs.change_log.window_times import WindowTimes
 
 
 def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
@@ -30,7 +35,8 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
     uri = blueprint.pipeline.lake.change_log
     spec = dg.AssetSpec(
         key=blueprint.change_log_key,
-        description=f"What replication slot {blueprint.pipeline.source.slot} sent, unparsed, in commit order.",
+        description=f"What replication slot {blueprint.pipeline.source.slot} sent, unparsed, in commit order."
+        f" Its partitions are LSN windows: the sensor {blueprint.sensor} adds them, turn it on.",
         group_name=blueprint.name,
         kinds={"postgres", "deltalake"},
         partitions_def=blueprint.partitions,
@@ -47,11 +53,12 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
         specs=[spec],
         pool=blueprint.pool,
         op_tags=blueprint.run_tags,
+        retry_policy=RETRY_POLICY,
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def change_log(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
         blueprint.note_run(context)
-        yield from _capture(context, blueprint)
+        yield from in_turn(context, _capture(context, blueprint))
 
     return change_log
 
@@ -75,15 +82,37 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
         report = capture_windows(pipeline, windows, progress=progress)
         seconds = time.monotonic() - started
         markers = markers_since(pipeline, windows[0].lo)
+        times = _window_times(pipeline, [marker for marker in markers if marker.window.lo < windows[-1].hi])
     done = (*landed_earlier(chapters), *done_before(windows, report.landed_end, chapters))
     catch_up_events(context, blueprint.change_log_key, done)
     remove_lost_partitions(context, blueprint, chapters)
     for window in windows:
-        metadata = marker_metadata(markers_in(window, markers))
+        landed = markers_in(window, markers)
+        metadata = {
+            **marker_metadata(landed),
+            **_time_metadata([times[m.ordinal] for m in landed if m.ordinal in times]),
+        }
         context.add_asset_metadata(metadata, blueprint.change_log_key, window.key)
     # the seconds are those of the whole run: windows are read together
-    context.add_asset_metadata({"run_seconds": seconds}, blueprint.change_log_key, windows[-1].key)
+    context.add_asset_metadata({"run_seconds": round(seconds, 1)}, blueprint.change_log_key, windows[-1].key)
     yield dg.MaterializeResult(asset_key=blueprint.change_log_key)
+
+
+def _window_times(pipeline: Pipeline, markers: Sequence[WindowMarker]) -> Mapping[int, WindowTimes]:
+    from spark_jobs.change_log.log import ChangeLog
+    from spark_jobs.change_log.window_times import window_times
+
+    if not markers:
+        return {}
+    return window_times(ChangeLog(pipeline.lake.change_log), markers[0].ordinal, markers[-1].ordinal)
+
+
+def _time_metadata(times: Sequence[WindowTimes]) -> Mapping[str, dg.MetadataValue]:
+    """When the source committed the first and the last transaction of a partition: LSNs tell nobody the hour."""
+    if not times:
+        return {}
+    first, last = min(each.first for each in times), max(each.last for each in times)
+    return {"first_commit": dg.MetadataValue.timestamp(first), "last_commit": dg.MetadataValue.timestamp(last)}
 
 
 def marker_metadata(markers: list[WindowMarker]) -> Mapping[str, int]:

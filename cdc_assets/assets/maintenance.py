@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failure_of, failures
+from cdc_assets.failures import RETRY_POLICY, failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import delete_partitions, no_longer_landed
 from cdc_assets.slot_observation import landed_chapters
@@ -19,11 +19,13 @@ def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=blueprint.maintenance_key,
-        description="Removes what is older than `retention`, compacts small files, and plots what is left.",
-        group_name=blueprint.name,
+        description="Removes what is older than `retention`, compacts small files, and plots what is left."
+        f" The schedule {blueprint.maintenance_job} does it once a day, turn it on.",
+        group_name=blueprint.upkeep_group,
         kinds={"deltalake", "spark"},
         pool=blueprint.pool,
         op_tags=blueprint.run_tags,
+        retry_policy=RETRY_POLICY,
         required_resource_keys={blueprint.spark_resource},
     )
     def maintenance(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here

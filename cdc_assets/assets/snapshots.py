@@ -1,18 +1,36 @@
-"""``[name, snapshot, schema, table]``: a materialisation re-creates the Delta table, at one exact LSN."""
+"""``[name, snapshot, schema, table]``: a materialisation re-creates the Delta table, at one exact LSN.
+
+Of one snapshot that is materialised by itself, since then a person asks for it. In any other run ("Materialize all",
+``{name}_snapshot``) only for tables that have no usable snapshot, unless the step's configuration says ``force``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from cdc_assets.asset_keys import source_key
-from cdc_assets.assets.table_metadata import source_keys_of, table_metadata
+from cdc_assets.assets.table_metadata import source_tables, table_metadata
+from cdc_assets.assets.turns import in_turn
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failure_of, failures
+from cdc_assets.failures import RETRY_POLICY, failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from spark_jobs.qualified_name import QualifiedName
+
+if TYPE_CHECKING:
+    from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+
+
+_CONFIGURATION = {
+    "force": dg.Field(
+        bool,
+        is_required=False,
+        description="Whether tables that have a usable snapshot are read again. Default: only if one snapshot is"
+        " materialised, and nothing else.",
+    )
+}
 
 
 def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
@@ -25,11 +43,13 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
         can_subset=True,
         pool=blueprint.pool,
         op_tags=blueprint.run_tags,
+        retry_policy=RETRY_POLICY,
+        config_schema=_CONFIGURATION,
         required_resource_keys={blueprint.spark_resource},
     )
     def snapshots(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
         blueprint.note_run(context)
-        yield from _take(context, blueprint, tables)
+        yield from in_turn(context, _take(context, blueprint, tables))
 
     return snapshots
 
@@ -45,11 +65,25 @@ def _take(
     progress = logged_progress(context.log.info)
     # the run holds the pool, so it does not wait for long
     with failures(blueprint.name), Exporter(pipeline.source.dsn, BRIEF) as exporter:
-        halted = {table.name: table.error for table in prepare(pipeline).stopped if table.name in names}
-        names = [name for name in names if name not in halted]
+        prepared = prepare(pipeline)
+        halted = {table.name: table.error for table in prepared.stopped if table.name in names}
+        kept = {}
+        if not _is_forced(context, blueprint):
+            known = prepared.progress.of(names)
+            halted |= known.errors
+            kept = {name: state for name, state in known.states.items() if name not in prepared.missing}
+        names = [name for name in names if name not in halted and name not in kept]
         run_id = context.run.run_id
         taken = snapshot(spark, pipeline, names, exporter=exporter, run_id=run_id, progress=progress) if names else ()
-    keys = source_keys_of(pipeline, names, context.log.warning)
+    for name, state in kept.items():
+        context.log.info("the snapshot of %s at %s is kept: it is usable", name, state.snapshot_lsn)
+        # an event nevertheless: without it the tables that depend on this would be skipped
+        yield dg.MaterializeResult(
+            asset_key=blueprint.snapshot_key(name),
+            metadata={"snapshot_lsn": str(state.snapshot_lsn), "kept": True},
+            data_version=dg.DataVersion(str(state.snapshot_lsn)),
+        )
+    in_source = source_tables(pipeline, names, context.log.warning)
     stopped = list(halted.values())
     for table in taken:
         if table.error is not None:
@@ -57,9 +91,8 @@ def _take(
             continue
         version = None if table.state is None else table.state.version
         metadata = {
-            "snapshot_lsn": str(table.lsn),
-            "rows": table.rows,
-            **table_metadata(spark, blueprint, table.name, keys.get(table.name), version),
+            **_snapshot_metadata(table),
+            **table_metadata(spark, blueprint, table.name, in_source.get(table.name), version),
         }
         yield dg.MaterializeResult(
             asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))
@@ -68,11 +101,34 @@ def _take(
         raise failure_of(stopped, blueprint.name)
 
 
+def snapshot_event(blueprint: Blueprint, taken: TableSnapshot) -> dg.AssetMaterialization:
+    """The event of a snapshot that another step has taken."""
+    return dg.AssetMaterialization(
+        blueprint.snapshot_key(taken.name),
+        metadata=_snapshot_metadata(taken),
+        tags={"dagster/data_version": str(taken.lsn)},
+    )
+
+
+def _snapshot_metadata(taken: TableSnapshot) -> Mapping[str, Any]:
+    reason = {"snapshot_reason": taken.reason} if taken.reason else {}
+    return {"snapshot_lsn": str(taken.lsn), "rows": taken.rows, **reason}
+
+
+def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:
+    """What the configuration says; else whether this run is for one snapshot and for nothing else."""
+    force: bool | None = context.op_execution_context.op_config.get("force")
+    if force is not None:
+        return force
+    return context.run.job_name != blueprint.snapshot_job and len(context.job_def.asset_layer.selected_asset_keys) == 1
+
+
 def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
     return dg.AssetSpec(
         key=blueprint.snapshot_key(table),
-        description=f"Table {table} read whole at one LSN. Materialise to re-create the Delta table.",
-        group_name=blueprint.name,
+        description=f"Table {table} read whole at one LSN. Materialise it alone to re-create"
+        f" the Delta table. The sensor {blueprint.sensor} requests what is missing.",
+        group_name=blueprint.snapshots_group,
         kinds={"postgres", "deltalake", "spark"},
         skippable=True,
         deps=[source_key(blueprint.source_prefix, table)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -22,20 +22,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.lake.described_table import DescribedTable
+    from spark_jobs.postgres.comments import Comments
     from spark_jobs.spark.provider import SparkProvider
 
 
 # the Delta version at which the numbers below were read, or an earlier one
 _VERSION = "table_version"
-_OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage", _VERSION)
+_COMMENT = "comment"
+_OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage", _COMMENT, _VERSION)
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """What is shown of a table and is known to the source only: the ``key`` that identifies a row, and comments."""
+
+    key: Sequence[str]
+    comments: Comments
 
 
 def table_metadata(
-    spark: SparkProvider, blueprint: Blueprint, table: QualifiedName, key: Sequence[str] | None, version: int | None
+    spark: SparkProvider,
+    blueprint: Blueprint,
+    table: QualifiedName,
+    in_source: SourceTable | None,
+    version: int | None,
 ) -> Mapping[str, Any]:
     """Columns, row count and column lineage, read from the Delta table; ``version`` is the one known before the read.
 
-    ``key`` identifies a row; if it is None, columns are left out. Spark is asked only for what cannot be read without.
+    If ``in_source`` is None, columns are left out. Spark is asked only for what cannot be read without.
     """
     from spark_jobs.lake.described_table import described_table
 
@@ -46,7 +60,7 @@ def table_metadata(
     return {
         "dagster/row_count": described.rows,
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
-        **({} if key is None else {"dagster/column_schema": _columns(described, key)}),
+        **({} if in_source is None else _shown_of(in_source, described)),
         **({} if version is None else {_VERSION: version}),
     }
 
@@ -58,12 +72,19 @@ def _described_by_spark(spark: SparkSession, path: str) -> DescribedTable:
     return DescribedTable(tuple(frame.dtypes), frame.count())  # the count is answered from the table's log
 
 
-def _columns(described: DescribedTable, key: Sequence[str]) -> dg.TableSchema:
+def _shown_of(in_source: SourceTable, described: DescribedTable) -> Mapping[str, Any]:
+    comment = in_source.comments.table
+    return {"dagster/column_schema": _columns(described, in_source), **({_COMMENT: comment} if comment else {})}
+
+
+def _columns(described: DescribedTable, in_source: SourceTable) -> dg.TableSchema:
+    key, comments = in_source.key, in_source.comments.columns
     return dg.TableSchema(
         [
             dg.TableColumn(
                 name,
                 kind,
+                description=comments.get(name),
                 constraints=dg.TableColumnConstraints(
                     nullable=name not in key,
                     unique=list(key) == [name],
@@ -92,22 +113,24 @@ def table_version(pipeline: Pipeline, table: QualifiedName, identity: SlotIdenti
     return None if state is None else state.version
 
 
-def source_keys_of(
+def source_tables(
     pipeline: Pipeline, names: Sequence[QualifiedName], warn: Callable[[str], object]
-) -> Mapping[QualifiedName, Sequence[str]]:
-    """The columns that identify a row, from PostgreSQL's catalogue; empty if it cannot be queried.
+) -> Mapping[QualifiedName, SourceTable]:
+    """The tables' keys and comments, from PostgreSQL's catalogue; empty if it cannot be queried.
 
     They are only displayed. They are queried after the commit, when an unreachable source must not fail the run.
     """
     from spark_jobs.postgres.catalogue import relation_facts
+    from spark_jobs.postgres.comments import Comments, comments_on
     from spark_jobs.postgres.connection import connected
 
     try:
         with connected(pipeline.source.dsn) as connection:
             found = relation_facts(connection, names=tuple(names), keys=pipeline.declared_keys)
-            return {facts.name: facts.key for facts in found}
+            comments = comments_on(connection, names)
+            return {facts.name: SourceTable(facts.key, comments.get(facts.name, Comments())) for facts in found}
     except CdcError as error:
-        warn(f"the tables' keys are not shown: {error}")
+        warn(f"the tables' keys and comments are not shown: {error}")
         return {}
 
 

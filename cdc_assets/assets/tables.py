@@ -15,10 +15,13 @@ import dagster as dg
 
 from cdc_assets.asset_keys import change_log_key, snapshot_key, table_key
 from cdc_assets.assets.checks import watermark, watermark_checks, watermark_result, watermark_spec
+from cdc_assets.assets.external import with_comment
 from cdc_assets.assets.messages import messages_events, messages_specs
+from cdc_assets.assets.snapshots import snapshot_event
 from cdc_assets.assets.table_metadata import (
+    SourceTable,
     known_table_metadata,
-    source_keys_of,
+    source_tables,
     table_metadata,
     table_version,
     window_metadata,
@@ -30,7 +33,7 @@ from cdc_assets.assets.window_events import (
     require_present_chapter,
 )
 from cdc_assets.blueprint import MESSAGES, WATERMARK_CHECK, Blueprint
-from cdc_assets.failures import failure_of, failures
+from cdc_assets.failures import RETRY_POLICY, failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
@@ -64,12 +67,16 @@ class TableRun:
 Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any]]
 
 
-def table_spec(name: str, database: str, lake: Lake, table: QualifiedName) -> dg.AssetSpec:
+def table_spec(name: str, database: str, lake: Lake, table: QualifiedName, comment: str = "") -> dg.AssetSpec:
     """One table that the pipeline ``name`` follows, before translation. Takes what all tables share as it is: whatever
     is derived from the whole pipeline here is derived again for each of its tables."""
+    description = (
+        f"PostgreSQL table {table} of database {database}, followed change by change. Its partitions are LSN windows:"
+        f" the sensor {name}_slot_lag adds them, turn it on."
+    )
     return dg.AssetSpec(
         key=table_key(name, table),
-        description=f"PostgreSQL table {table} of database {database}, followed change by change.",
+        description=with_comment(description, comment),
         group_name=name,
         kinds={"postgres", "deltalake", "spark"},
         partitions_def=lsn_partitions(name),
@@ -94,6 +101,7 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
         can_subset=True,
         pool=blueprint.pool,
         op_tags=blueprint.run_tags,
+        retry_policy=RETRY_POLICY,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={blueprint.spark_resource},
     )
@@ -143,9 +151,9 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
             progress=progress,
         )
         begun = missing.begun.then(again)
-        _log_begun(context, begun, report.tables)
+        _log_begun(context, blueprint, begun, report.tables)
         seconds = time.monotonic() - started
-    keys = source_keys_of(blueprint.pipeline, tuple(run.tables), context.log.warning)
+    in_source = source_tables(blueprint.pipeline, tuple(run.tables), context.log.warning)
     stopped = {str(name): error for name, error in missing.failed.items()}
     done = done_before(run.windows, run.windows[-1].hi, chapters)
     if run.messages is not None and report.messages is not None:
@@ -163,7 +171,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     for outcome in report.tables:
         if outcome.error is None:
             catch_up_events(context, run.tables[outcome.name], done)
-            yield _table_events(context, run, markers, outcome, begun, keys.get(outcome.name), seconds)
+            yield _table_events(context, run, markers, outcome, begun, in_source.get(outcome.name), seconds)
         elif outcome.name not in waiting:
             stopped[str(outcome.name)] = outcome.error
     _note_stopped(context, run, stopped)
@@ -249,12 +257,17 @@ def _begin_missing(
     return _Missing(begun, failed | {name: why for name, why in begun.errors.items() if name not in begun.waiting})
 
 
-def _log_begun(context: dg.AssetExecutionContext, begun: NewGenerations, applied: Sequence[TableApplied]) -> None:
+def _log_begun(
+    context: dg.AssetExecutionContext, blueprint: Blueprint, begun: NewGenerations, applied: Sequence[TableApplied]
+) -> None:
     for changed in begun.modes:
         if changed.error is None:
             context.log.info("mode of %s: %s", changed.name, changed.what)
     for taken in begun.snapshots:
-        if taken.reason and taken.error is None:
+        if taken.error is not None:
+            continue
+        context.log_event(snapshot_event(blueprint, taken))
+        if taken.reason:
             context.log.warning("%s; it was read again at %s", taken.reason, taken.lsn)
     for outcome in applied:
         if read := outcome.partitions:
@@ -292,7 +305,7 @@ def _table_events(
     markers: Sequence[WindowMarker],
     outcome: TableApplied,
     begun: NewGenerations,
-    source_key: Sequence[str] | None,
+    in_source: SourceTable | None,
     seconds: float,
 ) -> dg.MaterializeResult[Any]:
     """The events of one table: the numbers of each window, the table after the run, and its check."""
@@ -303,7 +316,7 @@ def _table_events(
     table = known_table_metadata(context.instance, key, version)
     if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)
-        table = table_metadata(spark, run.blueprint, outcome.name, source_key, version)
+        table = table_metadata(spark, run.blueprint, outcome.name, in_source, version)
     for window in run.windows:
         # Dagster stores the events of a range in no order, so each has the metadata of the table as a whole
         context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
@@ -328,7 +341,7 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
     return {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
-        "run_seconds": seconds,
+        "run_seconds": round(seconds, 1),
         **version,
         **engine,
         **strategy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from cdc_assets.assets.lost_partitions import remove_lost_partitions
+from cdc_assets.assets.snapshots import snapshot_event
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
@@ -42,12 +43,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
             context.log.warning("%s", table)
         for taken in report.snapshots:
             if taken.error is None:
-                metadata: dict[str, str | int] = {
-                    "snapshot_lsn": str(taken.lsn),
-                    "rows": taken.rows,
-                    "snapshot_reason": taken.reason,
-                }
-                context.log_event(dg.AssetMaterialization(blueprint.snapshot_key(taken.name), metadata=metadata))
+                context.log_event(snapshot_event(blueprint, taken))
         if report.errors:
             raise failure_of(report.errors, blueprint.name)
 

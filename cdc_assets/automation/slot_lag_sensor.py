@@ -29,10 +29,11 @@ def slot_lag_sensor(
     blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition, snapshot: dg.UnresolvedAssetJobDefinition
 ) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"{blueprint.name}_slot_lag",
+        name=blueprint.sensor,
         jobs=[sync, snapshot],
         minimum_interval_seconds=_INTERVAL_SECONDS,
-        description="Observes the slot's lag, adds LSN windows as partitions and requests one run over them.",
+        description="Observes the slot's lag, adds LSN windows as partitions and requests one run over them. Nothing"
+        " else has to be turned on: its first tick requests the snapshots.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         ensure_pool_limit(context, blueprint)

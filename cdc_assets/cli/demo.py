@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 @click.option("--scale", default=10, type=click.IntRange(min=1), help="pgbench's scale.", show_default=True)
 @click.option("--rate", default=200, type=click.IntRange(min=1), help="pgbench's transactions a second.")
 @click.option("--seconds", default=30, type=click.IntRange(min=3), help="Load after the snapshot.", show_default=True)
+@click.option("--keep-server", is_flag=True, help="Keep the server's data in the folder, for `make ui` in a clone.")
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, folder: Path | None, jars: str, scale: int, rate: int, seconds: int) -> Outcome:
+def command(
+    terminal: Terminal, folder: Path | None, jars: str, scale: int, rate: int, seconds: int, keep_server: bool
+) -> Outcome:
     """Show the whole thing on this machine, in a few minutes.
 
     Starts PostgreSQL 18, loads pgbench and a small shop, takes the snapshot while both change, follows them window by
@@ -42,15 +45,16 @@ def command(terminal: Terminal, folder: Path | None, jars: str, scale: int, rate
     folder = folder or Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-lake-"))
     if jars not in ("packages", "provided"):
         jars = str(Path(jars).resolve())
-    options = DemoOptions(folder.resolve(), jars, scale, rate, seconds)
+    options = DemoOptions(folder.resolve(), jars, scale, rate, seconds, keep_server)
     with lazy_session(SparkOptions(jars=jars)) as spark, terminal.progress() as progress:
         report = demonstrate(options, spark, terminal.say, progress)
     problems = () if report.equal else (LakeError("source and lake differ"),)
-    return Outcome(report, _display(report), problems)
+    return Outcome(report, _display(report, keep_server), problems)
 
 
-def _display(report: DemoReport) -> RenderableType:
-    return Group(Text(), _tables(report), Text(), _altered(report), Text(), _figures(report), Text(), _next(report))
+def _display(report: DemoReport, keep_server: bool) -> RenderableType:
+    following = _next(report, keep_server)
+    return Group(Text(), _tables(report), Text(), _altered(report), Text(), _figures(report), Text(), following)
 
 
 def _tables(report: DemoReport) -> Table:
@@ -96,10 +100,10 @@ def _figures(report: DemoReport) -> Text:
     )
 
 
-def _next(report: DemoReport) -> Text:
+def _next(report: DemoReport, keep_server: bool) -> Text:
+    ui = "\n  in the Dagster UI:  make ui" if keep_server else ""  # which starts the server again
     return Text(
         f"The lake is in {report.lake}, its configuration in {report.configuration}. To try next:\n"
         f"  read a table:       spark.read.format('delta').load('{report.lake}/tables/shop/orders')\n"
-        "  your own database:  start from examples/shop.yaml, then postgres-cdc doctor --config FILE, then sync\n"
-        "  in the Dagster UI:  make ui"
+        "  your own database:  start from examples/shop.yaml, then postgres-cdc doctor --config FILE, then sync" + ui
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,14 +16,13 @@ import yaml
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.demo_report import DemoReport, Tally, table_result
-from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
-from cdc_assets.demo.pgbench import initialise, running_pgbench
+from cdc_assets.demo.demo_server import is_demo, keep_server, load_demo, new_server
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from cdc_assets.demo.pgbench import running_pgbench
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import (
-    PGBENCH_HISTORY_IDENTITY,
     PGBENCH_TABLES,
     SHOP_ALTERATIONS,
-    SHOP_SCHEMA,
     SHOP_TABLES,
 )
 from spark_jobs.configuration import Pipeline
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES = (*PGBENCH_TABLES, *SHOP_TABLES)
+DAGSTER_HOME = "dagster_home"  # in the demo's folder: the instance in which ``make ui`` shows it
 _DSN_VARIABLE = "POSTGRES_CDC_DEMO_DSN"
 _ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 
@@ -47,29 +46,31 @@ _ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 class DemoOptions:
     """``scale`` is pgbench's: 100,000 accounts each. ``rate``: pgbench's transactions a second. ``seconds``: how long
     the load runs at least after the snapshot. ``folder`` receives the lake and the configuration; ``jars``: see
-    ``spark.jars``."""
+    ``spark.jars``. ``keep_server``: its data is kept for ``make ui``, else deleted at the end."""
 
     folder: Path
     jars: str = "packages"
     scale: int = 10
     rate: int = 200
     seconds: int = 30
+    keep_server: bool = False
 
 
 def demonstrate(
     options: DemoOptions, spark: SparkProvider, say: Callable[[str], None], progress: Progress
 ) -> DemoReport:
-    """Run the demo; ``say`` gets a line for each step. The server is stopped and its data deleted at the end.
+    """Run the demo; ``say`` gets a line for each step. The server is stopped at the end.
 
     Raises ConfigurationError if there is no embedded PostgreSQL, or if ``folder`` holds something else; CdcError as
     sync does.
     """
     began = time.monotonic()
     with ExitStack() as stack:
+        _require_own_folder(options.folder)
         say("starting PostgreSQL 18")
-        server = stack.enter_context(_server(stack))
+        server = stack.enter_context(new_server(options.folder))
         say(f"loading pgbench (scale {options.scale}: {options.scale * 100_000:,} accounts) and a small shop")
-        _load(server, options.scale)
+        load_demo(server, options.scale)
         pipeline = _pipeline(options, server.dsn())
         session = spark()
         tally = Tally()
@@ -80,6 +81,8 @@ def demonstrate(
         after = pipeline_status(pipeline)
         say("comparing source and lake, row by row")
         comparisons = compare(session, pipeline, TABLES)
+        if options.keep_server:
+            keep_server(options.folder, server)
     return DemoReport(
         tables=tuple(table_result(comparison, tally, before, after) for comparison in comparisons),
         lake=options.folder / "lake",
@@ -137,32 +140,18 @@ def _timed_sync(pipeline: Pipeline, session: SparkSession, tally: Tally, progres
     return seconds
 
 
-def _server(stack: ExitStack) -> AbstractContextManager[PostgresServer]:
-    binaries = wheel_binaries(18)
-    if binaries is None:
-        raise ConfigurationError(
-            "there is no embedded PostgreSQL here", hint="pip install 'dagster-postgres-cdc[demo]'"
-        )
-    # not in the demo's folder: for root, the server runs as another user, who must be able to reach its data
-    data = Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-"))
-    stack.callback(shutil.rmtree, data, ignore_errors=True)
-    return running_postgres(data, binaries=binaries, version=18)
-
-
-def _load(server: PostgresServer, scale: int) -> None:
-    initialise(server, "postgres", scale)
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        connection.execute(PGBENCH_HISTORY_IDENTITY)
-        connection.execute(SHOP_SCHEMA)
+def _require_own_folder(folder: Path) -> None:
+    """What is deleted there must be an earlier demo's."""
+    if folder.is_dir() and any(folder.iterdir()) and not is_demo(folder):
+        raise ConfigurationError(f"{folder} is not empty", hint="name a new folder with --folder")
 
 
 def _pipeline(options: DemoOptions, dsn: str) -> Pipeline:
     """Written to a file and read back, like a user's."""
     file, lake = options.folder / "shop.yaml", options.folder / "lake"
-    if options.folder.is_dir() and any(options.folder.iterdir()) and not file.is_file():
-        raise ConfigurationError(f"{options.folder} is not empty", hint="name a new folder with --folder")
     options.folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(lake, ignore_errors=True)
+    for earlier in (lake, options.folder / DAGSTER_HOME):
+        shutil.rmtree(earlier, ignore_errors=True)
     attributes = {
         "name": "shop",
         "source": {"dsn": "{{ env." + _DSN_VARIABLE + " }}"},

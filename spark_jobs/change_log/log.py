@@ -203,6 +203,15 @@ class ChangeLog:
             batches = self.files.dataset(files).to_batches(columns=list(columns), filter=condition)
             yield from (batch for batch in batches if batch.num_rows)
 
+    def commit_times(self, first_ordinal: int, last_ordinal: int) -> Iterator[pa.RecordBatch]:
+        """The columns ``window`` and ``commit_time`` of the transactions in these windows, streamed in no particular
+        order."""
+        files = self._listed(partial(self.files.after, first_ordinal - 1))
+        condition = _between(first_ordinal, last_ordinal) & pc.field("commit_time").is_valid()
+        with table_errors(f"{self._what} cannot be read"):
+            batches = self.files.dataset(files).to_batches(columns=["window", "commit_time"], filter=condition)
+            yield from (batch for batch in batches if batch.num_rows)
+
     def _table(self) -> DeltaTable | None:
         return open_table(self.path, self._what)
 

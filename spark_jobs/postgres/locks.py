@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from spark_jobs.errors import LakeError, LakeInUseError, SlotError
+from spark_jobs.errors import LakeError, LakeInUseError, SlotInUseError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 
@@ -25,10 +25,10 @@ _WAIT_SECONDS = 10
 
 @contextmanager
 def slot_lock(connection: Connection, slot: str) -> Iterator[None]:
-    """Allows one reader of this slot at a time. Raises SlotError when another keeps the lock."""
+    """Allows one reader of this slot at a time. Raises SlotInUseError when another keeps the lock."""
     key = _key(slot)
     if not _locked_in_time(connection, key):
-        raise SlotError(
+        raise SlotInUseError(
             f"another process is capturing from slot {slot}",
             hint="wait until it is done, or stop it; its session shows in pg_locks as an advisory lock",
         )

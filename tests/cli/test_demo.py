@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
+
+from cdc_assets.demo.demo_server import keep_server, kept_server, new_server
+from spark_jobs.errors import ConfigurationError
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -49,3 +53,23 @@ def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path)
         if process.pid not in before and "postgres-cdc-demo" in " ".join(process.info["cmdline"] or ())
     ]
     assert left == []
+
+
+def test_a_kept_server_is_started_again_with_its_data(tmp_path: Path) -> None:
+    """What ``make ui`` shows after ``make demo``."""
+    with new_server(tmp_path) as server:
+        unkept = server.data.parent
+    assert not unkept.exists()
+    with new_server(tmp_path) as server, psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS id")
+        keep_server(tmp_path, server)
+    with kept_server(tmp_path) as again:
+        assert again is not None
+        with psycopg.connect(again.dsn()) as connection:
+            assert connection.execute("SELECT id FROM kept").fetchall() == [(1,)]
+        with pytest.raises(ConfigurationError, match="is running"), new_server(tmp_path):
+            pass
+    with new_server(tmp_path):  # the next demo begins anew
+        assert not again.data.exists()
+    with kept_server(tmp_path) as none:
+        assert none is None

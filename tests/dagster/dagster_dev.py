@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DAGSTER_DEV = (sys.executable, "-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"))
+DEMO_UI = (sys.executable, "-m", "orchestration.demo_ui")
 DG_DEV = (str(Path(sys.executable).with_name("dg")), "dev")
 _LOCATION = {"repositoryLocationName": "postgres-cdc", "repositoryName": "__repository__"}
 # the SQLite schema is made by one process before several meet it

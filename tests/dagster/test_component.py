@@ -135,9 +135,25 @@ def test_jobs_sensor_schedule_checks_resource_and_pool() -> None:
     assert set(defs.resources or {}) == {"shop_spark"}
     for key in (["shop", "change_log"], ["shop", "public", "orders"], ["shop", "snapshot", "public", "orders"]):
         assert defs.resolve_assets_def(dg.AssetKey(key)).op.pool == "postgres_cdc_shop"
+        assert defs.resolve_assets_def(dg.AssetKey(key)).op.retry_policy is not None
         if key[1] != "snapshot":
             policy = defs.resolve_assets_def(dg.AssetKey(key)).backfill_policy
             assert policy == dg.BackfillPolicy.single_run()
+
+
+def test_materialize_all_of_a_group_offers_its_partitions() -> None:
+    """An asset without partitions among them would make Dagster offer none."""
+    _, defs = loaded(body())
+    groups: dict[str, set[bool]] = {}
+    for spec in defs.resolve_all_asset_specs():
+        groups.setdefault(spec.group_name or "", set()).add(spec.partitions_def is not None)
+    assert {name: parts for name, parts in groups.items() if name.startswith("shop")} == {
+        "shop": {True},
+        "shop_snapshots": {False},
+        "shop_upkeep": {False},
+    }
+    described = [spec.description or "" for spec in defs.resolve_all_asset_specs() if spec.partitions_def is not None]
+    assert all("the sensor shop_slot_lag adds them" in description for description in described)
 
 
 class TestTableTranslation(TestTranslation):
@@ -506,7 +522,9 @@ def test_databases_of_one_name_are_told_apart(importable: Path, caplog: pytest.L
 
 _LOADED_AS_IN_PRODUCTION = """
 from mine.definitions import defs
-print(sorted(spec.key.to_user_string() for spec in defs().resolve_all_asset_specs()))
+specs = defs().resolve_all_asset_specs()
+print([sorted(spec.key.to_user_string() for spec in specs),
+       sorted(spec.key.to_user_string() for spec in specs if "what was sold" in (spec.description or ""))])
 """
 
 
@@ -518,6 +536,7 @@ def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgr
             "CREATE TABLE orders (id int PRIMARY KEY)",
             'CREATE TABLE "Order Items" (id int PRIMARY KEY)',
             "CREATE TABLE unpublished (id int PRIMARY KEY)",
+            "COMMENT ON TABLE orders IS 'what was sold'",
             'CREATE PUBLICATION shop FOR TABLE orders, "Order Items"',
         )
         refreshed = dg_command(project, "utils", "refresh-defs-state", SHOP_DSN=database.dsn)
@@ -535,7 +554,9 @@ def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgr
     assert loaded.returncode == 0, loaded.stderr
     followed = [f"shop/{kind}public/{table}" for kind in ("", "snapshot/") for table in ("orders", "Order_Items")]
     sources = [f"postgres/{name}/public/{table}" for table in ("orders", "Order_Items")]
-    assert ast.literal_eval(loaded.stdout) == sorted(["shop/change_log", "shop/maintenance", *followed, *sources])
+    everything, commented = ast.literal_eval(loaded.stdout)
+    assert everything == sorted(["shop/change_log", "shop/maintenance", *followed, *sources])
+    assert commented == [f"postgres/{name}/public/orders", "shop/public/orders"]
 
 
 @pytest.mark.postgres

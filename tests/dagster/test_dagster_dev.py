@@ -17,10 +17,10 @@ import pytest
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.shop_load import ShopLoad
-from cdc_assets.demo.shop_schema import SHOP_SCHEMA, SHOP_TABLES
+from cdc_assets.demo.shop_schema import SHOP_TABLES
 from spark_jobs.verify.row_compare import compare
-from tests.dagster.dagster_dev import DG_DEV, ROOT, DagsterDev, dagster_dev, wait_for
-from tests.fixtures.servers import Database, fresh_database
+from tests.dagster.dagster_dev import DEMO_UI, DG_DEV, ROOT, DagsterDev, dagster_dev, wait_for
+from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -32,6 +32,7 @@ _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") 
 _WINDOWS_UNDER_LOAD = 2  # each is a run: no keys are added while one is at work
 _PATIENCE_SECONDS = 1500  # of a machine that is busy with other tests
 _PAGE_MILLISECONDS = 90_000
+_GROUP = "/locations/__repository__@postgres-cdc/asset-groups/shop"
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,23 @@ class Trial:
 
 
 @pytest.fixture(scope="module")
-def trial(postgres_18: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
-    """The sensor is turned on while the shop is busy; it is off again when this many windows are green."""
+def trial(jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """What ``make ui`` starts in a fresh clone, with a busy shop; the sensor is turned off after a few windows."""
     folder = tmp_path_factory.mktemp("trial")
-    with fresh_database(postgres_18, "shop") as database:
-        database.execute(*SHOP_SCHEMA.split(";\n"))
-        environment = {
-            "SHOP_DSN": database.dsn,
-            "SHOP_LAKE": str(folder / "lake"),
-            "POSTGRES_CDC_JARS": str(jars_folder),
-        }
-        with dagster_dev(folder / "home", **environment) as dev:
-            with ShopLoad(database.dsn):
-                dev.start_sensor("shop_slot_lag")
-                greens = wait_for(lambda: _greens(dev), "green partitions", seconds=_PATIENCE_SECONDS, every=4)
-                dev.stop_sensor("shop_slot_lag")
-            dev.wait_for_runs()
-            yield Trial(dev, database, folder / "lake", greens)
+    command = [*DEMO_UI, "--demo", str(folder / "demo"), "--jars", str(jars_folder)]
+    with dagster_dev(folder / "home", command) as dev:
+        database = Database(_demo_server(folder / "demo"), "postgres")
+        with ShopLoad(database.dsn):
+            greens = wait_for(lambda: _greens(dev), "green partitions", seconds=_PATIENCE_SECONDS, every=4)
+            dev.stop_sensor("shop_slot_lag")
+        dev.wait_for_runs()
+        yield Trial(dev, database, folder / "demo" / "lake", greens)
+
+
+def _demo_server(folder: Path) -> PostgresServer:
+    data = Path((folder / "server").read_text()) / "data"
+    port = int((data / "postmaster.pid").read_text().splitlines()[3])
+    return PostgresServer(18, data, data, port, (data.parent / "password").read_text())
 
 
 def _greens(dev: DagsterDev) -> int | None:
@@ -148,7 +149,7 @@ def pictures(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 def test_asset_graph(trial: Trial, page: Page, pictures: Path) -> None:
-    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=lineage&lineageScope=neighbors&lineageDepth=3")
+    open_page(page, f"{trial.dev.url}{_GROUP}")
     page.get_by_text("change_log").first.wait_for(timeout=_PAGE_MILLISECONDS)
     page.screenshot(path=pictures / "asset_graph.png")
     assert page.get_by_text("order_lines").count() > 0
@@ -175,6 +176,21 @@ def test_partitions(trial: Trial, page: Page, pictures: Path) -> None:
     page.wait_for_timeout(2000)
     page.screenshot(path=pictures / "partitions.png")
     assert page.get_by_text("Failed (0)").count() > 0
+
+
+@pytest.mark.browser
+def test_the_first_click(trial: Trial, page: Page, pictures: Path) -> None:
+    """ "Materialize all" of the group offers the partitions, and what it launches succeeds."""
+    before = {run["runId"] for run in trial.dev.runs()}
+    open_page(page, f"{trial.dev.url}{_GROUP}")
+    page.get_by_text("Materialize all").first.click(timeout=_PAGE_MILLISECONDS)
+    page.get_by_role("button", name="All", exact=True).click(timeout=_PAGE_MILLISECONDS)
+    page.wait_for_timeout(1000)
+    page.screenshot(path=pictures / "first_click.png")
+    page.get_by_role("button", name="Launch").last.click()
+    wait_for(lambda: {run["runId"] for run in trial.dev.runs()} - before or None, "the run that was clicked")
+    trial.dev.wait_for_runs()
+    assert {run["status"] for run in trial.dev.runs() if run["runId"] not in before} == {"SUCCESS"}
 
 
 def open_page(page: Page, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from cdc_assets.slot_observation import observe
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.prepare import prepare
 from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 
@@ -35,6 +37,7 @@ def shop(database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark
 @pytest.fixture
 def followed(shop: UnderDagster) -> UnderDagster:
     """Slot and first snapshots are there, asked for by the first tick."""
+    shop.database.execute("COMMENT ON TABLE orders IS 'what was sold'", "COMMENT ON COLUMN orders.amount IS 'in euros'")
     first = shop.tick()
     assert [request.job_name for request in first.run_requests or []] == [f"{shop.name}_snapshot"]
     assert shop.run((first.run_requests or [])[0]).success
@@ -93,10 +96,46 @@ def test_from_nothing_to_caught_up(followed: UnderDagster) -> None:
         "amount": "decimal(10,2)",
     }
     assert columns["id"].constraints.unique
+    assert orders["comment"] == "what was sold"
+    assert [column.description for column in columns.values()] == [None, None, "in euros"]
+    assert [round(of["run_seconds"], 1) for of in (log, orders)] == [log["run_seconds"], orders["run_seconds"]]
+    assert time.time() - 600 < log["first_commit"] <= log["last_commit"] <= time.time()
     assert followed.metadata("public", "items")["outcome"] == "nothing to apply"
     assert followed.metadata("public", "items")["dagster/row_count"] == 100
 
     assert "caught up" in until_quiet(followed)
+
+
+def test_only_a_snapshot_that_is_asked_for_is_taken_again(followed: UnderDagster) -> None:
+    """ "Materialize all" must not read every table anew, and must not skip the tables either."""
+    change(followed, 1)
+    request = requested(followed.tick())
+    versions = _snapshots(followed)
+    job, everything = followed.defs.resolve_implicit_global_asset_job_def(), f"{followed.name}_snapshot"
+    assert followed.run(dg.RunRequest(job_name=everything)).success
+    all_at_once = [key for key in job.asset_layer.selected_asset_keys if key.path[-1] != "maintenance"]
+    assert job.execute_in_process(
+        instance=followed.instance, tags=dict(request.tags), asset_selection=all_at_once
+    ).success
+    assert _snapshots(followed) == versions
+    assert followed.metadata("snapshot", "public", "orders")["kept"]
+    followed.assert_equal()  # the tables were not skipped
+
+    one = dg.AssetKey([followed.name, "snapshot", "public", "orders"])
+    assert job.execute_in_process(instance=followed.instance, asset_selection=[one]).success
+    again = _snapshots(followed)
+    assert again["orders"] > versions["orders"]
+    assert again["items"] == versions["items"]
+    forced = {"ops": {f"{followed.name}_snapshots": {"config": {"force": True}}}}
+    assert followed.defs.resolve_job_def(everything).execute_in_process(forced, instance=followed.instance).success
+    assert _snapshots(followed)["items"] > versions["items"]
+    followed.assert_equal()
+
+
+def _snapshots(shop: UnderDagster) -> dict[str, str]:
+    """The LSN of each table's snapshot, in the form that sorts."""
+    states = prepare(shop.component.pipeline).progress.states
+    return {name.relname: state.snapshot_lsn.key for name, state in states.items()}
 
 
 def test_checks_record_health_and_watermark(followed: UnderDagster) -> None:
@@ -412,6 +451,7 @@ def test_table_added_later_is_snapshotted_on_the_way(
     more = UnderDagster(database, component, component.definitions(), instance, followed.lake, spark)
     change(followed, 1)
     more.run(requested(more.tick()))
+    assert more.metadata("snapshot", "public", "late")["rows"] == 1
     database.execute("INSERT INTO late VALUES (2, 'b')")
     more.run(requested(more.tick()))
     more.assert_equal(["public.orders", "public.items", "public.late"])

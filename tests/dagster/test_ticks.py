@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets import PostgresCdcComponent
-from cdc_assets.assets.table_metadata import source_keys_of
+from cdc_assets.assets.table_metadata import source_tables
 from cdc_assets.configuration.models import HealthModel
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
@@ -215,6 +215,6 @@ def test_pipelines_do_not_wait_for_each_other(tmp_path: Path, instance: dg.Dagst
 
 def test_keys_that_cannot_be_asked_for_are_not_shown(unmade: UnderDagster) -> None:
     warnings: list[str] = []
-    assert source_keys_of(unmade.component.pipeline, [QualifiedName("public", "orders")], warnings.append) == {}
+    assert source_tables(unmade.component.pipeline, [QualifiedName("public", "orders")], warnings.append) == {}
     assert len(warnings) == 1
-    assert "the tables' keys are not shown" in warnings[0]
+    assert "the tables' keys and comments are not shown" in warnings[0]
