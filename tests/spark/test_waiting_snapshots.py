@@ -237,6 +237,8 @@ def test_follow_brings_the_others_up_to_date_meanwhile(spark: SparkSession, data
         rounds.append(done)
         if len(rounds) > 200:
             stopping.set()
+        if done.is_last:
+            return
         if done.waiting and ITEMS in done.applied:
             waited.append(done)
         if len(waited) == 5 and not opened.closed:
@@ -252,7 +254,7 @@ def test_follow_brings_the_others_up_to_date_meanwhile(spark: SparkSession, data
     assert {
         (table.name, table.transaction and table.transaction.pid) for done in waited[:5] for table in done.waiting
     } == {(ORDERS, pid)}
-    assert ORDERS in rounds[-1].snapshots
+    assert any(ORDERS in done.snapshots for done in rounds)
     synced(spark, shop)
     assert_equal(spark, shop, ORDERS, ITEMS)
     versions(shop, ORDERS, ITEMS)
