@@ -20,7 +20,6 @@ from itertools import chain
 
 import pyarrow as pa
 from deltalake import Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.apply.plan import Plan
 from spark_jobs.apply.table_applied import TableApplied
@@ -36,8 +35,8 @@ from spark_jobs.decode.message_columns import (
     message_columns,
 )
 from spark_jobs.delta.append import append
+from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.data_files import Layout
-from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
 from spark_jobs.errors import CdcError, GapError, LakeError
@@ -137,13 +136,9 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
         raise overtaken
     transaction = Transaction(app_id(work.identity), last.ordinal)
     commit = commit_properties(transaction, first_window=str(first.ordinal), last_window=str(last.ordinal))
-    try:
+    with commit_errors(path, overtaken):
         # through the handle that was checked above: a commit of this application in between makes the append fail
         append(opened.table, path, batches, MESSAGES_LAYOUT, commit)
-    except CommitFailedError as error:
-        raise overtaken from error
-    except DeltaError as error:
-        raise LakeError(f"{path} cannot be written: {error}", hint=WRITABLE) from None
     with table_errors(f"{path} cannot be read"):
         opened.table.update_incremental()
         version = int(opened.table.version())

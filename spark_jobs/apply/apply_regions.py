@@ -58,7 +58,8 @@ def _commit(
     changes = net.changes if net is not None else NO_CHANGES
     provenance = replace(work.provenance(work.state.relid, changes), partitions=read)
     net = None if net is None or net.is_empty else net
-    with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
+    windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
+    with spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path):
         version = write_regions(spark, work.path, net, rows, provenance)
     return replace(
         TableApplied.nothing_of(work),
@@ -90,7 +91,7 @@ def _require_same_columns(
     spark: SparkSession, work: TableRange, shape: TableShape, landed: LandedChanges | None
 ) -> None:
     """Raises SchemaChangeError unless lake, change log and source have the same columns."""
-    with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
+    with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
         held = {column.name: (column.sql, column.attnum) for column in table_columns(spark, work.path)}
     here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
     same = held.keys() == here.keys() and all(held[name] in (here[name], (here[name][0], None)) for name in here)

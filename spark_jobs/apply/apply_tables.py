@@ -168,7 +168,8 @@ def _commit(
         state = write_net_without_spark(opened, work.name, net, provenance, compact=compact, merges=merges)
         if state is not None:
             return _written(counted, net, "deltalake", state.version, state)
-    with spark_errors(f"{work.name}: windows {work.first.ordinal} to {work.last.ordinal} were not applied"):
+    windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
+    with spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path):
         version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
     since = work.state_since()
     if since is None or since.ordinal < work.last.ordinal:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.lake.column_ddl import alter_columns, rewrite_columns
-from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
@@ -20,11 +23,13 @@ def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: La
     """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
 
     A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
-    a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError.
+    a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError, and
+    SchemaChangeError where somebody has altered the table so that Delta refuses: clustered it by a column, for example.
     """
     if not landed.columns:
         return work
-    with spark_errors(f"{work.name}: the columns of {work.path} were not altered"):
+    failed = f"{work.name}: the columns of {work.path} were not altered"
+    with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
         if landed.columns.rewrites_rows(work.state.mode):
             provenance = work.columns_provenance(relid, landed.columns.words)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
@@ -34,3 +39,14 @@ def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: La
         with isolated_session(spark, {}) as own:
             alter_columns(own, work.path, landed.columns)
     return work
+
+
+@contextmanager
+def _refusals(work: TableRange) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if refused := refused_ddl(error):
+            what = f"{work.name}: the columns of {work.path} cannot be altered in place: {refused}"
+            raise SchemaChangeError(what, hint=new_snapshot(work.name)) from error
+        raise

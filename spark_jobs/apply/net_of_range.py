@@ -31,7 +31,7 @@ def landed_range(
     """
     if opened is not None:
         return landed_changes(work, relid, opened.columns)
-    with spark_errors(f"{work.name}: the table at {work.path} cannot be read"):
+    with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
         held = table_columns(spark(), work.path)
     if is_small(work, relid):
         return landed_changes(work, relid, held)
@@ -51,7 +51,7 @@ def net_of_range(
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
     with (
         isolated_session(spark(), {}) as own,
-        spark_errors(f"{work.name}: {windows} were not applied"),
+        spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path),
         net_on_executors(own, work, relid, landed) as net,
     ):
         yield net

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.delta.append import append
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import WRITABLE, decoded_path
@@ -134,17 +134,14 @@ class ChangeLog:
                 hint="run it again: what is missing is found, and named",
             )
         commit = commit_properties(Transaction(identity.app_id, ordinal), window=str(ordinal), slot=identity.slot)
-        try:
+        taken = LakeError(
+            f"window {ordinal} was not landed in {self.path}: another process writes this change log",
+            hint="stop it, or wait until it is done; nothing is lost",
+        )
+        with commit_errors(self.path, taken):
             # through the handle that was checked above: a commit of this application in between makes the append fail
             append(opened.table, self.path, rows, LOG_LAYOUT, commit)
             keep_written(opened, commit)
-        except CommitFailedError as error:
-            raise LakeError(
-                f"window {ordinal} was not landed in {self.path}: another process writes this change log",
-                hint="stop it, or wait until it is done; nothing is lost",
-            ) from error
-        except DeltaError as error:
-            raise LakeError(f"{self._what} cannot be written: {error}", hint=WRITABLE) from None
         return True
 
     def read(

@@ -21,6 +21,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 from pyarrow import fs
 
+from spark_jobs.delta.commit_errors import first_line
 from spark_jobs.delta.files import WRITABLE, lake_filesystem, storage_uri
 from spark_jobs.errors import LakeError
 
@@ -59,7 +60,7 @@ def create_table(
     except AlreadyExistsError:
         return False
     except (BaseError, OSError) as error:
-        raise LakeError(f"{path} cannot be created: {_first_line(error)}", hint=WRITABLE) from None
+        raise LakeError(f"{path} cannot be created: {first_line(error)}", hint=WRITABLE) from None
     return True
 
 
@@ -116,7 +117,3 @@ def _add(file: AddAction) -> dict[str, Any]:
         "dataChange": file.data_change,
         "stats": file.stats,
     }
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -24,6 +24,22 @@ def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | No
             return None
 
 
+def moved_away(path: str) -> str:
+    """The hint for a table that nobody can read any more."""
+    return f"move {path} away: the next sync reads the table again, into a new one"
+
+
+@contextmanager
+def log_errors(what: str, path: str) -> Iterator[None]:
+    """Raise what reading the transaction log of ``path`` raises as LakeError: storage that fails, or a damaged log."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"{what}: the transaction log of {path} cannot be read: {error}", hint=REACHABLE) from error
+    except (ValueError, KeyError) as error:
+        raise LakeError(f"{what}: the transaction log of {path} is damaged", hint=moved_away(path)) from error
+
+
 @contextmanager
 def table_errors(what: str, *, hint: str = REACHABLE) -> Iterator[None]:
     """Raise errors of ``deltalake`` and Arrow, and those of damaged commits, as LakeError: ``what`` and their text."""

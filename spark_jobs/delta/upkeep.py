@@ -19,9 +19,9 @@ from itertools import chain, takewhile
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import PostCommitHookProperties, RemoveAction
 
+from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout, row_groups
 from spark_jobs.delta.files import WRITABLE, table_filesystem
@@ -183,7 +183,7 @@ def _replace(
         raise
     now = int(time.time() * _MILLISECONDS)
     removed = [RemoveAction(file.path, is_loss, now, file.size, {}) for file in old]
-    try:
+    with commit_errors(path, OvertakenError(f"another process maintains {path}", hint="run it again")):
         handle.create_write_transaction(
             [*new.actions, *removed],
             "append",
@@ -191,8 +191,6 @@ def _replace(
             commit_properties=CommitProperties(app_transactions=[Transaction(_APP_ID, number)]),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
-    except CommitFailedError as error:
-        raise OvertakenError(f"another process maintains {path}", hint="run it again") from error
 
 
 def _opened(path: str) -> DeltaTable:

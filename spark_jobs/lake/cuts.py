@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
 from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import decoded_path
@@ -231,27 +231,27 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
     """Append to the version that the latest cut was read from: a cut written in between makes this fail."""
     commit = commit_properties(Transaction(_APP_ID, number))
     before = set(opened.table.file_uris()) if opened else set()
+    taken = OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again")
     try:
-        write_deltalake(
-            opened.table if opened else lake.cuts,
-            rows,
-            mode="append" if opened else "error",
-            schema_mode="merge" if opened else None,  # in lakes created by an older version a column is missing
-            configuration=None if opened else dict(_TABLE_CONFIGURATION),
-            commit_properties=commit,
-            post_commithook_properties=after_commit(commit),
-        )
-        if opened is not None:
-            added = set(opened.table.file_uris()) - before
-            if len(added) == 1:
-                _newest_file[opened.path] = added.pop().rpartition("/")[2], _cut_of(rows)
-            keep_written(opened, commit)
-    except CommitFailedError as error:
-        raise OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again") from error
-    except DeltaError:
-        if opened is None and latest_cut(lake) is not None:
-            raise OvertakenError(f"another process has created the cuts at {lake.cuts}", hint="run it again") from None
+        with commit_errors(lake.cuts, taken):
+            write_deltalake(
+                opened.table if opened else lake.cuts,
+                rows,
+                mode="append" if opened else "error",
+                schema_mode="merge" if opened else None,  # in lakes created by an older version a column is missing
+                configuration=None if opened else dict(_TABLE_CONFIGURATION),
+                commit_properties=commit,
+                post_commithook_properties=after_commit(commit),
+            )
+    except LakeError:
+        if opened is None and latest_cut(lake) is not None:  # another process has created them
+            raise taken from None
         raise
+    if opened is not None:
+        added = set(opened.table.file_uris()) - before
+        if len(added) == 1:
+            _newest_file[opened.path] = added.pop().rpartition("/")[2], _cut_of(rows)
+        keep_written(opened, commit)
 
 
 def forget(lake: Lake, names: Collection[QualifiedName]) -> None:

@@ -16,14 +16,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties
+from deltalake import ColumnProperties, CommitProperties, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.delta.commit_errors import commit_errors, first_line, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
-from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, OpenedTable, file_sizes
@@ -64,14 +64,14 @@ def write_net_without_spark(
     state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark, unless it is
     rewritten anyhow. ``merges``: else what needs a MERGE is left to Spark, too.
     """
-    table, rows = opened.table, net.in_memory
+    rows = net.in_memory
     if rows is None or not _is_certain(opened, net, rows):
         return None
     held = _commits_held(opened, provenance)
     if held is None:  # the table may have forgotten it: see table_state
         return None
     if held != provenance.commits - 1:
-        raise _overtaken(table)
+        raise overtaken(opened.path)
     strategy = _strategy(opened, net, rows, compact=compact)
     if strategy is None or (strategy == "merge" and not merges):
         return None
@@ -80,19 +80,20 @@ def write_net_without_spark(
     metadata = provenance.user_metadata()
     commit = commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=metadata)
     shape = net.columns.shape
-    try:
-        if strategy == "append":
-            version = append_rows(opened, shape, rows, commit)
-        elif strategy == "rewrite":
-            version = rewrite_rows(opened, shape, rows, commit)
-        else:
-            version = _merge(opened, net, rows, commit)
-    except CommitFailedError:
-        raise _overtaken(table) from None
-    except DeltaError as error:
-        # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
-        _log.warning("%s is left to Spark, as deltalake failed: %s", table.table_uri, error)
-        return None
+    with commit_errors(opened.path):
+        try:
+            if strategy == "append":
+                version = append_rows(opened, shape, rows, commit)
+            elif strategy == "rewrite":
+                version = rewrite_rows(opened, shape, rows, commit)
+            else:
+                version = _merge(opened, net, rows, commit)
+        except CommitFailedError:
+            raise
+        except DeltaError as error:
+            # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
+            _log.warning("%s is left to Spark, as deltalake failed: %s", opened.path, first_line(error))
+            return None
     made = KnownCommit(version, provenance.id)
     state = state_written(name, version, provenance.commits, json.loads(metadata), made)
     keep_written(opened.opened, commit)
@@ -177,10 +178,4 @@ def _written(opened: OpenedTable, shape: TableShape) -> WriterProperties:
     ranged = {opened.physical[column.name]: _STATISTICS for column in shape.columns if column.lake_type.kind in RANGED}
     return WriterProperties(
         compression="SNAPPY", default_column_properties=_NO_STATISTICS, column_properties=ranged or None
-    )
-
-
-def _overtaken(table: DeltaTable) -> OvertakenError:
-    return OvertakenError(
-        f"another process has written {table.table_uri} since its state was read", hint="run it again"
     )

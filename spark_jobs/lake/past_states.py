@@ -9,8 +9,8 @@ from typing import Any
 
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.table import log_errors
 from spark_jobs.delta.transaction_log import TransactionLog
-from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TXN_PREFIX, TableState, state_written, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -35,7 +35,7 @@ def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iter
     same rows. States that a rebuild of the same generation has replaced are left out.
     """
     path, wanted = lake.table(name), txn_app_id(*identity.stream)
-    try:
+    with log_errors(str(name), path):
         log = TransactionLog.open(path)
         newest = log.version if log is not None else -1
         replaced_from, generation = _NEVER, ""
@@ -53,8 +53,6 @@ def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iter
                     replaced_from = _NEVER if begins else min(replaced_from, _begin(written))
                 if txn.app_id.startswith(TXN_PREFIX):
                     newest = commit.version - 1
-    except (OSError, ValueError, KeyError) as error:
-        raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
 
 
 def _begin(written: dict[str, Any]) -> int:

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.delta.commit import USER_COMMIT_ID
+from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
-from spark_jobs.errors import OvertakenError
 from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
@@ -137,7 +137,7 @@ def committed_version(session: SparkSession, path: str, provenance: Provenance) 
     another writer's commit has replaced it since."""
     version = session.conf.get(_LAST_COMMIT, None)
     if not version:
-        raise _overtaken(path)
+        raise overtaken(path)
     _check_commit(path, int(version), provenance)
     return int(version)
 
@@ -152,7 +152,7 @@ def _check_commit(path: str, newest: int, provenance: Provenance) -> None:
                     return
                 break
     note_lost_commit(path, provenance.commits, newest)
-    raise _overtaken(path)
+    raise overtaken(path)
 
 
 def has_committed(session: SparkSession) -> bool:
@@ -169,9 +169,5 @@ def overtaking(path: str, *, by_any: bool = False, creates: bool = False) -> Ite
         yield
     except Exception as error:
         if is_overtaken(error) or (by_any and is_concurrent_commit(error)) or (creates and is_file_gone(error)):
-            raise _overtaken(path) from error
+            raise overtaken(path) from error
         raise
-
-
-def _overtaken(path: str) -> OvertakenError:
-    return OvertakenError(f"another process has written {path} since its state was read", hint="run it again")

@@ -24,6 +24,7 @@ from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import Commit, KnownCommit, Transaction
 from spark_jobs.delta.files import ask_tables, lake_filesystem
+from spark_jobs.delta.table import log_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
@@ -171,7 +172,7 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
     path = lake.table(name)
     wanted = txn_app_id(system_identifier, slot)
     ours = False
-    try:
+    with log_errors(str(name), path):
         log = TransactionLog.open(path)
         if log is None:
             return None
@@ -181,8 +182,6 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
                 return _state(lake, name, log.version, txn.version, commit)
         if not ours and (known := _forgotten_state(lake, name, log)):
             return known
-    except (OSError, ValueError, KeyError) as error:
-        raise LakeError(f"{name}: the transaction log of {path} cannot be read ({type(error).__name__})") from error
     if not ours:
         raise LakeError(
             f"{name}: {path} holds a Delta table that this pipeline did not write",

@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from deltalake import Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.data_files import Layout
-from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import commit_properties, keep_written
-from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.lake.delta_table import ATTNUM
 from spark_jobs.lake.file_layout import file_layout
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
@@ -86,7 +84,7 @@ class WholeTable:
         if not create_table(
             self.path, fields, settings, files, transaction, user_metadata=provenance.user_metadata(), rows=rows
         ):
-            raise self._overtaken()
+            raise overtaken(self.path)
         note_version(self.path, 0)
         return 0
 
@@ -96,16 +94,16 @@ class WholeTable:
             log = TransactionLog.open(self.path)
         opened = None if log is None else opened_table(self.path, log.version)
         if opened is None or not _has_exactly(opened, self.columns):
-            raise self._overtaken()
+            raise overtaken(self.path)
         if opened.in_files(self.columns) != (self.physical, self.ids):
-            raise self._overtaken()
+            raise overtaken(self.path)
         with table_errors(f"{self.path} cannot be read"):
             held = opened.opened.log.transaction_version(transaction.app_id) or 0
         if held != transaction.version - 1:
-            raise self._overtaken()
+            raise overtaken(self.path)
         metadata = provenance.user_metadata()
         commit = commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=metadata)
-        try:
+        with commit_errors(self.path):
             opened.table.create_write_transaction(
                 [*files],
                 "overwrite",
@@ -113,15 +111,8 @@ class WholeTable:
                 commit_properties=commit,
                 post_commithook_properties=after_commit(commit),
             )
-        except CommitFailedError:
-            raise self._overtaken() from None
-        except DeltaError as error:
-            raise LakeError(f"{self.path} cannot be written: {error}", hint=WRITABLE) from None
         keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
-
-    def _overtaken(self) -> OvertakenError:
-        return OvertakenError(f"another process has written {self.path} since its state was read", hint="run it again")
 
 
 def _has_exactly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> bool:

@@ -138,7 +138,7 @@ def _maintain_table(
     pipeline: Pipeline, spark: Callable[[], SparkSession], name: QualifiedName, guard: WriteGuard
 ) -> TableMaintained | CdcError:
     try:
-        with guard.table(name), spark_errors(f"{name} cannot be maintained", hint="run it again"):
+        with guard.table(name), spark_errors(f"{name} cannot be maintained", name=name, path=pipeline.lake.table(name)):
             return TableMaintained(name, keep_table_small(spark(), pipeline.lake.table(name), pipeline.retention.cuts))
     except CdcError as error:
         return error

@@ -183,7 +183,7 @@ def _put_in_place(
     path = build.pipeline.lake.table(state.name)
     provenance = _provenance(build, other, state, changes, run_id)
     with (
-        spark_errors(f"{state.name} was not brought into mode {other.mode}"),
+        spark_errors(f"{state.name} was not brought into mode {other.mode}", name=state.name, path=path),
         overtaking(path, by_any=True),
         committing_session(spark, provenance) as own,
     ):

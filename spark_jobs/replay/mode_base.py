@@ -40,7 +40,8 @@ def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: Ta
     path = lake.table(state.name)
 
     def can_be_read(index: int) -> bool:
-        with spark_errors(f"{state.name} cannot be read"), isolated_session(spark, {}) as own:
+        unreadable = spark_errors(f"{state.name} cannot be read", name=state.name, path=path)
+        with unreadable, isolated_session(spark, {}) as own:
             return is_readable(own, path, found[index].state.version)
 
     # VACUUM makes older versions unreadable first

@@ -144,7 +144,7 @@ def _put_in_place(
         partitions=state.partitions,
     )
     with (
-        spark_errors(f"{state.name} was not rebuilt"),
+        spark_errors(f"{state.name} was not rebuilt", name=state.name, path=path),
         overtaking(path, by_any=True),
         committing_session(spark, provenance) as own,
     ):

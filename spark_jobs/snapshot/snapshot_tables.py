@@ -151,7 +151,7 @@ def _written_by_spark(
     """The Delta version and its number of rows."""
     pipeline, path = table.work.pipeline, table.path
     with (
-        spark_errors(table.failed),
+        spark_errors(table.failed, name=table.name, path=path),
         overtaking(path, by_any=True, creates=before is None),
         committing_session(spark, provenance) as own,
     ):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from spark_jobs.delta.commit_errors import APPENDS_ONLY, table_in_sql
+from spark_jobs.delta.table import moved_away
 from spark_jobs.errors import new_snapshot, one_line
 
 
@@ -54,7 +56,8 @@ JVM_ENDED = (
     "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
 )
 
-# patterns that identify a cause, and its remedy. They match nothing that may be part of a row's value
+# patterns that identify a cause, and its remedy, with the pattern's groups. They match nothing that may be part of a
+# row's value
 _KNOWN: dict[tuple[str, ...], str] = {
     (r"No space left on device", r"Disk quota exceeded"): (
         "the disk is full: free space in the lake's storage and in spark.local.dir, then run it again"
@@ -94,13 +97,29 @@ _KNOWN: dict[tuple[str, ...], str] = {
     ),
     (r"PYTHON_VERSION_MISMATCH",): "executors must run the driver's Python version: name it in PYSPARK_PYTHON",
     (r"Cannot run program",): "executors have no such Python: name another one in PYSPARK_PYTHON",
+    (r"DELTA_CANNOT_MODIFY_APPEND_ONLY",): APPENDS_ONLY,
+    (r"(?<=\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] )CHECK constraint (?P<constraint>\w+)",): (
+        "somebody has added it to the Delta table, and a row of the source does not meet it:"
+        " ALTER TABLE {table} DROP CONSTRAINT {constraint}"
+    ),
+    (r"DELTA_UNSUPPORTED_FEATURES_FOR_(?:READ|WRITE)",): (
+        "another writer has given the table a feature that this version of Delta does not know: install the delta-spark"
+        " of that writer, or let it drop the feature"
+    ),
     (r"/_staging/",): "another process swept this table's staging folder: let one write at a time, run it again",
     (f"column .{{1,255}}?: {NOT_A_VARIANT}",): (
         'remove the column from types:, or set on_unrepresentable: "null" for it'
     ),
-    (MISSING_ROW,): f"if somebody else has written this table, {new_snapshot()}",
+    (MISSING_ROW,): f"if somebody else has written this table, {new_snapshot('{name}')}",
+    (r"DELTA_TRUNCATED_TRANSACTION_LOG", r"DELTA_VERSIONS_NOT_CONTIGUOUS", r"DELTA_STATE_RECOVER_ERROR"): (
+        "commits of the Delta table are gone: " + moved_away("{path}")
+    ),
+    (r"DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION",): (
+        "allow the write, and turn the change data feed on again afterwards:"
+        " ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.enableChangeDataFeed')"
+    ),
     (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
-        f"a file that the table names is gone: if somebody deleted it, {new_snapshot()}"
+        f"a file that the table names is gone: if somebody deleted it, {new_snapshot('{name}')}"
     ),
     (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (
         "check that Spark can reach the lake's storage"
@@ -111,22 +130,27 @@ _PATTERNS = tuple((re.compile("|".join(words)), hint) for words, hint in _KNOWN.
 _SAFE_PACKAGES = ("java.io.", "java.nio.file.", "java.net.", "org.apache.hadoop.fs.", "org.apache.hadoop.security.")
 _SAFE_CONDITIONS = re.compile(r"^\[(?:PATH_NOT_FOUND|FAILED_READ_FILE|DELTA_CANNOT_CREATE_LOG_PATH|DELTA_LOG_\w+)\b")
 _SQLSTATE = re.compile(r" SQLSTATE: \w{5}$")
+_SOMEBODY_ELSE = "if somebody else has altered the Delta table, DESCRIBE HISTORY {table} shows when, and how"
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
-def innermost_cause(error: Exception) -> Cause:
-    """The innermost cause that is known, with its hint; else the class of the innermost one."""
+def innermost_cause(error: Exception, name: object = "schema.table", path: str = "PATH") -> Cause:
+    """The innermost cause that is known, with its hint; else the class of the innermost one. ``name`` and ``path``: of
+    the table that is read or written."""
+    known = {"table": table_in_sql(path), "path": path, "name": str(name).replace("'", "'\\''")}
     chain = _chain(error)
     for thrown in reversed(chain):
         for pattern, hint in _PATTERNS:
             if match := pattern.search(str(thrown)):
-                return Cause(_plain(str(thrown) if thrown.safe else match[0]), hint)
+                said = _plain(str(thrown) if thrown.safe else match[0])
+                return Cause(said, hint.format(**known, **match.groupdict()))
     for thrown in reversed(chain):
         if thrown.message and thrown.safe:
             return Cause(_plain(str(thrown)))
     conditions = [match[1] for thrown in reversed(chain) if (match := _CONDITION.match(thrown.message))]
     named = dict.fromkeys([*conditions[:1], chain[-1].name])
-    return Cause(_plain(", ".join(named)))
+    refused = any(name.startswith("DELTA_") for name in named)
+    return Cause(_plain(", ".join(named)), _SOMEBODY_ELSE.format(**known) if refused else "")
 
 
 def _chain(error: Exception) -> list[_Thrown]:

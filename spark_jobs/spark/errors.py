@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from spark_jobs import errors
 from spark_jobs.errors import CdcError, LakeError, new_snapshot
-from spark_jobs.spark.causes import JVM_ENDED, innermost_cause
+from spark_jobs.spark.causes import JVM_ENDED, Cause, innermost_cause
 from spark_jobs.spark.own_jvm import has_ended
 
 # an executor's error arrives as the text of its traceback
@@ -26,6 +26,7 @@ _FILE_GONE = re.compile(
     r"|DELTA_(?:VERSION_NOT_FOUND|FILE_NOT_FOUND|LOG_FILE_NOT_FOUND|NO_RECREATABLE_HISTORY_FOUND"
     r"|TRUNCATED_TRANSACTION_LOG|VERSIONS_NOT_CONTIGUOUS|UNSUPPORTED_TIME_TRAVEL)\w*"
 )
+_REFUSED = re.compile(r"\[(DELTA_\w+)")
 _OVERTAKEN = re.compile(r"ConcurrentTransactionException|DELTA_CONCURRENT_TRANSACTION")
 
 
@@ -45,18 +46,27 @@ def is_file_gone(error: BaseException) -> bool:
     return not isinstance(error, CdcError) and any(_FILE_GONE.search(text) for text in texts)
 
 
+def refused_ddl(error: BaseException) -> str | None:
+    """The class of Delta's error if the table, as it is, does not allow the statement; None for all other failures."""
+    from pyspark.errors import AnalysisException, UnsupportedOperationException
+
+    found = _REFUSED.match(str(error)) if isinstance(error, AnalysisException | UnsupportedOperationException) else None
+    return found and found[1]
+
+
 @contextmanager
-def spark_errors(what: str, *, hint: str = "") -> Iterator[None]:
-    """Raise the error that our code raised on an executor, else LakeError: ``what``, the innermost cause, a hint."""
+def spark_errors(what: str, *, name: object = "schema.table", path: str = "PATH", hint: str = "") -> Iterator[None]:
+    """Raise the error that our code raised on an executor, else LakeError: ``what``, the innermost cause, a hint.
+    ``name`` and ``path``: of the table that is read or written, for the hint."""
     try:
         yield
     except CdcError:
         raise
     except Exception as error:
-        raise _typed(error, what, hint) from error
+        raise _typed(error, what, innermost_cause(error, name, path), hint) from error
 
 
-def _typed(error: Exception, what: str, hint: str) -> CdcError:
+def _typed(error: Exception, what: str, cause: Cause, hint: str) -> CdcError:
     text = str(error)
     if ours := _OURS.search(text):
         kind = getattr(errors, ours[1], None)
@@ -64,7 +74,6 @@ def _typed(error: Exception, what: str, hint: str) -> CdcError:
             return kind(f"{what}: {ours[2]}")
     if kept := _KEPT.search(text):
         return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint=new_snapshot(kept[1].strip()))
-    cause = innermost_cause(error)
     # a JVM that runs out of memory may still answer, with any exception
     ended = JVM_ENDED if not cause.hint and has_ended() else ""
     return LakeError(f"{what}: {cause.said}", hint=hint or cause.hint or ended)

@@ -242,10 +242,14 @@ def _compare(work: _Verification, name: QualifiedName, read: TableRead | CdcErro
     lsn = work.exported.lsn
     if isinstance(read, CdcError):
         return TableVerified.not_compared(name, lsn, read)
+    place = work.pipeline.lake.table(name)
     try:
-        with isolated_session(work.spark, {}) as own, spark_errors(f"{name}: the comparison at {lsn} failed"):
+        with (
+            isolated_session(work.spark, {}) as own,
+            spark_errors(f"{name}: the comparison at {lsn} failed", name=name, path=place),
+        ):
             version = shown_version(own, work.pipeline.lake, name, work.at)
-            _require_same_columns(own, work.pipeline.lake.table(name), read.shape)
+            _require_same_columns(own, place, read.shape)
             found = _differences(work, own, read, version)
     except CdcError as error:
         return TableVerified.not_compared(name, lsn, error)
