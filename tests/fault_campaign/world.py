@@ -46,7 +46,7 @@ def world(folder: Path, jars: Path) -> Iterator[World]:
         database.execute(*SCHEMA)
         lake_disk = stack.enter_context(small_disk(folder / "lake_disk", _LAKE_MEGABYTES))
         spool_disk = stack.enter_context(small_disk(folder / "spool_disk", _SPOOL_MEGABYTES))
-        pipeline = pipeline_of(database, lake_disk.folder / "lake", *TABLES, messages=True)
+        pipeline = pipeline_of(database, lake_disk.folder / "lake", *TABLES, engine="spark", messages=True)
         cuts = lock_keys(pipeline.source.dsn, [lambda connection: cuts_lock(connection, pipeline.source.slot)])
         # last: its processes are gone before the disks and the server are
         clients = Clients(folder, spool_disk.folder, jars, stack.enter_context(ExitStack()))

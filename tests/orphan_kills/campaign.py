@@ -93,7 +93,7 @@ def run_campaign(database: Database, server: ConnectServer, folder: Path, kills:
     """Kill so many clients, one after the other; then let all end, and compare."""
     started, figures = time.monotonic(), Figures(seed)
     database.execute(*SCHEMA)
-    pipeline = pipeline_of(database, folder / "lake", *TABLES, messages=True)
+    pipeline = pipeline_of(database, folder / "lake", *TABLES, engine="spark", messages=True)
     pipeline = replace(
         pipeline,
         spark=SparkOptions(remote=server.url),

@@ -38,7 +38,7 @@ def main(options: str, database_file: str, lake: str) -> None:
     spark = spark_session(kind)
     database = pickle.loads(Path(database_file).read_bytes())  # noqa: S301
     database.execute(*_SCHEMA)
-    pipeline = replace(pipeline_of(database, Path(lake), "public.days"), spark=kind)
+    pipeline = replace(pipeline_of(database, Path(lake), "public.days", engine="spark"), spark=kind)
     followed = Followed(spark, database, pipeline, (QualifiedName("public", "days"),))
     for changes in ((), _CHANGES, ("DROP TABLE days_1",)):
         database.execute(*changes)

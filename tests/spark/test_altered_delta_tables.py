@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,6 @@ def test_each_stops_alone_and_its_hint_leads_out(spark: SparkSession, database: 
             f"INSERT INTO {name} SELECT g, 'v', g FROM generate_series(1, 10) g",
         )
     pipeline = pipeline_of(database, tmp_path / "lake", *map(str, NAMES.values()))
-    pipeline = replace(pipeline, merge_engine="auto")
     assert sync(pipeline, lambda: spark).errors == ()
     database.execute(*(f"UPDATE {name} SET v = 'a'" for name in ALTERATIONS))
     assert sync(pipeline, lambda: spark).errors == ()

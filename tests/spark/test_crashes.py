@@ -43,7 +43,7 @@ def four_tables(spark: SparkSession, database: Database, tmp_path: Path, jars_fo
             f"CREATE TABLE {table} (id int PRIMARY KEY, v text)",
             f"INSERT INTO {table} SELECT g, 'first' FROM generate_series(1, 20) g",
         )
-    pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in TABLES))
+    pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in TABLES), engine="spark")
     pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
     followed = Followed(spark, database, pipeline, tuple(QualifiedName("public", table) for table in TABLES))
     assert sync(pipeline, lambda: spark).errors == ()
@@ -131,7 +131,7 @@ def test_killed_between_first_snapshots(
         "CREATE TABLE large (id int PRIMARY KEY, v text)",
         "INSERT INTO large SELECT g, md5(g::text) FROM generate_series(1, 300000) g",
     )
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.small", "public.large")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.small", "public.large", engine="spark")
     pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
     small, large = QualifiedName("public", "small"), QualifiedName("public", "large")
     followed = Followed(spark, database, pipeline, (small, large))

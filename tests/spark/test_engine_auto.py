@@ -104,7 +104,7 @@ def repeated(letter: str, chance: random.Random) -> str:
 
 
 def auto(database: Database, lake: Path, *tables: str) -> Pipeline:
-    return replace(pipeline_of(database, lake, *tables), merge_engine="auto")
+    return pipeline_of(database, lake, *tables)
 
 
 def no_spark() -> SparkSession:

@@ -47,7 +47,7 @@ class _Followed:
         names = [f"t{number}" for number in range(count)]
         for name in names:
             database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)", f"INSERT INTO {name} VALUES (1, 0)")
-        pipeline = replace(pipeline_of(database, lake, *(f"public.{name}" for name in names)), merge_engine="auto")
+        pipeline = pipeline_of(database, lake, *(f"public.{name}" for name in names))
         followed = cls(database, pipeline, spark)
         followed.sync()
         return followed

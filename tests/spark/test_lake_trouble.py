@@ -45,7 +45,8 @@ def item(database: Database) -> Database:
 
 
 def follow(spark: SparkSession, database: Database, lake: Path) -> Followed:
-    return Followed(spark, database, pipeline_of(database, lake, "public.item"), (QualifiedName("public", "item"),))
+    pipeline = pipeline_of(database, lake, "public.item", engine="spark")
+    return Followed(spark, database, pipeline, (QualifiedName("public", "item"),))
 
 
 def assert_one_line(error: CdcError | None, database: Database, *words: str) -> None:

@@ -45,7 +45,7 @@ def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
     monkeypatch.setattr(written_rows, "_LEAST_ROWS", 150)
     database.execute(THING, ROWS.format(1, 1000))
-    pipeline = pipeline_of(database, tmp_path / "lake", "thing")
+    pipeline = pipeline_of(database, tmp_path / "lake", "thing", engine="spark")
     assert sync(pipeline, no_spark).errors == ()
     return pipeline
 

@@ -118,7 +118,7 @@ def test_each_mode_and_without_spark(spark: SparkSession, database: Database, tm
             database.execute(*_made(f"{identities}_{mode}", KEYED[identities], " PRIMARY KEY"))
     made = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in modes))
     tables = tuple(replace(table, mode=modes[table.name.relname]) for table in made.tables or ())
-    pipeline = replace(made, tables=tables, merge_engine="auto")
+    pipeline = replace(made, tables=tables)
     assert sync(pipeline, lambda: spark).errors == ()
     for table in modes:
         database.execute(*_changed(table))
@@ -143,7 +143,7 @@ def test_an_identity_for_a_moment(spark: SparkSession, database: Database, tmp_p
         )
     made = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in MOMENTS), plugin=plugin)
     tables = tuple(replace(table, mode=MOMENTS[table.name.relname]) for table in made.tables or ())
-    pipeline = replace(made, tables=tables, merge_engine="auto")
+    pipeline = replace(made, tables=tables)
     first = sync(pipeline, lambda: spark)
     assert first.errors == ()
     first_end = max(int(taken.lsn) for taken in first.snapshots)

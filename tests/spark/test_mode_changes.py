@@ -31,14 +31,7 @@ def item(spark: SparkSession, database: Database, tmp_path: Path) -> Item:
 
 @pytest.mark.parametrize(
     ("before", "mode"),
-    [
-        ("mirror", "history"),
-        ("mirror", "append"),
-        ("mirror", "soft_delete"),
-        ("history", "mirror"),
-        ("soft_delete", "history"),
-        ("append", "soft_delete"),
-    ],
+    [("mirror", "history"), ("history", "mirror"), ("append", "soft_delete")],
 )
 def test_under_load_all_since_the_snapshot_is_kept(item: Item, before: Mode, mode: Mode) -> None:
     (taken,) = item.sync(before).snapshots

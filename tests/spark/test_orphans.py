@@ -183,7 +183,7 @@ def test_an_older_snapshot_behind_the_latest_cut_is_caught_up(
 ) -> None:
     """The process that took it is killed before it could say so in the cuts. No later window changes the table."""
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t SELECT generate_series(1, 20), '-'")
-    followed = Followed(spark, database, pipeline_of(database, tmp_path / "lake", "public.t"), (T,))
+    followed = Followed(spark, database, pipeline_of(database, tmp_path / "lake", "public.t", engine="spark"), (T,))
     assert sync(followed.pipeline, lambda: spark).errors == ()
     orphan = in_background.submit(taking(followed, gate, "before"))
     gate.wait_for(1)

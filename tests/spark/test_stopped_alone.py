@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ def everything_of(database: Database, lake: Path, *, named: tuple[str, ...] = ()
     if not named:
         via_root = "publish_via_partition_root = true"
         database.execute(f"CREATE PUBLICATION {database.name} FOR ALL TABLES WITH ({via_root})")
-    return replace(pipeline_of(database, lake, *named), merge_engine="auto")
+    return pipeline_of(database, lake, *named)
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["all tables", "named"])

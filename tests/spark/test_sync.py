@@ -36,7 +36,7 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
         "INSERT INTO orders SELECT g, 'new' FROM generate_series(1, 50) g",
         "INSERT INTO items SELECT g, l, 'sku' FROM generate_series(1, 50) g, generate_series(1, 2) l",
     )
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items", engine="spark")
     return Followed(spark, database, pipeline, (QualifiedName("public", "orders"), QualifiedName("public", "items")))
 
 

@@ -38,7 +38,7 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
         "INSERT INTO orders SELECT g, 'new' FROM generate_series(1, 20) g",
         "INSERT INTO items SELECT g, 'sku' FROM generate_series(1, 20) g",
     )
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items", engine="spark")
     assert sync(pipeline, lambda: spark).errors == ()
     return Followed(spark, database, pipeline, (ORDERS, ITEMS))
 

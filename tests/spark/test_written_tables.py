@@ -122,7 +122,7 @@ def test_what_others_did_between_two_syncs(
         "CREATE TABLE item (id int PRIMARY KEY, n int, v text)",
         "INSERT INTO item SELECT g, 0, 'v' || g FROM generate_series(1, 20) g",
     )
-    pipeline = replace(pipeline_of(database, tmp_path / "lake", "public.item"), merge_engine="auto")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.item")
     pipeline = replace(pipeline, retention=replace(pipeline.retention, cuts=timedelta(0)))
     _sync(pipeline, spark)
     for _ in range(2):
