@@ -71,7 +71,7 @@ def database(modest: PostgresServer) -> Iterator[Database]:
 
 
 def shop(spark: SparkSession, pipeline: Pipeline, database: Database, *names: QualifiedName) -> Followed:
-    return Followed(spark, database, replace(pipeline, merge_engine="auto"), names)
+    return Followed(spark, database, pipeline, names)
 
 
 def synced(followed: Followed) -> SyncReport:

@@ -7,7 +7,7 @@ without one, while the prepared transaction may be committed in a later window, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +112,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
 def test_each_step(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     # every window through a copy: a peek must not pass two_phase
     made = pipeline_of(database, tmp_path / "lake", *TABLES, peek_bytes=0, streaming="on", two_phase=True)
-    followed = Followed(database, replace(made, merge_engine="auto"), spark)
+    followed = Followed(database, made, spark)
     assert sync(followed.pipeline, lambda: spark).errors == ()
     for statements in STEPS.values():
         followed.step(*statements)

@@ -6,7 +6,6 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,6 @@ def followed(
         )
         lake = tmp_path_factory.mktemp("lake")
         pipeline = pipeline_of(database, lake, *(f"public.{table}" for table in TABLES), messages=True)
-        pipeline = replace(pipeline, merge_engine="auto")
         names = tuple(QualifiedName("public", table) for table in TABLES)
         followed = Followed(spark, database, pipeline, names)
         assert sync(pipeline, lambda: spark).errors == ()

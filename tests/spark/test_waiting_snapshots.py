@@ -59,7 +59,6 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Pipeline:
         "INSERT INTO items SELECT g, 'sku' FROM generate_series(1, 20) g",
     )
     pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items")
-    pipeline = replace(pipeline, merge_engine="auto")
     synced(spark, pipeline)
     return pipeline
 
