@@ -54,7 +54,12 @@ def is_brief() -> bool:
 
 def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE_SECONDS) -> None:
     """Stop ``spark``, and end the JVM of a brief one. If that JVM writes an archive of its classes, wait for it; if
-    that takes longer than ``archive_seconds``, there is none."""
+    that takes longer than ``archive_seconds``, there is none. A JVM that has died is forgotten: whoever was using it
+    has said so, and this is no place to raise anything else."""
+    if has_ended():
+        _brief.clear()
+        forget_session()
+        return
     if not is_brief():
         spark.stop()
         return
