@@ -1,0 +1,64 @@
+"""Spark's JVM dies while a command uses it: one line says so, and what is done by then is told and kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.command import configured
+from tests.fixtures.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+def test_one_line_says_so_and_the_next_sync_mends_it(database: Database, jars_folder: Path, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, note text)",
+        "CREATE TABLE items (id int PRIMARY KEY, note text)",
+        "INSERT INTO orders SELECT g, 'note' FROM generate_series(1, 2000) g",
+        "INSERT INTO items SELECT g, 'note' FROM generate_series(1, 2000) g",
+    )
+    spark = {"master": "local[2]", "jars": str(jars_folder)}
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=spark)
+    first = command("sync")
+    assert first.exit_code == 0, first.stderr
+    database.execute(*(f"UPDATE {table} SET note = note || id WHERE id % 3 = 0" for table in ("orders", "items")))
+    files = set(tmp_path.glob("lake/tables/**/*.parquet"))
+
+    def is_merging() -> bool:
+        return set(tmp_path.glob("lake/tables/**/*.parquet")) > files
+
+    killer = threading.Thread(target=_kill_java, args=(is_merging,))
+    killer.start()
+    died = command("sync")
+    killer.join()
+    assert died.exit_code == 1
+    assert "defect" not in died.stderr
+    assert "Traceback" not in died.stderr
+    assert "Spark's JVM has ended" in died.stderr
+    assert all(line.startswith(("postgres-cdc: ", "hint: ")) for line in died.stderr.splitlines()), died.stderr
+    assert command("sync").exit_code == 0
+    assert command("verify").exit_code == 0
+
+
+def _kill_java(is_time: Callable[[], bool]) -> None:
+    """The JVM of the command that this process starts next, once it is time."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        found = [each for each in psutil.Process().children(recursive=True) if each.name() == "java" and _is_new(each)]
+        if found and is_time():
+            for each in found:
+                each.kill()
+            return
+        time.sleep(0.01)
+    raise TimeoutError("no JVM was started")
+
+
+def _is_new(process: psutil.Process) -> bool:
+    """Not the JVM of this process's own session."""
+    return process.ppid() != psutil.Process().pid
