@@ -108,6 +108,8 @@ def _commits_held(opened: OpenedTable, provenance: Provenance) -> int | None:
 
 def _strategy(opened: OpenedTable, net: NetSource, rows: pa.Table, *, compact: bool) -> Strategy | None:
     """None if Spark does it better."""
+    if opened.has_files_elsewhere:
+        return "append" if net.insert_only and not compact else None
     sizes = file_sizes(opened, net.columns.shape, net.key_range)
     is_small = sizes.whole <= SMALL_BYTES
     if is_small and sizes.files >= _MANY_FILES and _fit_in_memory(opened.rows, sizes.whole, rows):

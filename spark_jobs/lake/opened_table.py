@@ -63,6 +63,11 @@ class OpenedTable:
         return pa.table(self.table.get_add_actions(flatten=True))
 
     @property
+    def has_files_elsewhere(self) -> bool:
+        """Whether files of another table are part of it, as in a shallow clone: ``deltalake`` cannot replace these."""
+        return bool(pc.any(pc.match_substring_regex(self.files.column("path"), "^/|://")).as_py())
+
+    @property
     def rows(self) -> int | None:
         """The number of rows, deleted ones included; None if not known, or without files."""
         return row_count(self.files)
