@@ -158,6 +158,7 @@ def _pipeline(options: DemoOptions, dsn: str) -> Pipeline:
         "lake": {"path": str(lake.resolve())},
         "windows": {"max_bytes": "2MiB", "max_per_run": 1000},
         "tables": [str(name) for name in TABLES],
+        "merge": {"engine": "auto"},
         "spark": {"jars": options.jars},
     }
     document = {"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}
