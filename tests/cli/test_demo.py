@@ -53,7 +53,9 @@ def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path)
     assert (folder / "lake" / "tables" / "shop" / "orders" / "_delta_log").is_dir()
     # process_iter leaves out what it cannot ask: a process that has just ended
     left = [
-        process.pid for process in psutil.process_iter(["cmdline"]) if own in " ".join(process.info["cmdline"] or ())
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if f"{own}/postgres-cdc-demo" in " ".join(process.info["cmdline"] or ())
     ]
     assert left == []
 
