@@ -147,7 +147,7 @@ def test_random_changes_of_partitions(
             database.execute(*table.create())
         pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names))
         assert sync(pipeline, lambda: spark).errors == ()
-        for number in range(4):
+        for number in range(5):
             changed(database, tables, chance.randrange(1, 8))
             if number % 2:
                 _while_it_changes(lambda: sync(pipeline, lambda: spark), lambda: changed(database, tables, 3))
@@ -159,7 +159,7 @@ def test_random_changes_of_partitions(
             whole += len(report.snapshots)
             for table in tables:
                 table.looked_at()
-    assert read > 3
+    assert read > 4
     assert whole <= 1, "a value may depend on a row that nobody sent"
 
 
