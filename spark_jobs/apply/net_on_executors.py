@@ -34,8 +34,9 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.copies_merge import summed_copies
-from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, ranged_key
+from spark_jobs.lake.merge_sql import KeyRange, ranged_key
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.logicalrep.lsn import Position

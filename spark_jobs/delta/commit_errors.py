@@ -8,15 +8,11 @@ from contextlib import contextmanager
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.errors import CdcError, LakeError, OvertakenError
 
 # statements for any Spark session with Delta: they undo what somebody has set on the table
 APPENDS_ONLY = "allow other changes: ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.appendOnly')"
-
-
-def table_in_sql(path: str) -> str:
-    """The table at ``path`` as Delta's SQL names it."""
-    return f"delta.`{path.replace('`', '``')}`"
 
 
 def overtaken(path: str) -> OvertakenError:
@@ -34,7 +30,7 @@ def commit_errors(path: str, taken: CdcError | None = None) -> Iterator[None]:
         if "append-only" not in str(error):
             raise taken or overtaken(path) from error
         what = f"{path} cannot be written: it has the property delta.appendOnly"
-        raise LakeError(what, hint=APPENDS_ONLY.format(table=table_in_sql(path))) from None
+        raise LakeError(what, hint=APPENDS_ONLY.format(table=delta_identifier(path))) from None
     except (DeltaError, OSError) as error:
         raise LakeError(f"{path} cannot be written: {first_line(error)}", hint=WRITABLE) from None
 

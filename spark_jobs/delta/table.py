@@ -24,6 +24,11 @@ def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | No
             return None
 
 
+def delta_identifier(path: str) -> str:
+    """How Spark SQL names a Delta table by its absolute path or URI."""
+    return f"delta.`{path.replace('`', '``')}`"
+
+
 def moved_away(path: str) -> str:
     """The hint for a table that nobody can read any more."""
     return f"move {path} away: the next sync reads the table again, into a new one"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.delta_table import replace_table, table_columns, with_attribute_numbers
-from spark_jobs.lake.merge_sql import delta_identifier, quoted
+from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import mode_of
 from spark_jobs.lake.variants import stored_sql

@@ -10,7 +10,8 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.merge_sql import KeyRange, delta_identifier, in_range, quoted
+from spark_jobs.delta.table import delta_identifier
+from spark_jobs.lake.merge_sql import KeyRange, in_range, quoted
 from spark_jobs.lake.row_equality import printed, printed_sql
 from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import TableShape

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, old_key, unchanged, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -47,11 +48,6 @@ class KeyRange:
 def quoted(identifier: str) -> str:
     """One identifier, or the path of a table, in backticks."""
     return "`" + identifier.replace("`", "``") + "`"
-
-
-def delta_identifier(path: str) -> str:
-    """A Delta table by its absolute path or URI."""
-    return f"delta.{quoted(path)}"
 
 
 def ranged_key(shape: TableShape) -> int | None:

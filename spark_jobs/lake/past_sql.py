@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.merge_sql import (
     NET_CHANGE,
     KeyRange,
-    delta_identifier,
     inserted_values,
     key_matches,
     left_key_matches,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.merge_sql import TRANSACTIONS_STAY, delta_identifier
+from spark_jobs.delta.table import delta_identifier
+from spark_jobs.lake.merge_sql import TRANSACTIONS_STAY
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:

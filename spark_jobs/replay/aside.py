@@ -14,9 +14,9 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Table
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.delta_table import replace_table
-from spark_jobs.lake.merge_sql import delta_identifier
 from spark_jobs.lake.table_commit import Provenance, committing_session
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn

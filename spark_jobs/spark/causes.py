@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from spark_jobs.delta.commit_errors import APPENDS_ONLY, table_in_sql
-from spark_jobs.delta.table import moved_away
+from spark_jobs.delta.commit_errors import APPENDS_ONLY
+from spark_jobs.delta.table import delta_identifier, moved_away
 from spark_jobs.errors import new_snapshot, one_line
 
 
@@ -137,7 +137,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 def innermost_cause(error: Exception, name: object = "schema.table", path: str = "PATH") -> Cause:
     """The innermost cause that is known, with its hint; else the class of the innermost one. ``name`` and ``path``: of
     the table that is read or written."""
-    known = {"table": table_in_sql(path), "path": path, "name": str(name).replace("'", "'\\''")}
+    known = {"table": delta_identifier(path), "path": path, "name": str(name).replace("'", "'\\''")}
     chain = _chain(error)
     for thrown in reversed(chain):
         for pattern, hint in _PATTERNS:

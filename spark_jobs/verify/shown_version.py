@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake.merge_sql import delta_identifier
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Retention, Source, Table
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.merge_sql import delta_identifier
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync

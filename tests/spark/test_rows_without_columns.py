@@ -90,7 +90,12 @@ def followed_rows(
 
 @pytest.mark.parametrize(
     ("what", "plugin"),
-    [("columns beside it meanwhile", "pgoutput"), ("truncated", "pgoutput"), ("deleted", "test_decoding")],
+    [
+        ("columns beside it meanwhile", "pgoutput"),
+        ("truncated", "pgoutput"),
+        ("all deleted", "pgoutput"),
+        ("deleted", "test_decoding"),
+    ],
 )
 def test_in_one_window(spark: SparkSession, database: Database, tmp_path: Path, what: str, plugin: str) -> None:
     followed = followed_rows(spark, database, tmp_path / "lake", plugin)
