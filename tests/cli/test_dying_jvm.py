@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.cli.command import configured
+from tests.fixtures.java_processes import java_processes
 from tests.fixtures.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -50,7 +52,7 @@ def _kill_java(is_time: Callable[[], bool]) -> None:
     """The JVM of the command that this process starts next, once it is time."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        found = [each for each in psutil.Process().children(recursive=True) if each.name() == "java" and _is_new(each)]
+        found = [each for each in java_processes(psutil.Process().pid) if _is_of_command(each)]
         if found and is_time():
             for each in found:
                 each.kill()
@@ -59,6 +61,8 @@ def _kill_java(is_time: Callable[[], bool]) -> None:
     raise TimeoutError("no JVM was started")
 
 
-def _is_new(process: psutil.Process) -> bool:
+def _is_of_command(process: psutil.Process) -> bool:
     """Not the JVM of this process's own session."""
-    return process.ppid() != psutil.Process().pid
+    with suppress(psutil.NoSuchProcess):
+        return process.ppid() != psutil.Process().pid
+    return False

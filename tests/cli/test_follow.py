@@ -15,12 +15,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from tests.cli.command import Command, configured
+from tests.fixtures.java_processes import java_processes
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -83,7 +83,7 @@ class Following:
         return self.rounds[-1]
 
     def kill_jvm(self) -> None:
-        java = [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.name() == "java"]
+        java = java_processes(self.process.pid)
         assert len(java) == 1
         java[0].kill()
 

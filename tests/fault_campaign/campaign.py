@@ -70,7 +70,7 @@ def _prepare_again(place: World, plan: Plan, figures: Figures) -> None:
     verbs: tuple[Verb, ...] = ("prepare", "capture")
     for verb in verbs:
         _done(place, "none", Order(verb, f"{plan.run}-again", pipeline, place.database), figures)
-        place.database.execute("UPDATE changed SET n = n WHERE id < 3")
+        place.database.execute("UPDATE changed SET n = n WHERE id = (SELECT min(id) FROM changed)")
     ordinal, found = check(place.database, pipeline, 0)
     figures.differ(*(f"{plan}: {each}" for each in found))
     if ordinal < 1:
