@@ -32,7 +32,7 @@ from benchmarks.measurement import Measurement, temporary_folder
 from benchmarks.replaying import measure_replay
 from benchmarks.snapshots import measure_snapshots
 from benchmarks.variants import measure_variants
-from benchmarks.verifying import measure_verify
+from benchmarks.verifying import measure_verify, measure_verify_many
 from benchmarks.without_key import measure_without_key
 from benchmarks.workload import MIXED, Size, make_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -120,6 +120,7 @@ def _floor(bench: _Bench) -> Iterator[Measurement]:
 
 def _many(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_many(bench.server, bench.pipeline, bench.spark)
+    yield from measure_verify_many(bench.server, bench.pipeline)
 
 
 def _idle(bench: _Bench) -> Iterator[Measurement]:

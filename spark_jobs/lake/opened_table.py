@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -98,25 +99,33 @@ def opened_table(path: str, version: int) -> OpenedTable | None:
             return None
         table = opened.table
         with table_errors(f"{path} cannot be read"):
-            protocol, schema = table.protocol(), json.loads(table.schema().to_json())
+            protocol, fields = table.protocol(), flat_fields(table)
             partitioned_by = table.metadata().partition_columns
     except LakeError as error:
         _log.info("%s is left to Spark: %s", path, error)
         return None
-    fields = schema["fields"]
-    if not all(isinstance(field["type"], str) for field in fields):  # arrays and the like
+    if fields is None or partitioned_by:  # by somebody else: our data files have no partition values
         return None
-    if partitioned_by:  # by somebody else: our data files have no partition values
-        return None
-    columns = tuple(
+    physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
+    ids = {field["name"]: field["metadata"].get(COLUMN_ID) for field in fields}
+    features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
+    return OpenedTable(opened, source_columns(fields), physical, ids, features)
+
+
+def flat_fields(table: DeltaTable) -> Sequence[Mapping[str, Any]] | None:
+    """The fields of the table's schema as Delta's protocol describes them. None if one is an array or the like: for it
+    ``deltalake`` may have another type than Spark."""
+    fields = json.loads(table.schema().to_json())["fields"]
+    return fields if all(isinstance(field["type"], str) for field in fields) else None
+
+
+def source_columns(fields: Sequence[Mapping[str, Any]]) -> tuple[DeltaColumn, ...]:
+    """Those of ``flat_fields`` that the source has too."""
+    return tuple(
         DeltaColumn(field["name"], SPARK_NAMES.get(field["type"], field["type"]), field["metadata"].get(ATTNUM))
         for field in fields
         if MODE not in field["metadata"]
     )
-    physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
-    ids = {field["name"]: field["metadata"].get(COLUMN_ID) for field in fields}
-    features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
-    return OpenedTable(opened, columns, physical, ids, features)
 
 
 def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:

@@ -8,14 +8,14 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, QueryBuilder
+from deltalake import CommitProperties
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.data_files import DataFiles, row_groups
 from spark_jobs.delta.files import table_filesystem
-from spark_jobs.delta.table import table_errors
 from spark_jobs.lake.file_layout import file_layout
+from spark_jobs.lake.held_rows import held_rows
 from spark_jobs.lake.opened_table import OpenedTable
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -39,7 +39,8 @@ def rewrite_rows(opened: OpenedTable, shape: TableShape, net: pa.Table, commit: 
     meanwhile."""
     keys = [shape.columns[place].name for place in shape.key_indices]
     changed = [value(place) for place in shape.key_indices]
-    stay = _held(opened, shape.columns).join(net.select(changed), keys, changed, join_type="left anti")
+    held = held_rows(opened.table).select([column.name for column in shape.columns]).cast(_schema(shape.columns))
+    stay = held.join(net.select(changed), keys, changed, join_type="left anti")
     come = net.filter(pc.equal(net.column(OPERATION), UPSERT))
     return _write(opened, shape.columns, pa.concat_tables([stay, _values(shape, come)]), "overwrite", commit)
 
@@ -47,14 +48,6 @@ def rewrite_rows(opened: OpenedTable, shape: TableShape, net: pa.Table, commit: 
 def _values(shape: TableShape, net: pa.Table) -> pa.Table:
     named = net.select([value(place) for place in range(len(shape.columns))])
     return named.rename_columns([column.name for column in shape.columns]).cast(_schema(shape.columns))
-
-
-def _held(opened: OpenedTable, columns: Sequence[LakeColumn]) -> pa.Table:
-    """The table's rows, in no order. Raises LakeError."""
-    schema = _schema(columns)
-    with table_errors(f"{opened.path} cannot be read"):
-        found = pa.table(QueryBuilder().register("held", opened.table).execute("SELECT * FROM held"))
-    return found.select(schema.names).cast(schema)
 
 
 def _schema(columns: Sequence[LakeColumn]) -> pa.Schema:

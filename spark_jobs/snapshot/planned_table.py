@@ -12,8 +12,9 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
+from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
-from spark_jobs.postgres.connection import Connection, clock_microseconds, conninfo
+from spark_jobs.postgres.connection import Connection, clock_microseconds
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
@@ -134,10 +135,8 @@ class PlannedTable:
         options = self.work.pipeline.spark
         return self.mode == "mirror" and not options.sets_delta and is_read_here(read, options)
 
-    def task_reader(self, read: TableRead) -> TaskReader:
-        pipeline = self.work.pipeline
-        source, snapshot_name = conninfo(pipeline.source.dsn), self.exported.snapshot_name
-        return read.task_reader(source, snapshot_name, pipeline.on_unrepresentable)
+    def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:
+        return read.task_reader(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)
 
     @property
     def moment(self) -> Moment:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
 from spark_jobs.errors import ConnectionLostError, SourceError
-from spark_jobs.postgres.bulk_read import bulk_connection, run, streamed
+from spark_jobs.postgres.bulk_read import BulkConnect, run, streamed
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,13 @@ def marked(snapshot_name: str, label: str, rows: str) -> str:
     return f"/* {snapshot_name} {label} */ {rows}"
 
 
-def read_range(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
+def read_range(connect: BulkConnect, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
     """The rows as the snapshot shows them, in Arrow batches of a few MB.
 
-    ``conninfo``: a result of ``connection.conninfo``. Raises SourceError, also after the last batch; then discard all
-    rows.
+    Raises SourceError, also after the last batch; then discard all rows.
     https://www.postgresql.org/docs/current/sql-set-transaction.html
     """
-    with bulk_connection(conninfo) as connection:
+    with connect() as connection:
         run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         _set_snapshot(connection, snapshot_name)
         with streamed(connection, marked(snapshot_name, query.label, query.rows)) as reader:

@@ -19,6 +19,7 @@ from spark_jobs.lake.table_commit import Provenance, committed_version, committi
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.lake.whole_table import WholeTable
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
 from spark_jobs.postgres.connection import Connection, conninfo
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -82,9 +83,10 @@ def snapshot_tables(
     with (
         read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
         ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
+        bulk_connections(conninfo(work.pipeline.source.dsn)) as connect,
         range_threads(local_cores(work.pipeline.spark)) as threads,
     ):
-        writer = _Writer(one_at_a_time(spark), threads, guard)
+        writer = _Writer(one_at_a_time(spark), threads, connect, guard)
         running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
         with cancelled_on_error(running):
             for taken in (future.result() for future in as_they_end(running, reading)):
@@ -97,10 +99,11 @@ def snapshot_tables(
 
 @dataclass(frozen=True)
 class _Writer:
-    """``threads`` read the tables that this process reads itself."""
+    """``threads`` read the tables that this process reads itself, in the sessions of ``connect``."""
 
     spark: SparkProvider
     threads: RangeThreads
+    connect: BulkConnect
     guard: WriteGuard
 
 
@@ -138,8 +141,9 @@ def _written_here(
     writer: _Writer, table: PlannedTable, read: TableRead, target: WholeTable, provenance: Provenance
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""
+    reader = table.task_reader(read, writer.connect)
     try:
-        written = read_into_files(read, table.task_reader(read), target.path, target.layout, writer.threads)
+        written = read_into_files(read, reader, target.path, target.layout, writer.threads)
     except CdcError as error:
         raise error.within(table.failed) from error
     return target.commit(written.actions, written.rows, provenance), written.rows

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +17,7 @@ from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.variants import with_variants
+from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.net_columns import arrow_schema, ddl, value, value_fields
@@ -109,27 +111,35 @@ class TableRead:
         self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
         """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
-        read = self.task_reader(conninfo, snapshot_name, on_unrepresentable)
         schema = ddl(value_fields(self.shape))
-        if self.is_small and (rows := self._read_here(read)) is not None:
+        connect = partial(bulk_connection, conninfo)
+        if (rows := self.values_here(connect, snapshot_name, on_unrepresentable)) is not None:
             return spark.createDataFrame(rows, schema=schema).coalesce(1)
+        read = self.task_reader(connect, snapshot_name, on_unrepresentable)
         tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
         return tasks.mapInArrow(_on_executors(read), schema)
 
-    def task_reader(self, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable) -> TaskReader:
-        """The function that reads the rows of a task, by its number. The connection string and the salt of masked
-        columns travel to executors only in its closure, so no plan, log or web page shows them."""
+    def task_reader(
+        self, connect: BulkConnect, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+    ) -> TaskReader:
+        """The function that reads the rows of a task, by its number. ``connect``, with the connection string, and
+        the salt of masked columns travel to executors only in its closure, so no plan, log or web page shows them."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
 
         def read_task(task: int) -> Iterator[pa.RecordBatch]:
             for query in tasks[task]:
-                for rows in read_range(conninfo, snapshot_name, query):
+                for rows in read_range(connect, snapshot_name, query):
                     yield _typed(rows, columns, table, on_unrepresentable)
 
         return read_task
 
-    def _read_here(self, read: TaskReader) -> pa.Table | None:
-        """All rows, or None if they take too much memory."""
+    def values_here(
+        self, connect: BulkConnect, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+    ) -> pa.Table | None:
+        """What ``values`` returns, read by this process; None if the table is not small. Raises as ``rows`` does."""
+        if not self.is_small:
+            return None
+        read = self.task_reader(connect, snapshot_name, on_unrepresentable)
         batches: list[pa.RecordBatch] = []
         size = 0
         try:

@@ -1,8 +1,8 @@
 """Compares source and lake value by value, through other code than the code that moved the rows.
 
 The source must be idle. It is read with ADBC's own types (text and decimals as PostgreSQL prints them), the lake with
-Spark; both become Arrow tables, sorted by the key, and must be equal. A count or a checksum would miss some
-differences.
+``deltalake`` or Spark; both become Arrow tables, sorted by the key, and must be equal. A count or a checksum would miss
+some differences.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_jobs.configuration import Pipeline
+from spark_jobs.lake.held_rows import held_rows, readable_table
 from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.postgres.bulk_read import bulk_connection, streamed
 from spark_jobs.postgres.catalogue import facts_by_name
@@ -48,9 +49,11 @@ class Comparison:
         return self.source_rows == self.lake_rows and not self.differing_columns
 
 
-def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName, ...]) -> tuple[Comparison, ...]:
+def compare(
+    spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName, ...], *, by_spark: bool = False
+) -> tuple[Comparison, ...]:
     """Compare these tables, as far as the publications send them; the source must be idle. Holds both sides of one
-    table at a time in memory."""
+    table at a time in memory. ``by_spark``: see ``lake_rows``."""
     source = pipeline.source
     with connected(source.dsn) as connection:
         facts = tuple(
@@ -59,7 +62,11 @@ def compare(spark: SparkSession, pipeline: Pipeline, names: tuple[QualifiedName,
         )
         published = published_tables(connection, source.publications, names) if source.has_publications else {}
     return tuple(
-        _compare(_source_rows(pipeline, fact, published.get(fact.name)), _lake_rows(spark, pipeline, fact), fact)
+        _compare(
+            _source_rows(pipeline, fact, published.get(fact.name)),
+            lake_rows(spark, pipeline.lake.table(fact.name), by_spark=by_spark),
+            fact,
+        )
         for fact in facts
     )
 
@@ -121,15 +128,17 @@ def _masked(rows: pa.Table, facts: RelationFacts, mask: TableMask | None) -> pa.
     return rows
 
 
-def _lake_rows(spark: SparkSession, pipeline: Pipeline, facts: RelationFacts) -> pa.Table:
+def lake_rows(spark: SparkSession, path: str, *, by_spark: bool = False) -> pa.Table:
+    """All rows of the Delta table, with variants as JSON: read by this process if it can, unless ``by_spark``."""
     from pyspark.sql import functions as fn
 
-    rows = spark.read.format("delta").load(pipeline.lake.table(facts.name))
+    if not by_spark and (table := readable_table(path)) is not None:
+        return held_rows(table)
+    rows = spark.read.format("delta").load(path)
     documents = [name for name, kind in rows.dtypes if kind == LakeKind.VARIANT.value]
     for name in documents:
         rows = rows.withColumn(name, fn.to_json(fn.col(quoted(name))))
-    table: pa.Table = rows.toArrow()
-    return _as_documents(table, documents)
+    return _as_documents(rows.toArrow(), documents)
 
 
 def _as_documents(table: pa.Table, names: Sequence[str]) -> pa.Table:

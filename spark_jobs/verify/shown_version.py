@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.table import delta_identifier
-from spark_jobs.errors import OvertakenError
+from spark_jobs.delta.commit import Commit
+from spark_jobs.delta.table import log_errors
+from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.errors import LakeError, OvertakenError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-# the number of commits to look at: others may have committed since the table was brought to the window's end
+# the number of commits to look at, at most: others may have committed since the table was brought to the window's end
 _COMMITS = 100
 
 
@@ -37,36 +34,47 @@ class _Commit:
         return self.last > at.ordinal or self.snapshot_lsn > at.window.hi
 
 
-def shown_version(spark: SparkSession, lake: Lake, name: QualifiedName, at: WindowMarker) -> int:
+def shown_version(lake: Lake, name: QualifiedName, at: WindowMarker) -> int:
     """The version that shows the end of window ``at``, to which the table has been brought.
 
     Other writers' commits belong to the version: the comparison must see what they did to the rows. Raises
-    OvertakenError if no version shows exactly that: a snapshot was taken since, or one commit leads past it.
+    OvertakenError if no version shows exactly that: a snapshot was taken since, or one commit leads past it. Raises
+    LakeError if the table's log cannot be read.
     """
-    commits = _newest_commits(spark, lake.table(name))
-    beyond = [commit for commit in commits if commit.is_beyond(at)]
-    if not beyond:
-        return commits[0].version
-    earliest = beyond[-1]
-    if earliest.snapshot_lsn > at.window.hi:
-        raise OvertakenError(f"{name} has a newer snapshot, of {earliest.snapshot_lsn}", hint="run it again")
-    if earliest.version == commits[-1].version or _leads_past(lake, name, earliest, at):
+    path = lake.table(name)
+    with log_errors(f"{name} was not compared", path):
+        log = TransactionLog.open(path)
+        if log is None:
+            raise LakeError(f"{path} is no Delta table", hint=new_snapshot(name))
+        beyond, is_first = _first_beyond(log, at)
+    if beyond is None:
+        return log.version
+    if beyond.snapshot_lsn > at.window.hi:
+        raise OvertakenError(f"{name} has a newer snapshot, of {beyond.snapshot_lsn}", hint="run it again")
+    if not is_first or _leads_past(lake, name, beyond, at):
         raise OvertakenError(f"another process brought {name} beyond {at.window.hi}", hint="run it again")
-    return earliest.version - 1
+    return beyond.version - 1
 
 
-def _newest_commits(spark: SparkSession, path: str) -> Sequence[_Commit]:
-    """Newest first."""
-    history = spark.sql(f"DESCRIBE HISTORY {delta_identifier(path)} LIMIT {_COMMITS}")
-    return [_commit(row["version"], row["userMetadata"]) for row in history.select("version", "userMetadata").collect()]
+def _first_beyond(log: TransactionLog, at: WindowMarker) -> tuple[_Commit | None, bool]:
+    """The oldest of the newest commits that is beyond the window, None if none is; and whether it is certain that no
+    older one is."""
+    found = None
+    for commit in islice(log.commits(), _COMMITS):
+        read = _read(commit)
+        if read.is_beyond(at):
+            found = read
+        elif read.first is not None:  # one of ours: all older ones are within the window, too
+            return found, True
+    return found, False
 
 
-def _commit(version: int, user_metadata: str | None) -> _Commit:
+def _read(commit: Commit) -> _Commit:
     try:
-        said = json.loads(user_metadata or "")
-        return _Commit(version, said["first_window"], said["last_window"], Lsn.parse(said["snapshot_lsn"]))
+        said = commit.user_metadata
+        return _Commit(commit.version, said["first_window"], said["last_window"], Lsn.parse(said["snapshot_lsn"]))
     except (ValueError, KeyError, TypeError):  # not one of ours
-        return _Commit(version)
+        return _Commit(commit.version)
 
 
 def _leads_past(lake: Lake, name: QualifiedName, commit: _Commit, at: WindowMarker) -> bool:

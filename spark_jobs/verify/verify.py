@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
@@ -34,8 +33,9 @@ from spark_jobs.errors import (
     new_snapshot,
 )
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.delta_table import table_columns
+from spark_jobs.lake.delta_table import table_at, table_columns
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.published_tables import published_tables
@@ -44,6 +44,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
@@ -51,16 +52,14 @@ from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.verify.compare_hashes import compare_hashes
+from spark_jobs.verify.compare_here import are_equal, lake_here
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.shown_version import shown_version
-from spark_jobs.verify.table_verified import TableVerified, VerifyReport
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_jobs.verify.table_verified import RowCounts, TableVerified, VerifyReport
 
 _TABLES_AT_ONCE = 2
 # another process may land a window across the LSN, bring a table past it, or be writing it: then another LSN is tried
@@ -94,7 +93,8 @@ class Thoroughness:
 class _Verification:
     """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
 
-    spark: SparkSession
+    spark: SparkProvider
+    connect: BulkConnect
     pipeline: Pipeline
     exported: ExportedSnapshot
     at: WindowMarker
@@ -188,9 +188,10 @@ def _at_one_lsn(
         if at is None:
             crossed = OvertakenError(f"another process landed a window across {exported.lsn}", hint="run it again")
             return tuple(TableVerified.not_compared(name, exported.lsn, crossed) for name in names)
-        work = _Verification(spark(), pipeline, exported, at, how or Thoroughness())
-        reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
-        return _compared(work, reads, progress)
+        with bulk_connections(conninfo(pipeline.source.dsn)) as connect:
+            work = _Verification(one_at_a_time(spark), connect, pipeline, exported, at, how or Thoroughness())
+            reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
+            return _compared(work, reads, progress)
 
 
 def _reads(
@@ -242,23 +243,39 @@ def _compare(work: _Verification, name: QualifiedName, read: TableRead | CdcErro
     lsn = work.exported.lsn
     if isinstance(read, CdcError):
         return TableVerified.not_compared(name, lsn, read)
-    place = work.pipeline.lake.table(name)
     try:
-        with (
-            isolated_session(work.spark, {}) as own,
-            spark_errors(f"{name}: the comparison at {lsn} failed", name=name, path=place),
-        ):
-            version = shown_version(own, work.pipeline.lake, name, work.at)
-            _require_same_columns(own, place, read.shape)
-            found = _differences(work, own, read, version)
+        version = shown_version(work.pipeline.lake, name, work.at)
+        found = _equal_here(work, read, version) or _compared_by_spark(work, read, version)
     except CdcError as error:
         return TableVerified.not_compared(name, lsn, error)
     return TableVerified.compared(name, lsn, version, found.counts, found.rows)
 
 
-def _require_same_columns(own: SparkSession, path: str, shape: TableShape) -> None:
+def _equal_here(work: _Verification, read: TableRead, version: int) -> RowComparison | None:
+    """The result for a small table whose rows this process finds equal; None for any other."""
+    pipeline, shape = work.pipeline, read.shape
+    if pipeline.merge_engine != "auto" or work.how.sample is not None or not read.is_small:
+        return None
+    lake = lake_here(pipeline.lake.table(shape.name), version, _live_rows(pipeline, shape))
+    if lake is None:
+        return None
+    rows, columns = lake
+    _require_same_columns(columns, shape)
+    source = read.values_here(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
+    if source is None or not are_equal(source, rows, shape):
+        return None
+    return RowComparison(RowCounts(source.num_rows, rows.num_rows), ())
+
+
+def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
+    live = live_rows(pipeline.mode_of(shape.name))
+    assert live is not None
+    return live
+
+
+def _require_same_columns(columns: Sequence[DeltaColumn], shape: TableShape) -> None:
     """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
-    held = {column.name: (column.sql, column.attnum) for column in table_columns(own, path)}
+    held = {column.name: (column.sql, column.attnum) for column in columns}
     here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
     same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
     if not same:
@@ -267,15 +284,18 @@ def _require_same_columns(own: SparkSession, path: str, shape: TableShape) -> No
         raise SchemaChangeError(what, hint=new_snapshot(shape.name))
 
 
-def _differences(work: _Verification, own: SparkSession, read: TableRead, version: int) -> RowComparison:
-    pipeline, how = work.pipeline, work.how
-    path = pipeline.lake.table(read.shape.name)
-    lake = own.read.format("delta").option("versionAsOf", version).load(path)
-    mode = pipeline.mode_of(read.shape.name)
-    live = live_rows(mode)
-    assert live is not None
-    lake = lake.where(live).drop(*(column.name for column in mode_columns(mode)))
-    source = read.rows(own, conninfo(pipeline.source.dsn), work.exported.snapshot_name, pipeline.on_unrepresentable)
-    if how.quick:
-        return compare_hashes(source, lake, read.shape, most=how.most)
-    return compare_rows(source, lake, read.shape, most=how.most, source_is_sample=how.sample is not None)
+def _compared_by_spark(work: _Verification, read: TableRead, version: int) -> RowComparison:
+    pipeline, how, shape = work.pipeline, work.how, read.shape
+    path = pipeline.lake.table(shape.name)
+    with (
+        isolated_session(work.spark(), {}) as own,
+        spark_errors(f"{shape.name}: the comparison at {work.exported.lsn} failed", name=shape.name, path=path),
+    ):
+        _require_same_columns(table_columns(own, path), shape)
+        lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
+        lake = lake.drop(*(column.name for column in mode_columns(pipeline.mode_of(shape.name))))
+        dsn = conninfo(pipeline.source.dsn)
+        source = read.rows(own, dsn, work.exported.snapshot_name, pipeline.on_unrepresentable)
+        if how.quick:
+            return compare_hashes(source, lake, shape, most=how.most)
+        return compare_rows(source, lake, shape, most=how.most, source_is_sample=how.sample is not None)

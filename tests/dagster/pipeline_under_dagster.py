@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_assets import PostgresCdcComponent
+from spark_jobs.verify.row_compare import lake_rows
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class UnderDagster:
     def lake_rows(self, table: str) -> list[tuple[Any, ...]]:
         assert self.spark is not None
         path = self.component.pipeline.lake.path + "/tables/" + table.replace(".", "/")
-        return sorted(tuple(row) for row in self.spark.read.format("delta").load(path).collect())
+        return sorted(tuple(row.values()) for row in lake_rows(self.spark, path).to_pylist())
 
     def assert_equal(self, tables: Sequence[str] = TABLES) -> None:
         for table in tables:

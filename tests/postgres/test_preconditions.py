@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, 
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import BreakError, PreconditionError, SourceUnreachableError
+from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
@@ -74,9 +76,9 @@ def test_snapshot_needs_replication_and_select(every_database: Database) -> None
             [facts] = relation_facts(connection, names=[QualifiedName("public", "orders")])
             query = range_query(facts, ctid_ranges(connection, facts.relid)[0], ["id"])
             with pytest.raises(PreconditionError, match="permission denied for table orders"):
-                list(read_range(conninfo(dsn), snapshot.snapshot_name, query))
+                list(read_range(partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, query))
             every_database.execute(f"GRANT SELECT ON orders TO {role}")
-            [batch] = read_range(conninfo(dsn), snapshot.snapshot_name, query)
+            [batch] = read_range(partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, query)
             assert batch.to_pylist() == [{"id": 1}]
     finally:
         every_database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
@@ -85,7 +87,7 @@ def test_snapshot_needs_replication_and_select(every_database: Database) -> None
 def test_wrong_password_of_a_bulk_read_does_not_show(database: Database) -> None:
     dsn = SecretStr(database.server.dsn(database.name, password="geheim"))
     with pytest.raises(SourceUnreachableError, match="password authentication failed") as caught:
-        list(read_range(conninfo(dsn), "none", RangeQuery("t", "SELECT 1", "SELECT 1")))
+        list(read_range(partial(bulk_connection, conninfo(dsn)), "none", RangeQuery("t", "SELECT 1", "SELECT 1")))
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
 

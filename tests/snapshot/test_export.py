@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -213,7 +214,7 @@ def _on_both_ways(
         [facts] = relation_facts(connection, names=[QualifiedName("public", "t")])
         [ctid_range] = ctid_ranges(connection, facts.relid)
         query = range_query(facts, ctid_range, [column.attname for column in facts.columns])
-        [batch] = read_range(conninfo(source.dsn), snapshot.snapshot_name, query)
+        [batch] = read_range(partial(bulk_connection, conninfo(source.dsn)), snapshot.snapshot_name, query)
     for read, text, facts_of in zip(batch.columns, sent, facts.columns, strict=True):
         column = snapshot_column(facts_of)
         found = column.values(read, table="t", on_unrepresentable="null")
@@ -254,7 +255,9 @@ def test_snapshot_holds_what_was_committed_before_its_lsn(every_database: Databa
         rows = [
             value
             for part in ranges
-            for batch in read_range(conninfo(dsn), snapshot.snapshot_name, range_query(facts, part, ["id"]))
+            for batch in read_range(
+                partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, range_query(facts, part, ["id"])
+            )
             for value in batch.column(0).to_pylist()
         ]
         assert sorted(rows) == list(range(1, 10001))
@@ -264,7 +267,11 @@ def test_snapshot_holds_what_was_committed_before_its_lsn(every_database: Databa
         assert temporary == [], "the copy must not hold WAL back"
     assert str(after) != str(snapshot.lsn)
     with pytest.raises(CdcError, match="snapshot"):
-        list(read_range(conninfo(dsn), snapshot.snapshot_name, range_query(facts, ranges[0], ["id"])))
+        list(
+            read_range(
+                partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, range_query(facts, ranges[0], ["id"])
+            )
+        )
 
 
 def test_partitions_and_inheritance_are_cut_leaf_by_leaf(every_database: Database) -> None:
@@ -284,7 +291,9 @@ def test_partitions_and_inheritance_are_cut_leaf_by_leaf(every_database: Databas
         rows = [
             tuple(row.values())
             for part in ranges
-            for batch in read_range(conninfo(dsn), snapshot.snapshot_name, range_query(facts, part, ["id", "v"]))
+            for batch in read_range(
+                partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, range_query(facts, part, ["id", "v"])
+            )
             for row in batch.to_pylist()
         ]
     assert sorted(rows) == [(g, f"v{g}") for g in range(20)]
@@ -321,7 +330,11 @@ def test_rows_that_ddl_rewrote_meanwhile_are_an_error_and_not_missing(
 
         def read(ranges: tuple[CtidRange, ...]) -> int:
             queries = [range_query(facts, part, ["id"]) for part in ranges]
-            return sum(len(batch) for q in queries for batch in read_range(conninfo(dsn), snapshot.snapshot_name, q))
+            return sum(
+                len(batch)
+                for q in queries
+                for batch in read_range(partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, q)
+            )
 
         assert read(whole) == read(parts) == 2000
         database.execute(ddl)
@@ -357,7 +370,10 @@ def test_rows_that_repack_wrote_again_meanwhile_are_an_error_and_not_missing(
         query = range_query(facts, ctid_ranges(connection, facts.relid)[0], ["id"])
 
         def read() -> int:
-            return sum(len(batch) for batch in read_range(conninfo(dsn), snapshot.snapshot_name, query))
+            return sum(
+                len(batch)
+                for batch in read_range(partial(bulk_connection, conninfo(dsn)), snapshot.snapshot_name, query)
+            )
 
         assert read() == 2000
         database.execute(repack)

@@ -23,6 +23,7 @@ from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
+from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database
 
@@ -87,7 +88,7 @@ class Followed:
             assert lake == self.source_rows(name, columns), f"{name} differs"
 
     def lake_rows(self, name: QualifiedName) -> tuple[list[tuple[Any, ...]], list[str]]:
-        table = self.spark.read.format("delta").load(self.pipeline.lake.table(name)).toArrow()
+        table = lake_rows(self.spark, self.pipeline.lake.table(name))
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         return _sorted(list(rows)), list(table.column_names)
 

@@ -12,6 +12,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.table_mode import Mode
+from spark_jobs.verify.row_compare import lake_rows as table_rows
 from tests.spark.audit import Audited, Row, Versions
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ _NOT_SENT = object()
 
 def lake_rows(spark: SparkSession, pipeline: Pipeline, relname: str, mode: Mode) -> list[Row]:
     """All that the table holds, in the columns of its mode."""
-    table = spark.read.format("delta").load(pipeline.lake.table(QualifiedName("public", relname)))
-    assert table.columns == [*COLUMNS, *(column.name for column in mode_columns(mode))]
-    return [row.asDict() for row in table.collect()]
+    table = table_rows(spark, pipeline.lake.table(QualifiedName("public", relname)))
+    assert table.column_names == [*COLUMNS, *(column.name for column in mode_columns(mode))]
+    return list(table.to_pylist())
 
 
 def xids_by_lsn(pipeline: Pipeline) -> dict[int, int]:

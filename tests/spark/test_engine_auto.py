@@ -23,6 +23,7 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
+from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -121,7 +122,7 @@ def synced(pipeline: Pipeline, spark: SparkSession | None = None) -> SyncReport:
 
 
 def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: str) -> None:
-    compared = compare(spark, pipeline, tuple(QualifiedName("public", name) for name in names))
+    compared = compare(spark, pipeline, tuple(QualifiedName("public", name) for name in names), by_spark=True)
     assert [str(table) for table in compared if not table.equal] == []
 
 
@@ -153,6 +154,7 @@ def test_keys_and_values_of_every_type(
         assert len(engines) == len(tables)
         assert {applied.strategy for applied in report.tables} == {strategy}
         assert_equal(spark, pipeline, *tables)
+    assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"] * len(tables)
 
 
 @pytest.fixture

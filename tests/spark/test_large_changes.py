@@ -3,7 +3,7 @@ process writes them, whatever the engine. The source is the oracle, Spark reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +17,7 @@ from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.lake import rewrite, written_rows
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.opened_table import OpenedTable
-from spark_jobs.schema.table_shape import LakeColumn
+from spark_jobs.lake.held_rows import held_rows
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
@@ -130,13 +129,13 @@ def test_another_writer_meanwhile(
     spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody compacts the table while its rows are read: they are read again, and nothing is written twice."""
-    read = written_rows._held
+    read = held_rows
     raced: list[int] = []
 
-    def slowly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> pa.Table:
-        found = read(opened, columns)
+    def slowly(table: DeltaTable) -> pa.Table:
+        found = read(table)
         if not raced:
-            (done,) = spark.sql(f"OPTIMIZE delta.`{opened.path}`").collect()
+            (done,) = spark.sql(f"OPTIMIZE delta.`{followed.lake.table(THING_NAME)}`").collect()
             raced.append(done["metrics"]["numFilesRemoved"])
         return found
 
@@ -144,7 +143,7 @@ def test_another_writer_meanwhile(
     sync(followed, lambda: spark)
     database.execute(*_REWRITE)
     with monkeypatch.context() as patched:
-        patched.setattr(written_rows, "_held", slowly)
+        patched.setattr(written_rows, "held_rows", slowly)
         (applied,) = synced(followed).tables
     assert raced[0] > 1
     assert applied.strategy == "rewrite"

@@ -28,7 +28,7 @@ from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.sync import prepare, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import compare
+from spark_jobs.verify import row_compare
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -130,7 +130,8 @@ def by_pgcrypto(database: Database, name: QualifiedName, columns: list[str], mas
 
 
 def lake_rows(spark: SparkSession, pipeline: Pipeline, name: QualifiedName) -> tuple[Counter[Any], list[str]]:
-    table = spark.read.format("delta").load(pipeline.lake.table(name)).drop("_not_sent").toArrow()
+    table = row_compare.lake_rows(spark, pipeline.lake.table(name))
+    table = table.select([column for column in table.column_names if column != "_not_sent"])
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True)), table.column_names
 
 
@@ -140,7 +141,7 @@ def assert_masked(spark: SparkSession, database: Database, pipeline: Pipeline) -
         assert found == by_pgcrypto(database, table.name, columns, table.mask), table.name
         types = dict(spark.read.format("delta").load(pipeline.lake.table(table.name)).dtypes)
         assert {types[column] for column in table.mask} <= {"string"}
-    assert all(found.equal for found in compare(spark, pipeline, tuple(MASKS)))
+    assert all(found.equal for found in row_compare.compare(spark, pipeline, tuple(MASKS)))
 
 
 def synced(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
@@ -220,7 +221,7 @@ def test_masks_come_change_and_go(spark: SparkSession, database: Database, tmp_p
     database.execute("UPDATE person SET email = 'canary after'")
     bare = masking(database, lake, PERSON)
     assert synced(spark, bare) == {"person": "its masked columns were changed"}
-    assert all(found.equal for found in compare(spark, bare, tuple(MASKS)))
+    assert all(found.equal for found in row_compare.compare(spark, bare, tuple(MASKS)))
 
 
 def test_a_process_with_another_configuration(spark: SparkSession, database: Database, tmp_path: Path) -> None:
@@ -322,7 +323,7 @@ def test_replayed_rebuilt_and_as_of(spark: SparkSession, database: Database, tmp
     assert report.errors == ()
     assert_masked(spark, database, pipeline)
     table_as_of(lambda: spark, pipeline, PERSON, end, str(tmp_path / "then"))
-    then = spark.read.format("delta").load(str(tmp_path / "then")).toArrow()
+    then = row_compare.lake_rows(spark, str(tmp_path / "then"))
     rows = Counter(zip(*(column.to_pylist() for column in then.columns), strict=True))
     assert rows == by_pgcrypto(database, PERSON, then.column_names, MASKS[PERSON])
     with pytest.raises(SchemaChangeError, match="since then its masked columns were changed"):
@@ -346,7 +347,7 @@ def test_beside_columns_of_chosen_types(spark: SparkSession, database: Database,
         found = spark.read.format("delta").load(since.lake.table(PERSON)).select("id", "email").toArrow().to_pylist()
         source = by_pgcrypto(database, PERSON, ["id", "email"], follows.mask)
         assert Counter((row["id"], row["email"]) for row in found) == source
-        assert all(done.equal for done in compare(spark, since, (PERSON,)))
+        assert all(done.equal for done in row_compare.compare(spark, since, (PERSON,)))
         (verified,) = verify(since, lambda: spark, (PERSON,)).tables
         assert verified.verdict == "equal"
 

@@ -15,6 +15,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.sync import capture, sync
 from spark_jobs.table_mode import Mode
+from spark_jobs.verify.row_compare import lake_rows as table_rows
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -188,8 +189,7 @@ def test_columns_are_added_to_rows_that_are_there(spark: SparkSession, database:
     assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
 
     def rows(name: str) -> list[Row]:
-        path = followed.pipeline.lake.table(QualifiedName("public", name))
-        return [row.asDict() for row in spark.read.format("delta").load(path).collect()]
+        return list(table_rows(spark, followed.pipeline.lake.table(QualifiedName("public", name))).to_pylist())
 
     assert Counter(row["w"] for row in rows("softly")) == {5: 19, 6: 1, None: 1}
     assert {row["id"] for row in rows("softly") if row["w"] is None} == {1}

@@ -17,7 +17,7 @@ from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.verify.row_compare import compare
+from spark_jobs.verify.row_compare import compare, lake_rows
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 
@@ -50,7 +50,7 @@ def assert_lake(spark: SparkSession, pipeline: Pipeline, database: Database, due
     names = tuple(QualifiedName.parse(table) for table in due)
     assert [found for found in compare(spark, pipeline, names) if not found.equal] == []
     for name, query in zip(names, due.values(), strict=True):
-        rows = spark.read.format("delta").load(pipeline.lake.table(name)).toArrow()
+        rows = lake_rows(spark, pipeline.lake.table(name))
         with database.connect() as connection:
             cursor = connection.execute(query)
             source = sorted(cursor.fetchall(), key=repr)
@@ -167,7 +167,7 @@ def test_operations_that_are_left_out(spark: SparkSession, database: Database, t
     assert read_again(synced(spark, pipeline)) == set()
     database.execute("TRUNCATE orders", "INSERT INTO orders VALUES (3, 'again')")
     assert read_again(synced(spark, pipeline)) == set()
-    rows = spark.read.format("delta").load(pipeline.lake.table(name)).toArrow().sort_by("id")
+    rows = lake_rows(spark, pipeline.lake.table(name)).sort_by("id")
     assert rows.to_pylist() == [
         {"id": number, "note": note}
         for number, note in ((1, "again"), (2, "old"), (3, "again"), (4, "old"), (9, "new"))

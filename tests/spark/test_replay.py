@@ -25,6 +25,7 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
 from spark_jobs.sync import capture, sync
+from spark_jobs.verify.row_compare import lake_rows
 from tests.cli.command import DSN_VARIABLE, configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -80,7 +81,7 @@ def state_of(followed: Followed, name: QualifiedName = ITEM) -> TableState:
 
 
 def rows_at(followed: Followed, path: str) -> list[tuple[Any, ...]]:
-    table = followed.spark.read.format("delta").load(path).toArrow()
+    table = lake_rows(followed.spark, path)
     assert table.column_names == COLUMNS
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True), key=repr)
 

@@ -87,7 +87,7 @@ def followed(spark: SparkSession, database: Database, tmp_path: Path) -> Followe
 
 def _assert_equal(followed: Followed) -> None:
     """By the server's and Spark's equality, by which NaN equals NaN."""
-    assert all(found.equal for found in compare(followed.spark, followed.pipeline, followed.names))
+    assert all(found.equal for found in compare(followed.spark, followed.pipeline, followed.names, by_spark=True))
 
 
 def _newest_operation(followed: Followed, table: str) -> str:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,7 @@ def test_an_executor_refuses_the_wrong_authority(tls: TlsServer, spark: SparkSes
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield from read_range(text, "none", RangeQuery("t", "SELECT 1", "SELECT 1"))
+            yield from read_range(partial(bulk_connection, text), "none", RangeQuery("t", "SELECT 1", "SELECT 1"))
 
     with pytest.raises(SourceUnreachableError, match="certificate verify failed") as refused, spark_errors("reading"):
         spark.range(1).mapInArrow(read, "v int").collect()

@@ -17,6 +17,7 @@ import pytest
 
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import ConnectionLostError, UnrepresentableError
+from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot import planned_table, table_read
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
@@ -69,7 +70,7 @@ def data_files(pipeline: Pipeline) -> set[str]:
 
 
 def assert_equal(spark: SparkSession, pipeline: Pipeline) -> None:
-    for compared in compare(spark, pipeline, tuple(table.name for table in pipeline.tables or ())):
+    for compared in compare(spark, pipeline, tuple(table.name for table in pipeline.tables or ()), by_spark=True):
         assert compared.equal, compared
 
 
@@ -236,9 +237,9 @@ def test_only_a_range_whose_connection_is_lost_is_read_again(
 ) -> None:
     ranges: list[str] = []
 
-    def noted(conninfo: str, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
+    def noted(connect: BulkConnect, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
         ranges.append(query.label)
-        return read_range(conninfo, snapshot_name, query)
+        return read_range(connect, snapshot_name, query)
 
     monkeypatch.setattr(table_read, "read_range", noted)
     with ThreadPoolExecutor(1) as background:

@@ -1,0 +1,59 @@
+"""The comparison of a small table in this process: it proves two tables equal, and leaves it to Spark to say how they
+differ. It takes milliseconds, where a Spark job takes seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.held_rows import held_rows, readable_table
+from spark_jobs.lake.opened_table import SMALL_BYTES, flat_fields, source_columns
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.net_columns import value
+from spark_jobs.schema.table_shape import TableShape
+
+_log = logging.getLogger(__name__)
+
+
+def lake_here(path: str, version: int, where: str) -> tuple[pa.Table, tuple[DeltaColumn, ...]] | None:
+    """The rows of a small Delta table for which ``where`` holds, and the columns that it has from the source.
+
+    None if it is large, or if this process cannot read it, or is not certain to read what Spark reads.
+    """
+    table = readable_table(path, version)
+    fields = flat_fields(table) if table is not None else None
+    if table is None or fields is None:
+        return None
+    if (pc.sum(pa.table(table.get_add_actions(flatten=True)).column("size_bytes")).as_py() or 0) > SMALL_BYTES:
+        return None
+    try:
+        return held_rows(table, where), source_columns(fields)
+    except LakeError as error:
+        _log.info("%s is left to Spark: %s", path, error)
+        return None
+
+
+def are_equal(source: pa.Table, lake: pa.Table, shape: TableShape) -> bool:
+    """Whether both hold the same rows, as often. ``source`` has its columns named by ``net_columns.value``.
+
+    Values are equal when PostgreSQL prints them alike, as in ``row_equality``.
+    """
+    names = [column.name for column in shape.columns]
+    of_lake = _printed(lake.select(names).rename_columns(list(map(value, range(len(names))))))
+    of_source = _printed(source).cast(of_lake.schema)
+    return bool(source.num_rows == lake.num_rows and _sorted(of_source).equals(_sorted(of_lake)))
+
+
+def _printed(rows: pa.Table) -> pa.Table:
+    """To Arrow NaN does not equal NaN, and 0 equals -0; as texts they do what PostgreSQL's texts do."""
+    texts = [column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in rows.columns]
+    return pa.table(texts, rows.column_names)
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    """By all columns: equal tables, in which a row may occur several times, are then equal row by row."""
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names]))
