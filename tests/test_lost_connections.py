@@ -129,7 +129,9 @@ def test_a_server_that_is_gone_for_good_is_one_line(tmp_path: Path, caplog: pyte
         assert time.monotonic() - begun < 60
     assert str(gone.value).startswith("cannot connect to PostgreSQL: ")
     assert "refused" in str(gone.value)
-    assert str(gone.value).endswith("check host, port, user and password in source.dsn")
+    assert str(gone.value).endswith(
+        "check host, port, user and password in source.dsn, and that pg_hba.conf lets the role in"
+    )
     assert "the connection to PostgreSQL was lost (" in caplog.text
     assert_no_secret(f"{gone.value}{caplog.text}", database)
 

@@ -32,6 +32,7 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
     from spark_jobs.doctor.source_checks import (
         AREA,
         plugin_check,
+        replication_check,
         role_check,
         server_checks,
         slot_checks,
@@ -48,6 +49,8 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
             yield from server_checks(settings)
             yield plugin_check(pipeline.source, settings)
             yield role_check(role)
+            if role.may_replicate and settings.free_wal_senders:  # else these are said to be missing
+                yield replication_check(pipeline.source)
             yield from slot_checks(connection, pipeline.source, pipeline.health)
             yield slots_free_check(settings, slot_exists(connection, pipeline.source.slot))
             yield from publication_and_table_checks(connection, pipeline, role)

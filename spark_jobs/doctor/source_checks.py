@@ -8,10 +8,11 @@ from spark_jobs.capture.plugins import NEWEST_SERVER, OLDEST_SERVER, plugin_opti
 from spark_jobs.capture.slot_findings import slot_findings
 from spark_jobs.configuration import HealthLimits, Source
 from spark_jobs.doctor.checks import Check, fail, ok, warn
-from spark_jobs.errors import RECOVER, BreakError, ConfigurationError, PreconditionError, SlotError
+from spark_jobs.errors import RECOVER, BreakError, ConfigurationError, PreconditionError, SlotError, SourceError
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
+from spark_jobs.postgres.replication import replication_connection
 from spark_jobs.postgres.slot import slot_status
 from spark_jobs.qualified_name import quoted_identifier
 
@@ -81,6 +82,16 @@ def role_check(role: RolePrivileges) -> Check:
         found = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
         return ok(AREA, "role", found)
     return fail(AREA, "role", f"{role.name}: no REPLICATION", f"ALTER ROLE {quoted_identifier(role.name)} REPLICATION")
+
+
+def replication_check(source: Source) -> Check:
+    """Whether a replication connection can be opened, as each snapshot does: a pooler that passes on any other may
+    refuse it."""
+    try:
+        with replication_connection(source.dsn):
+            return ok(AREA, "replication connection", "can be opened")
+    except SourceError as error:
+        return fail(AREA, "replication connection", error.what, error.hint)
 
 
 def slot_checks(connection: Connection, source: Source, limits: HealthLimits) -> Iterator[Check]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions, dbapi
 
 from spark_jobs.errors import PreconditionError, SlotInUseError, SourceError, SourceUnreachableError
-from spark_jobs.postgres.refusals import certificate_hint, is_lost, lost_connection, refusal_hint
+from spark_jobs.postgres.refusals import connect_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
 BulkConnect: TypeAlias = Callable[[], AbstractContextManager[dbapi.Connection]]
@@ -69,7 +69,7 @@ def _connected(conninfo: str) -> dbapi.Connection:
     except adbc_driver_manager.Error as error:
         said = _server_message(error)
         raise SourceUnreachableError(
-            f"cannot connect to PostgreSQL for a bulk read: {said}", hint=certificate_hint(said)
+            f"cannot connect to PostgreSQL for a bulk read: {said}", hint=connect_hint(said)
         ) from None
     try:
         run(connection, PIN_STATEMENT)

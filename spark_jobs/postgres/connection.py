@@ -19,7 +19,7 @@ from spark_jobs.errors import (
     SourceError,
     SourceUnreachableError,
 )
-from spark_jobs.postgres.refusals import certificate_hint, is_lost, lost_connection, refusal_hint
+from spark_jobs.postgres.refusals import connect_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import APPLICATION_NAME, PIN_STATEMENT, startup_options
 from spark_jobs.retries import again_when_busy
 
@@ -103,10 +103,7 @@ def _connect(text: str) -> Connection:
     except psycopg.OperationalError as error:
         why = connect_failure(str(error))
         kind = SourceBusyError if any(sign in str(error) for sign in _BUSY) else SourceUnreachableError
-        raise kind(
-            f"cannot connect to PostgreSQL: {why}",
-            hint=certificate_hint(why) or "check host, port, user and password in source.dsn",
-        ) from None
+        raise kind(f"cannot connect to PostgreSQL: {why}", hint=connect_hint(why)) from None
 
 
 def connect_failure(message: str) -> str:

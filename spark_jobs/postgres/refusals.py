@@ -40,11 +40,17 @@ def lost_connection(what: str, said: str) -> ConnectionLostError:
     )
 
 
-def certificate_hint(said: str) -> str:
-    """The hint for a connection that failed because of TLS; empty for others."""
-    if "SSL" not in said and "certificate" not in said:
-        return ""
-    return "check sslmode, sslrootcert and the host's name in source.dsn; executors need its files at the same paths"
+def connect_hint(said: str) -> str:
+    """The hint for a connection that could not be opened."""
+    if "SSL" in said or "certificate" in said:
+        return (
+            "check sslmode, sslrootcert and the host's name in source.dsn; executors need its files at the same paths"
+        )
+    if "startup parameter" in said:
+        return "a connection pooler refuses what every session needs: name the server itself in source.dsn"
+    if any(words in said for words in ("shutting down", "starting up", "administrator command")):
+        return "run it again when the server answers"
+    return "check host, port, user and password in source.dsn, and that pg_hba.conf lets the role in"
 
 
 def refusal_hint(sqlstate: str | None, said: str) -> str:

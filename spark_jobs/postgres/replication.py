@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connect_failure, conninfo
-from spark_jobs.postgres.refusals import certificate_hint, lost_connection
+from spark_jobs.postgres.refusals import connect_hint, lost_connection
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
 # a line of a timeline history file: the timeline, the LSN at which the next one left it, and why
@@ -112,7 +112,4 @@ def _refused(message: str) -> SourceError:
     reason = connect_failure(message)
     if "permission denied" in reason or "replication role" in reason:
         return PreconditionError(f"no replication connection: {reason}", hint="give the role the attribute REPLICATION")
-    return SourceUnreachableError(
-        f"no replication connection to PostgreSQL: {reason}",
-        hint=certificate_hint(reason) or "pg_hba.conf must let the role in; a connection pooler does not pass it on",
-    )
+    return SourceUnreachableError(f"no replication connection to PostgreSQL: {reason}", hint=connect_hint(reason))
