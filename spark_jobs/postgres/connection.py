@@ -28,6 +28,10 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 6}
 _CONNECT_SECONDS = 10
 STATEMENT_TIMEOUT = "15min"  # long, because creating a slot waits for the transactions that are open
+_CALLED_HINT = (
+    "a function of the database runs with this statement, most likely of an event trigger (see pg_event_trigger):"
+    " mend it, or create the publication yourself"
+)
 _BUSY = (
     "the database system is starting up",
     "too many clients",
@@ -85,15 +89,22 @@ def source_error(error: psycopg.Error, what: str) -> SourceError:
     said = error.diag.message_primary or str(error)
     if is_lost(error.sqlstate, said):
         return lost_connection(what, said)
-    message = f"{what}: {said}"
+    called = _called_function(error)
+    message = f"{what}: {said} (in {called})" if called else f"{what}: {said}"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return PreconditionError(message, hint="`postgres-cdc doctor` lists what the role needs")
     if isinstance(error, psycopg.errors.ObjectInUse):
         return SlotInUseError(message, hint="another process reads this slot; stop it, or wait until it is done")
-    hint = refusal_hint(error.sqlstate, said)
+    hint = refusal_hint(error.sqlstate, said) or (_CALLED_HINT if called else "")
     if isinstance(error, psycopg.errors.ConfigurationLimitExceeded):
         return PreconditionError(message, hint=hint)
     return SourceError(message, hint=hint)
+
+
+def _called_function(error: psycopg.Error) -> str:
+    """The function of the database's own that has failed, as the server names it, with the line; empty if none has."""
+    context = (error.diag.context or "").splitlines()
+    return next((line for line in context if " function " in line and '"' not in line), "")
 
 
 @again_when_busy

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.publication_comment import PublicationComment, write_comment
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
 from spark_jobs.postgres.published_tables import PublishedTable, add_table, published_tables
@@ -222,7 +223,7 @@ def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | Non
 
 def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-    with source_errors(f"publication {name} cannot be created"), connection.transaction():
+    with own_ddl(connection, f"publication {name} cannot be created"):
         connection.execute(statement.format(sql.Identifier(name), _entries(tables, lists)))
         write_comment(connection, name, PublicationComment())
 
@@ -230,7 +231,7 @@ def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], 
 def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
     """An unchanged entry keeps its OID. One with another column list gets a new OID, so its table needs a snapshot."""
     statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _entries(tables, lists))
-    with source_errors(f"publication {name} cannot be brought in step with the configuration"):
+    with own_ddl(connection, f"publication {name} cannot be brought in step with the configuration"):
         connection.execute(statement)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.own_ddl import own_ddl
 
 _OURS = "made by postgres-cdc and kept in step with its configuration"
 _READ_FOR = re.compile(r"; slot (?P<slot>[a-z0-9_]+) is read for change log (?P<log>[0-9a-f-]+)")
@@ -52,5 +53,5 @@ def may_write_comment(connection: Connection, publication: str) -> bool:
 
 def write_comment(connection: Connection, publication: str, comment: PublicationComment) -> None:
     statement = sql.SQL("COMMENT ON PUBLICATION {} IS {}")
-    with source_errors(f"publication {publication} cannot be given its comment"):
+    with own_ddl(connection, f"publication {publication} cannot be given its comment"):
         connection.execute(statement.format(sql.Identifier(publication), sql.Literal(str(comment))))

@@ -1,0 +1,31 @@
+"""DDL of ours. It runs the event triggers of the database, whose functions were written for the sessions of others.
+
+https://www.postgresql.org/docs/current/event-triggers.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_jobs.postgres.connection import Connection, source_errors
+
+# as a session of this role begins with it, unless the server's own configuration says something else
+_USUAL_PATH = """
+SELECT pg_catalog.set_config('search_path', coalesce((
+  SELECT substring(setting FROM '=(.*)') FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
+  WHERE setting LIKE 'search_path=%'
+    AND s.setrole IN (0, (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = session_user))
+    AND s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))
+  ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1
+), '"$user", public'), true)
+"""
+
+
+@contextmanager
+def own_ddl(connection: Connection, what: str) -> Iterator[None]:
+    """A transaction for statements of ours that name everything with its schema: with the search_path that the role has
+    elsewhere, in place of our empty one. Raises the driver's errors as ours; ``what`` says what failed."""
+    with source_errors(what), connection.transaction():
+        connection.execute(_USUAL_PATH)
+        yield
