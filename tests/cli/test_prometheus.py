@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from tests.cli.command import Answer, configured
+from tests.cli.command import DSN_VARIABLE, Answer, configured
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
 
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 NAME = 'a"\\\nb\x1b[31m'
 
 
@@ -67,3 +73,27 @@ def test_a_source_that_is_away_is_a_metric_too(database: Database, tmp_path: Pat
     assert samples(answer)["up", ""] == 0
     assert answer.exit_code == 1
     assert "cannot connect to PostgreSQL" in answer.problem
+
+
+def test_the_documented_cron_line_never_empties_the_file(database: Database, tmp_path: Path) -> None:
+    (line,) = re.findall(r"^\* \* \* \* \* (.*--format prometheus.*)$", OPERATIONS.read_text(), re.MULTILINE)
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    command = configured(tmp_path, database.dsn, database.name, ["public.orders"])
+    folder = tmp_path / "node_exporter"
+    folder.mkdir()
+    line = line.replace("/var/lib/node_exporter", str(folder)).replace("/etc/shop.yaml", str(command.configuration))
+    programs = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def run(**changes: str) -> str:
+        subprocess.run(
+            ["sh", "-c", line], env={**os.environ, **command.environment, **programs, **changes}, check=False
+        )
+        return (folder / "shop.prom").read_text()
+
+    well = run()
+    assert f'postgres_cdc_up{{pipeline="{database.name}"}} 1.0' in well
+    nobody = make_conninfo(database.dsn, port=1)
+    down = run(**{DSN_VARIABLE: nobody})
+    assert f'postgres_cdc_up{{pipeline="{database.name}"}} 0.0' in down
+    command.configuration.write_text("type: nothing")
+    assert run() == down
