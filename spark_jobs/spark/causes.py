@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from spark_jobs.delta.commit_errors import APPENDS_ONLY
 from spark_jobs.delta.table import delta_identifier, moved_away
@@ -55,6 +56,9 @@ NOT_A_VARIANT = "a JSON text that a variant cannot hold, with a key twice, say, 
 JVM_ENDED = (
     "Spark's JVM has ended, most often for want of memory: raise spark.driver.memory in spark.config, run it again"
 )
+
+# as it stands in the configuration, for this Spark's Hadoop
+_ADD = "let Spark fetch the connector for this storage: in spark.config, spark.jars.packages: "
 
 # patterns that identify a cause, and its remedy, with the pattern's groups. They match nothing that may be part of a
 # row's value
@@ -121,6 +125,15 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
         f"a file that the table names is gone: if somebody deleted it, {new_snapshot('{name}')}"
     ),
+    (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found",): _ADD
+    + '"org.apache.hadoop:hadoop-aws:{hadoop}"',
+    (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.azurebfs\.\w+ not found",): (
+        _ADD + '"org.apache.hadoop:hadoop-azure:{hadoop}"'
+    ),
+    (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.gs\.\w+ not found",): (
+        _ADD + '"com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26"'
+    ),
+    (r'No FileSystem for scheme "\w+"',): "choose a lake.path that Spark can open: a folder, s3a://, gs:// or abfss://",
     (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (
         "check that Spark can reach the lake's storage"
     ),
@@ -137,7 +150,12 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 def innermost_cause(error: Exception, name: object = "schema.table", path: str = "PATH") -> Cause:
     """The innermost cause that is known, with its hint; else the class of the innermost one. ``name`` and ``path``: of
     the table that is read or written."""
-    known = {"table": delta_identifier(path), "path": path, "name": str(name).replace("'", "'\\''")}
+    known = {
+        "table": delta_identifier(path),
+        "path": path,
+        "name": str(name).replace("'", "'\\''"),
+        "hadoop": _hadoop(),
+    }
     chain = _chain(error)
     for thrown in reversed(chain):
         for pattern, hint in _PATTERNS:
@@ -151,6 +169,14 @@ def innermost_cause(error: Exception, name: object = "schema.table", path: str =
     named = dict.fromkeys([*conditions[:1], chain[-1].name])
     refused = any(name.startswith("DELTA_") for name in named)
     return Cause(_plain(", ".join(named)), _SOMEBODY_ELSE.format(**known) if refused else "")
+
+
+def _hadoop() -> str:
+    """The version of Hadoop that this process's Spark brings."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar")
+    return next((jar.stem.rpartition("-")[2] for jar in jars), "VERSION")
 
 
 def _chain(error: Exception) -> list[_Thrown]:

@@ -162,6 +162,23 @@ def test_what_executors_raise(spark: SparkSession, item: Database, raised: Excep
     assert_one_line(stopped.value, item, said)
 
 
+@pytest.mark.parametrize(
+    ("path", "what", "hint"),
+    [
+        ("s3a://b/t", "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "org.apache.hadoop:hadoop-aws:"),
+        ("abfss://c@a.dfs.core.windows.net/t", "SecureAzureBlobFileSystem", "org.apache.hadoop:hadoop-azure:"),
+        ("gs://b/t", "GoogleHadoopFileSystem", "com.google.cloud.bigdataoss:gcs-connector:"),
+        ("s3://b/t", 'No FileSystem for scheme "s3"', "choose a lake.path that Spark can open"),
+    ],
+)
+def test_a_storage_without_connector(spark: SparkSession, path: str, what: str, hint: str) -> None:
+    with pytest.raises(LakeError) as failed, spark_errors("work stopped", path=path):
+        spark.read.format("delta").load(path)
+    assert what in failed.value.what
+    assert hint in failed.value.hint
+    assert "VERSION" not in failed.value.hint
+
+
 def test_values_in_sparks_own_errors_are_not_repeated(spark: SparkSession, item: Database) -> None:
     with pytest.raises(LakeError) as cast, spark_errors("work stopped"):
         spark.sql(f"SELECT CAST(concat('{SECRET}', id) AS int) FROM range(3)").collect()
