@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from spark_jobs.delta.append import append
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.table import table_errors
-from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
+from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, app_id, created, refuse_schema_in_the_folder
 
@@ -136,7 +137,7 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
         raise overtaken
     transaction = Transaction(app_id(work.identity), last.ordinal)
     commit = commit_properties(transaction, first_window=str(first.ordinal), last_window=str(last.ordinal))
-    with commit_errors(path, overtaken):
+    with commit_errors(path, overtaken, is_made=partial(is_made, opened, commit)):
         # through the handle that was checked above: a commit of this application in between makes the append fail
         append(opened.table, path, batches, MESSAGES_LAYOUT, commit)
     with table_errors(f"{path} cannot be read"):

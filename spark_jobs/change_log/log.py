@@ -26,7 +26,7 @@ from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import WRITABLE, decoded_path
 from spark_jobs.delta.table import open_table, table_errors
-from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
+from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.fingerprint import Fingerprint
@@ -138,7 +138,7 @@ class ChangeLog:
             f"window {ordinal} was not landed in {self.path}: another process writes this change log",
             hint="stop it, or wait until it is done; nothing is lost",
         )
-        with commit_errors(self.path, taken):
+        with commit_errors(self.path, taken, is_made=partial(is_made, opened, commit)):
             # through the handle that was checked above: a commit of this application in between makes the append fail
             append(opened.table, self.path, rows, LOG_LAYOUT, commit)
             keep_written(opened, commit)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.files import storage_hint
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.errors import CdcError, LakeError, OvertakenError
 
@@ -20,19 +21,31 @@ def overtaken(path: str) -> OvertakenError:
 
 
 @contextmanager
-def commit_errors(path: str, taken: CdcError | None = None) -> Iterator[None]:
+def commit_errors(
+    path: str, taken: CdcError | None = None, *, is_made: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Raise what ``deltalake`` raises at a commit to ``path`` as ``taken`` if another writer was faster, by default an
     OvertakenError; else as LakeError. Storage that fails is an OSError in ``deltalake``.
+
+    ``is_made``: whether the commit was made all the same. A storage may do what it was asked, and its answer is lost;
+    then ``deltalake`` asks again, and is told that there is such a commit. Nothing is raised then.
     """
     try:
         yield
     except CommitFailedError as error:
-        if "append-only" not in str(error):
+        if "append-only" in str(error):
+            what = f"{path} cannot be written: it has the property delta.appendOnly"
+            raise LakeError(what, hint=APPENDS_ONLY.format(table=delta_identifier(path))) from None
+        if is_made is None or not is_made():
             raise taken or overtaken(path) from error
-        what = f"{path} cannot be written: it has the property delta.appendOnly"
-        raise LakeError(what, hint=APPENDS_ONLY.format(table=delta_identifier(path))) from None
     except (DeltaError, OSError) as error:
-        raise LakeError(f"{path} cannot be written: {first_line(error)}", hint=WRITABLE) from None
+        said = first_line(error)
+        raise LakeError(f"{path} cannot be written: {said}", hint=storage_hint(said)) from None
+
+
+def is_of_storage(error: DeltaError) -> bool:
+    """Whether the storage has failed, and not what ``deltalake`` was to do: Spark would meet the same."""
+    return re.search(r"Error performing [A-Z]+ |Generic \w+ error|necessary privileges", str(error)) is not None
 
 
 def first_line(error: Exception) -> str:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
-from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.files import storage_hint
 from spark_jobs.delta.statistics import Statistics
 from spark_jobs.errors import LakeError
 
@@ -126,7 +126,7 @@ class DataFiles:
         self._writer = self._sink = None
 
     def _failed(self, error: Exception) -> LakeError:
-        return LakeError(f"{self._path} cannot be written: {error}", hint=WRITABLE)
+        return LakeError(f"{self._path} cannot be written: {error}", hint=storage_hint(str(error)))
 
 
 def _may_be_nan(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,27 @@ from spark_jobs.qualified_name import QualifiedName
 Answer = TypeVar("Answer")
 REACHABLE = "check lake.path, its permissions, and the credentials of its storage"
 WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
+
+# what object stores say through each of the libraries that ask them, and what to do
+_STORAGE_HINTS = {
+    r"ACCESS_DENIED|necessary privileges|credential|Forbidden|Unauthorized|InvalidAccessKey|SignatureDoesNotMatch": (
+        "check the credentials of the lake's storage, and that they may read and write lake.path"
+    ),
+    r"SlowDown|Slow Down|TooManyRequests|Service Unavailable|Internal Server Error|timed? ?out": (
+        "the storage is busy: run it again"
+    ),
+    r"dns error|resolve host|Connection refused|connect error|NETWORK_CONNECTION|No route to host": (
+        "check the address of the lake's storage, and that this machine can reach it; then run it again"
+    ),
+    r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist": "create the bucket, or correct lake.path",
+    r"No space left|Disk quota": "make room on the disk of lake.path, then run it again",
+}
+
+
+def storage_hint(said: str, otherwise: str = WRITABLE) -> str:
+    """What to do when the lake's storage has failed with these words; ``otherwise`` if they are not known."""
+    return next((hint for words, hint in _STORAGE_HINTS.items() if re.search(words, said, re.IGNORECASE)), otherwise)
+
 
 # an object store takes tens of milliseconds per request, but serves many at once
 _REQUESTS_AT_ONCE = 16
@@ -65,7 +87,7 @@ def lake_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LakeError(f"{what}: {error}", hint=WRITABLE) from None
+        raise LakeError(f"{what}: {error}", hint=storage_hint(str(error))) from None
 
 
 def table_filesystem(path: str) -> fs.FileSystem:

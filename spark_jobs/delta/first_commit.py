@@ -22,7 +22,7 @@ from obstore.store import LocalStore, ObjectStore, from_url
 from pyarrow import fs
 
 from spark_jobs.delta.commit_errors import first_line
-from spark_jobs.delta.files import WRITABLE, lake_filesystem, storage_uri
+from spark_jobs.delta.files import lake_filesystem, storage_hint, storage_uri
 from spark_jobs.errors import LakeError
 
 _FIRST = "00000000000000000000.json"
@@ -60,7 +60,8 @@ def create_table(
     except AlreadyExistsError:
         return False
     except (BaseError, OSError) as error:
-        raise LakeError(f"{path} cannot be created: {first_line(error)}", hint=WRITABLE) from None
+        said = first_line(error)
+        raise LakeError(f"{path} cannot be created: {said}", hint=storage_hint(said)) from None
     return True
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from spark_jobs.delta.files import REACHABLE
+from spark_jobs.delta.files import REACHABLE, storage_hint
 from spark_jobs.errors import LakeError
 
 
@@ -40,7 +40,9 @@ def log_errors(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LakeError(f"{what}: the transaction log of {path} cannot be read: {error}", hint=REACHABLE) from error
+        raise LakeError(
+            f"{what}: the transaction log of {path} cannot be read: {error}", hint=storage_hint(str(error), REACHABLE)
+        ) from error
     except (ValueError, KeyError) as error:
         raise LakeError(f"{what}: the transaction log of {path} is damaged", hint=moved_away(path)) from error
 
@@ -51,4 +53,4 @@ def table_errors(what: str, *, hint: str = REACHABLE) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise LakeError(f"{what}: {error}", hint=hint) from None
+        raise LakeError(f"{what}: {error}", hint=storage_hint(str(error), hint)) from None

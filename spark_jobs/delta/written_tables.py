@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from threading import Lock
 from uuid import uuid4
 
@@ -95,6 +96,14 @@ def commit_properties(
 def id_of(commit: CommitProperties) -> str:
     """The id in ``commit_properties``."""
     return str((commit.custom_metadata or {})[COMMIT_ID])
+
+
+def is_made(opened: TableToWrite, commit: CommitProperties) -> bool:
+    """Whether ``commit``, that was to be made to a table, is among those made since it was opened. Raises OSError and
+    ValueError."""
+    made = id_of(commit)
+    since = takewhile(lambda each: each is not None, map(opened.log.commit, count(opened.log.version + 1)))
+    return any(each is not None and each.id == made for each in since)
 
 
 def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:

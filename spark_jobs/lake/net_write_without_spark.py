@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.commit import KnownCommit
-from spark_jobs.delta.commit_errors import commit_errors, first_line, overtaken
+from spark_jobs.delta.commit_errors import commit_errors, first_line, is_of_storage, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
@@ -91,6 +91,8 @@ def write_net_without_spark(
         except CommitFailedError:
             raise
         except DeltaError as error:
+            if is_of_storage(error):
+                raise
             # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
             _log.warning("%s is left to Spark, as deltalake failed: %s", opened.path, first_line(error))
             return None
