@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
 from spark_jobs.delta.files import REACHABLE, storage_hint
 from spark_jobs.errors import LakeError
 
@@ -22,6 +23,10 @@ def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | No
             return DeltaTable(path, version)
         except TableNotFoundError:
             return None
+        except DeltaError:
+            if not remove_damaged_checkpoint(path):
+                raise
+            return DeltaTable(path, version)
 
 
 def delta_identifier(path: str) -> str:

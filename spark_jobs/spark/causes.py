@@ -118,6 +118,9 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"DELTA_TRUNCATED_TRANSACTION_LOG", r"DELTA_VERSIONS_NOT_CONTIGUOUS", r"DELTA_STATE_RECOVER_ERROR"): (
         "commits of the Delta table are gone: " + moved_away("{path}")
     ),
+    (r"\S+\.checkpoint\.\S*parquet is not a Parquet file", r"Checkpoint file to load version: \d+ is missing"): (
+        "commits from before this checkpoint are gone, too: " + moved_away("{path}")
+    ),
     (r"DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION",): (
         "allow the write, and turn the change data feed on again afterwards:"
         " ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.enableChangeDataFeed')"

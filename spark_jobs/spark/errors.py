@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_jobs import errors
+from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
 from spark_jobs.errors import CdcError, LakeError, new_snapshot
 from spark_jobs.spark.causes import JVM_ENDED, Cause, innermost_cause
 from spark_jobs.spark.own_jvm import has_ended
@@ -26,6 +27,7 @@ _FILE_GONE = re.compile(
     r"|DELTA_(?:VERSION_NOT_FOUND|FILE_NOT_FOUND|LOG_FILE_NOT_FOUND|NO_RECREATABLE_HISTORY_FOUND"
     r"|TRUNCATED_TRANSACTION_LOG|VERSIONS_NOT_CONTIGUOUS|UNSUPPORTED_TIME_TRAVEL)\w*"
 )
+_CHECKPOINT = re.compile(r"\.checkpoint\.\S*parquet is not a Parquet file")
 _REFUSED = re.compile(r"\[(DELTA_\w+)")
 _OVERTAKEN = re.compile(r"ConcurrentTransactionException|DELTA_CONCURRENT_TRANSACTION")
 
@@ -63,6 +65,9 @@ def spark_errors(what: str, *, name: object = "schema.table", path: str = "PATH"
     except CdcError:
         raise
     except Exception as error:
+        if _CHECKPOINT.search(str(error)) and (removed := remove_damaged_checkpoint(path)):
+            said = f"{what}: {removed} was damaged, and has been removed: the commits of the table say the same"
+            raise LakeError(said, hint="run it again") from None
         raise _typed(error, what, innermost_cause(error, name, path), hint) from error
 
 
