@@ -17,10 +17,11 @@ import psycopg
 import pytest
 
 from cdc_assets.cli.json_output import json_text
-from spark_jobs.configuration import MergeEngine
+from spark_jobs.configuration import MergeEngine, Table
 from spark_jobs.errors import SlotError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import snapshot, sync
+from spark_jobs.table_mode import Mode
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified
 from spark_jobs.verify.verify import Thoroughness, verify
@@ -148,6 +149,30 @@ def plant_differences(lake: Followed) -> None:
         f"INSERT INTO {empty} VALUES (1, 'secret of the lake')",
     ):
         lake.spark.sql(statement)
+
+
+def test_current_rows_of_each_mode_without_spark(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    modes: dict[str, Mode] = {"mirrored": "mirror", "softly": "soft_delete", "versions": "history"}
+    for name in modes:
+        database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, v text)",
+            f"INSERT INTO {name} SELECT g, 'v' FROM generate_series(1, 20) g",
+        )
+    made = pipeline_of(database, tmp_path / "lake", *(f"public.{name}" for name in modes))
+    pipeline = replace(made, tables=tuple(Table(QualifiedName("public", n), mode=mode) for n, mode in modes.items()))
+    assert sync(pipeline, lambda: spark).errors == ()
+    for name in modes:
+        database.execute(f"DELETE FROM {name} WHERE id < 4", f"UPDATE {name} SET v = 'new' WHERE id < 8")
+    assert sync(pipeline, lambda: spark).errors == ()
+
+    def no_spark() -> SparkSession:
+        raise AssertionError("Spark was asked for")
+
+    tables = verify(pipeline, no_spark).tables
+    assert {(table.verdict, table.counts) for table in tables} == {("equal", RowCounts(17, 17))}
+    spark.sql(f"UPDATE delta.`{tmp_path}/lake/tables/public/versions` SET v = 'x' WHERE v = 'new' AND id = 5")
+    told = {table.name.relname: table.counts.changed for table in verify(pipeline, lambda: spark).tables}
+    assert told == {"mirrored": 0, "softly": 0, "versions": 1}
 
 
 def test_what_happens_meanwhile_is_no_difference(
