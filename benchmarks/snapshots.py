@@ -12,7 +12,8 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import prepare, snapshot
-from spark_jobs.verify.verify import Thoroughness, verify
+from spark_jobs.verify.compare_table import Thoroughness
+from spark_jobs.verify.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -58,7 +58,8 @@ def _spec(key: dg.AssetCheckKey) -> dg.AssetCheckSpec:
 def _verify(
     context: dg.AssetCheckExecutionContext, blueprint: Blueprint, tables: Mapping[dg.AssetCheckKey, QualifiedName]
 ) -> Iterator[dg.AssetCheckResult]:
-    from spark_jobs.verify.verify import Thoroughness, verify
+    from spark_jobs.verify.compare_table import Thoroughness
+    from spark_jobs.verify.verify import verify
 
     keys = {table: key for key, table in tables.items() if key in context.selected_asset_check_keys}
     with failures(blueprint.name):

@@ -16,8 +16,9 @@ from cdc_assets.cli.terminal import Terminal, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import one_line
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.table_verified import DifferingRow, TableVerified, VerifyReport
-from spark_jobs.verify.verify import Thoroughness, verify
+from spark_jobs.verify.verify import verify
 
 _STYLES = {"equal": "green", "different": "bold red", "not compared": "yellow"}
 

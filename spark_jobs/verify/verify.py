@@ -1,8 +1,8 @@
 """Proves source and lake equal at one LSN, while both go on: the comparison that users run.
 
 It exports a snapshot of the source, which fixes an LSN, and brings the lake's tables to exactly that LSN through the
-slot, like any other change. Then it compares each table with the snapshot, which the snapshot reader and decoder read
-on executors. Later writes do not matter: of each Delta table it reads the version that shows the LSN. So a difference
+slot, like any other change. Then it compares each table with the snapshot, which the snapshot's reader and decoder
+read. Later writes do not matter: of each Delta table it reads the version that shows the LSN. So a difference
 means that a row was lost, duplicated or altered on its way, or in the lake.
 
 It cannot see a value that the decoder misreads in snapshots and changes alike. ``row_compare``, the tests' own
@@ -15,7 +15,6 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from math import ceil
 
 from spark_jobs.apply.apply import apply
@@ -28,14 +27,11 @@ from spark_jobs.errors import (
     ConfigurationError,
     LakeInUseError,
     OvertakenError,
-    SchemaChangeError,
     SnapshotWaitsError,
-    new_snapshot,
 )
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.delta_table import table_at, table_columns
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
+from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.published_tables import published_tables
@@ -44,22 +40,15 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.schema.chosen_types import with_options
-from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.mode_columns import live_rows, mode_columns
+from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot.export import CtidRange, ExportedSnapshot, ctid_ranges
+from spark_jobs.snapshot.export import CtidRange, ctid_ranges
 from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
-from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
-from spark_jobs.spark.session import isolated_session
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
-from spark_jobs.verify.compare_hashes import compare_hashes
-from spark_jobs.verify.compare_here import are_equal, lake_here
-from spark_jobs.verify.compare_rows import RowComparison, compare_rows
-from spark_jobs.verify.shown_version import shown_version
-from spark_jobs.verify.table_verified import RowCounts, TableVerified, VerifyReport
+from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table
+from spark_jobs.verify.table_verified import TableVerified, VerifyReport
 
 _TABLES_AT_ONCE = 2
 # another process may land a window across the LSN, bring a table past it, or be writing it: then another LSN is tried
@@ -67,38 +56,6 @@ _TRANSIENT = (OvertakenError, LakeInUseError)
 _ATTEMPTS = 3
 # a sample consists of ranges of this many bytes of heap
 _SAMPLE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Thoroughness:
-    """``quick``: compare hashes, and row by row only the groups that differ. ``sample``: read only this share of the
-    source's blocks (0 to 1), and look these rows up in the lake. At most ``most`` differing rows of each table are
-    reported.
-
-    Raises ConfigurationError for both at once, or for a share out of range.
-    """
-
-    quick: bool = False
-    sample: float | None = None
-    most: int = 10
-
-    def __post_init__(self) -> None:
-        if self.quick and self.sample is not None:
-            raise ConfigurationError("verify compares hashes or a sample, not both", hint="choose one of them")
-        if self.sample is not None and not 0 < self.sample <= 1:
-            raise ConfigurationError(f"a sample of {self.sample:%} cannot be taken", hint="ask for 0.1% to 100%")
-
-
-@dataclass(frozen=True)
-class _Verification:
-    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
-
-    spark: SparkProvider
-    connect: BulkConnect
-    pipeline: Pipeline
-    exported: ExportedSnapshot
-    at: WindowMarker
-    how: Thoroughness
 
 
 def verify(
@@ -189,13 +146,13 @@ def _at_one_lsn(
             crossed = OvertakenError(f"another process landed a window across {exported.lsn}", hint="run it again")
             return tuple(TableVerified.not_compared(name, exported.lsn, crossed) for name in names)
         with bulk_connections(conninfo(pipeline.source.dsn)) as connect:
-            work = _Verification(one_at_a_time(spark), connect, pipeline, exported, at, how or Thoroughness())
+            work = Verification(one_at_a_time(spark), connect, pipeline, exported, at, how or Thoroughness())
             reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
             return _compared(work, reads, progress)
 
 
 def _reads(
-    work: _Verification, connection: Connection, names: tuple[QualifiedName, ...]
+    work: Verification, connection: Connection, names: tuple[QualifiedName, ...]
 ) -> dict[QualifiedName, TableRead | CdcError]:
     """How each table is read in the snapshot that ``connection`` uses, or why it cannot be read."""
     source = work.pipeline.source
@@ -216,7 +173,7 @@ def _reads(
     return {name: read(name) for name in names}
 
 
-def _ranges(work: _Verification, connection: Connection, facts: RelationFacts) -> Sequence[CtidRange]:
+def _ranges(work: Verification, connection: Connection, facts: RelationFacts) -> Sequence[CtidRange]:
     """The whole table, or a sample of it, which differs from LSN to LSN."""
     if work.how.sample is None:
         return ctid_ranges(connection, facts.relid)
@@ -226,76 +183,14 @@ def _ranges(work: _Verification, connection: Connection, facts: RelationFacts) -
 
 
 def _compared(
-    work: _Verification, reads: Mapping[QualifiedName, TableRead | CdcError], progress: Progress
+    work: Verification, reads: Mapping[QualifiedName, TableRead | CdcError], progress: Progress
 ) -> tuple[TableVerified, ...]:
     done: dict[QualifiedName, TableVerified] = {}
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="verify") as pool:
-        running = [pool.submit(_compare, work, name, read) for name, read in reads.items()]
+        running = [pool.submit(compare_table, work, name, read) for name, read in reads.items()]
         for future in as_completed(running):
             table = future.result()
             done[table.name] = table
             detail = f"{table.name}, {table.counts.source_rows:,} rows: {table.verdict}"
             progress(Step("verify", detail, len(done), len(reads), "tables"))
     return tuple(done[name] for name in reads)
-
-
-def _compare(work: _Verification, name: QualifiedName, read: TableRead | CdcError) -> TableVerified:
-    lsn = work.exported.lsn
-    if isinstance(read, CdcError):
-        return TableVerified.not_compared(name, lsn, read)
-    try:
-        version = shown_version(work.pipeline.lake, name, work.at)
-        found = _equal_here(work, read, version) or _compared_by_spark(work, read, version)
-    except CdcError as error:
-        return TableVerified.not_compared(name, lsn, error)
-    return TableVerified.compared(name, lsn, version, found.counts, found.rows)
-
-
-def _equal_here(work: _Verification, read: TableRead, version: int) -> RowComparison | None:
-    """The result for a small table whose rows this process finds equal; None for any other."""
-    pipeline, shape = work.pipeline, read.shape
-    if pipeline.merge_engine != "auto" or work.how.sample is not None or not read.is_small:
-        return None
-    lake = lake_here(pipeline.lake.table(shape.name), version, _live_rows(pipeline, shape))
-    if lake is None:
-        return None
-    rows, columns = lake
-    _require_same_columns(columns, shape)
-    source = read.values_here(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
-    if source is None or not are_equal(source, rows, shape):
-        return None
-    return RowComparison(RowCounts(source.num_rows, rows.num_rows), ())
-
-
-def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
-    live = live_rows(pipeline.mode_of(shape.name))
-    assert live is not None
-    return live
-
-
-def _require_same_columns(columns: Sequence[DeltaColumn], shape: TableShape) -> None:
-    """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
-    held = {column.name: (column.sql, column.attnum) for column in columns}
-    here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
-    if not same:
-        names = ", ".join(sorted(held.keys() ^ here.keys()))
-        what = f"the lake does not have the source's columns yet ({names or 'one has another type or number'})"
-        raise SchemaChangeError(what, hint=new_snapshot(shape.name))
-
-
-def _compared_by_spark(work: _Verification, read: TableRead, version: int) -> RowComparison:
-    pipeline, how, shape = work.pipeline, work.how, read.shape
-    path = pipeline.lake.table(shape.name)
-    with (
-        isolated_session(work.spark(), {}) as own,
-        spark_errors(f"{shape.name}: the comparison at {work.exported.lsn} failed", name=shape.name, path=path),
-    ):
-        _require_same_columns(table_columns(own, path), shape)
-        lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
-        lake = lake.drop(*(column.name for column in mode_columns(pipeline.mode_of(shape.name))))
-        dsn = conninfo(pipeline.source.dsn)
-        source = read.rows(own, dsn, work.exported.snapshot_name, pipeline.on_unrepresentable)
-        if how.quick:
-            return compare_hashes(source, lake, shape, most=how.most)
-        return compare_rows(source, lake, shape, most=how.most, source_is_sample=how.sample is not None)

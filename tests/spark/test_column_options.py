@@ -21,8 +21,9 @@ from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
+from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.row_compare import compare
-from spark_jobs.verify.verify import Thoroughness, verify
+from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.follow_elsewhere import follow_elsewhere

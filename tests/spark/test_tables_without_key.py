@@ -15,7 +15,8 @@ from spark_jobs.errors import LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.causes import MISSING_ROW
 from spark_jobs.sync import sync
-from spark_jobs.verify.verify import Thoroughness, verify
+from spark_jobs.verify.compare_table import Thoroughness
+from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed

@@ -22,9 +22,10 @@ from spark_jobs.errors import SlotError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
+from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified
-from spark_jobs.verify.verify import Thoroughness, verify
+from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -67,7 +68,7 @@ def verified(
         return shown_version(*of)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spark_jobs.verify.verify.shown_version", first_meanwhile)
+        patched.setattr("spark_jobs.verify.compare_table.shown_version", first_meanwhile)
         report = verify(lake.pipeline, lambda: lake.spark, how=how)
     assert not left, "nothing was compared"
     return {table.name.relname: table for table in report.tables}

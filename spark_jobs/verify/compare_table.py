@@ -1,0 +1,122 @@
+"""Compares one table of a snapshot with the version of its Delta table that shows the same LSN: small tables in this
+process, all others with Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError, ConfigurationError, SchemaChangeError, new_snapshot
+from spark_jobs.lake.delta_table import table_at, table_columns
+from spark_jobs.postgres.bulk_read import BulkConnect
+from spark_jobs.postgres.connection import conninfo
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.mode_columns import live_rows, mode_columns
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.snapshot.export import ExportedSnapshot
+from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.verify.compare_hashes import compare_hashes
+from spark_jobs.verify.compare_here import are_equal, lake_here
+from spark_jobs.verify.compare_rows import RowComparison, compare_rows
+from spark_jobs.verify.shown_version import shown_version
+from spark_jobs.verify.table_verified import RowCounts, TableVerified
+
+
+@dataclass(frozen=True)
+class Thoroughness:
+    """``quick``: compare hashes, and row by row only the groups that differ. ``sample``: read only this share of the
+    source's blocks (0 to 1), and look these rows up in the lake. At most ``most`` differing rows of each table are
+    reported.
+
+    Raises ConfigurationError for both at once, or for a share out of range.
+    """
+
+    quick: bool = False
+    sample: float | None = None
+    most: int = 10
+
+    def __post_init__(self) -> None:
+        if self.quick and self.sample is not None:
+            raise ConfigurationError("verify compares hashes or a sample, not both", hint="choose one of them")
+        if self.sample is not None and not 0 < self.sample <= 1:
+            raise ConfigurationError(f"a sample of {self.sample:%} cannot be taken", hint="ask for 0.1% to 100%")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
+
+    spark: SparkProvider
+    connect: BulkConnect
+    pipeline: Pipeline
+    exported: ExportedSnapshot
+    at: WindowMarker
+    how: Thoroughness
+
+
+def compare_table(work: Verification, name: QualifiedName, read: TableRead | CdcError) -> TableVerified:
+    lsn = work.exported.lsn
+    if isinstance(read, CdcError):
+        return TableVerified.not_compared(name, lsn, read)
+    try:
+        version = shown_version(work.pipeline.lake, name, work.at)
+        found = _equal_here(work, read, version) or _compared_by_spark(work, read, version)
+    except CdcError as error:
+        return TableVerified.not_compared(name, lsn, error)
+    return TableVerified.compared(name, lsn, version, found.counts, found.rows)
+
+
+def _equal_here(work: Verification, read: TableRead, version: int) -> RowComparison | None:
+    """The result for a small table whose rows this process finds equal; None for any other."""
+    pipeline, shape = work.pipeline, read.shape
+    if pipeline.merge_engine != "auto" or work.how.sample is not None or not read.is_small:
+        return None
+    lake = lake_here(pipeline.lake.table(shape.name), version, _live_rows(pipeline, shape))
+    if lake is None:
+        return None
+    rows, columns = lake
+    _require_same_columns(columns, shape)
+    source = read.values_here(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
+    if source is None or not are_equal(source, rows, shape):
+        return None
+    return RowComparison(RowCounts(source.num_rows, rows.num_rows), ())
+
+
+def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
+    live = live_rows(pipeline.mode_of(shape.name))
+    assert live is not None
+    return live
+
+
+def _require_same_columns(columns: Sequence[DeltaColumn], shape: TableShape) -> None:
+    """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
+    held = {column.name: (column.sql, column.attnum) for column in columns}
+    here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
+    if not same:
+        names = ", ".join(sorted(held.keys() ^ here.keys()))
+        what = f"the lake does not have the source's columns yet ({names or 'one has another type or number'})"
+        raise SchemaChangeError(what, hint=new_snapshot(shape.name))
+
+
+def _compared_by_spark(work: Verification, read: TableRead, version: int) -> RowComparison:
+    pipeline, how, shape = work.pipeline, work.how, read.shape
+    path = pipeline.lake.table(shape.name)
+    with (
+        isolated_session(work.spark(), {}) as own,
+        spark_errors(f"{shape.name}: the comparison at {work.exported.lsn} failed", name=shape.name, path=path),
+    ):
+        _require_same_columns(table_columns(own, path), shape)
+        lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
+        lake = lake.drop(*(column.name for column in mode_columns(pipeline.mode_of(shape.name))))
+        dsn = conninfo(pipeline.source.dsn)
+        source = read.rows(own, dsn, work.exported.snapshot_name, pipeline.on_unrepresentable)
+        if how.quick:
+            return compare_hashes(source, lake, shape, most=how.most)
+        return compare_rows(source, lake, shape, most=how.most, source_is_sample=how.sample is not None)
