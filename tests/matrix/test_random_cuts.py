@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
@@ -165,6 +165,23 @@ def test_cut_windows_are_the_whole(worked: Worked, cell: Cell) -> None:
     cut = [row for a, b in pairwise(bounds) for row in worked.rows(cell, Window(a, b), with_messages(cell))]
     assert len(cut) > 5_000
     assert cut == uncut(worked, cell, with_messages(cell))
+
+
+@in_every_mode()
+def test_a_window_that_ends_inside_a_commit_record_has_the_transaction(worked: Worked, cell: Cell) -> None:
+    rng = random.Random(f"{worked.version} {cell.name} commits")  # noqa: S311
+    # pgoutput says where a commit record starts, of at least 24 bytes; test_decoding where it ends
+    starts = sorted({row.commit_lsn for row in uncut(worked, Cell(), True) if row.kind != "M"})
+    within = [Lsn(start + rng.randrange(1, 24)) for start in rng.sample(starts, CUTS)]
+    cut: list[Row] = []
+    for a, b in pairwise(sorted({worked.whole.lo, worked.whole.hi, *within})):
+        rows = worked.rows(cell, Window(a, b), with_messages(cell))
+        assert all(a <= row.commit_lsn < b for row in rows)
+        cut += rows
+    whole = uncut(worked, cell, with_messages(cell))
+    # of a transaction that a window ends in test_decoding has another commit LSN
+    same_place = [replace(row, commit_lsn=found.commit_lsn) for row, found in zip(whole, cut, strict=True)]
+    assert cut == (same_place if cell.plugin == "test_decoding" else whole)
 
 
 @in_every_mode()

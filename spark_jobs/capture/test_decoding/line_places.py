@@ -39,10 +39,15 @@ class LinePlaces:
 
     @classmethod
     def of(
-        cls, lines: LineBatch, changes: npt.NDArray[np.bool_], prepares: Ints, carried: OpenTransaction | None
+        cls,
+        lines: LineBatch,
+        changes: npt.NDArray[np.bool_],
+        prepares: Ints,
+        carried: OpenTransaction | None,
+        window_end: int,
     ) -> LinePlaces:
         """``changes``: for each line, whether it counts for the ordinals. ``prepares``: the PREPARE TRANSACTION lines.
-        ``carried``: the transaction that was open before the batch.
+        ``carried``: the transaction that was open before the batch. ``window_end``: see ``within``.
 
         Raises LogicalRepError, also when a line stands in the wrong place.
         """
@@ -60,10 +65,18 @@ class LinePlaces:
         committed = transaction[commits]
         if (of_commits.xid != xid[committed]).any():
             raise FieldError("BEGIN and COMMIT name different transactions")
-        # a COMMIT line's LSN is where the commit record ends
-        commit_lsn[committed], commit_time[committed] = lines.lsn[commits] - 1, of_commits.time
+        commit_lsn[committed], commit_time[committed] = within(lines.lsn[commits], window_end), of_commits.time
         still_open = OpenTransaction(int(xid[-1]), int(changes.sum() - first[-1])) if open_after else None
         return cls(transaction, before - first[transaction], xid, commit_lsn, commit_time, still_open)
+
+
+def within(commit_line: Ints, window_end: int) -> Ints:
+    """The commit LSN of each transaction, from the LSN of its COMMIT line, which is where the commit record ends.
+
+    A window has the transactions whose record starts in it, and its end may lie inside the last one's record. That
+    transaction stays in the window, too: its place in the log is before whatever was seen at the window's end.
+    """
+    return np.minimum(commit_line, window_end) - 1
 
 
 def _open_after(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.capture.test_decoding.line_batch import BEGIN, COMMIT, MESSAGE, PREPARED, STREAMED, TABLE, LineBatch
-from spark_jobs.capture.test_decoding.line_places import LinePlaces, OpenTransaction
+from spark_jobs.capture.test_decoding.line_places import LinePlaces, OpenTransaction, within
 from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_counts import ChangeCounts
@@ -129,7 +129,7 @@ class LineWindowRows:
         changes = np.zeros(len(lines), np.bool_)
         changes[placed.line] = True
         changes[loose] = False
-        places = LinePlaces.of(lines, changes, prepares, self._open)
+        places = LinePlaces.of(lines, changes, prepares, self._open, self.window.hi)
         self._check_order(places)
         body = _body(lines, placed, np.where(loose, 0, places.ordinal))
         of, outside = places.transaction[placed.line], loose[placed.line]
@@ -162,8 +162,8 @@ class LineWindowRows:
     def _check_order(self, places: LinePlaces) -> None:
         lsns = places.commit_lsn[places.commit_lsn >= 0]
         if len(lsns):
-            misplaced = lsns[0] < self.window.lo or lsns[-1] >= self.window.hi
-            if misplaced or (np.diff(lsns, prepend=self._last_lsn) <= 0).any():
+            # of two that end behind the window both are placed at its end
+            if lsns[0] < self.window.lo or (np.diff(lsns, prepend=self._last_lsn) <= 0).any():
                 raise self._error(int(lsns[0]), "the transactions come out of commit order, or are not of this window")
             self._last_lsn = int(lsns[-1])
 
@@ -217,7 +217,8 @@ class LineWindowRows:
         if prepared is None or line.time is None:
             raise self._error(lsn - 1, "a COMMIT PREPARED without its transaction: the slot is two-phase")
         self.transactions += 1
-        yield from self._spooled(prepared, lsn - 1, line.time + _POSTGRES_EPOCH)
+        commit_lsn = int(within(np.array([lsn]), self.window.hi)[0])
+        yield from self._spooled(prepared, commit_lsn, line.time + _POSTGRES_EPOCH)
 
     def _rows(
         self, body: pa.RecordBatch, rows: Ints, commit_lsn: Ints, xid: Ints, commit_time: Ints | None
