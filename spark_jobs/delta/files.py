@@ -32,7 +32,7 @@ _STORAGE_HINTS = {
         "check the address of the lake's storage, and that this machine can reach it; then run it again"
     ),
     r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist": "create the bucket, or correct lake.path",
-    r"No space left|Disk quota": "make room on the disk of lake.path, then run it again",
+    r"No space left|Disk quota": "lake.path is full: make room on its disk, then run it again",
 }
 
 

@@ -70,7 +70,7 @@ def test_a_full_disk_during_a_snapshot(
     disk.spoil()
     (taken,) = snapshot(lambda: spark, followed.pipeline)
     assert_one_line(taken.error, item, "public.item: snapshot at ", " failed: ", disk.said)
-    assert (disk.hint if reader == "executors" else "the room on its disk") in str(taken.error)
+    assert (disk.hint if reader == "executors" else "room on its disk") in str(taken.error)
     disk.mend()
     assert sync(followed.pipeline, lambda: spark).errors == ()
     followed.assert_equal()
@@ -96,7 +96,7 @@ def test_a_full_disk_while_a_window_is_landed(spark: SparkSession, item: Databas
     disk.spoil()
     with pytest.raises(LakeError) as full:
         capture(followed.pipeline)
-    assert_one_line(full.value, item, "change_log", disk.said, "the room on its disk")
+    assert_one_line(full.value, item, "change_log", disk.said, "room on its disk")
     disk.mend()
     assert sync(followed.pipeline, lambda: spark).errors == ()
     followed.assert_equal()
