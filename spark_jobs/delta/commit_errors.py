@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.files import storage_hint
-from spark_jobs.delta.table import delta_identifier
+from spark_jobs.delta.table import delta_identifier, log_errors
 from spark_jobs.errors import CdcError, LakeError, OvertakenError
 
 # statements for any Spark session with Delta: they undo what somebody has set on the table
@@ -36,7 +36,9 @@ def commit_errors(
         if "append-only" in str(error):
             what = f"{path} cannot be written: it has the property delta.appendOnly"
             raise LakeError(what, hint=APPENDS_ONLY.format(table=delta_identifier(path))) from None
-        if is_made is None or not is_made():
+        with log_errors(f"{path} was not written", path):
+            made = is_made is not None and is_made()
+        if not made:
             raise taken or overtaken(path) from error
     except (DeltaError, OSError) as error:
         said = first_line(error)

@@ -42,7 +42,8 @@ def remove_damaged_checkpoint(table: str) -> str | None:
             base = version
             break
         damaged += checkpoints[version]
-    if not damaged or not commits.issuperset(range(base + 1, max(commits, default=-1) + 1)) or max(commits) < base:
+    last = max(*commits, *checkpoints, base) if damaged else base
+    if not damaged or not commits.issuperset(range(base + 1, last + 1)):
         return None
     with suppress(FileNotFoundError):  # first: it names a checkpoint that readers must find
         filesystem.delete_file(f"{folder}/_last_checkpoint")
