@@ -132,7 +132,7 @@ def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | Non
     """``key_range``: that of the touched rows; None if any row may be touched."""
     files = opened.files
     touched = _in_range(files, opened, shape, key_range)
-    return FileSizes(files.num_rows, _bytes(files), _bytes(touched), row_count(touched))
+    return FileSizes(files.num_rows, file_bytes(files), file_bytes(touched), row_count(touched))
 
 
 def row_count(files: pa.Table) -> int | None:
@@ -154,5 +154,6 @@ def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range
     return files.filter(pc.invert(pc.fill_null(beyond, False)))
 
 
-def _bytes(files: pa.Table) -> int:
+def file_bytes(files: pa.Table) -> int:
+    """The size of these files."""
     return pc.sum(files.column("size_bytes")).as_py() or 0

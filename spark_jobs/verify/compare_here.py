@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.held_rows import held_rows, readable_table
-from spark_jobs.lake.opened_table import SMALL_BYTES, flat_fields, source_columns
+from spark_jobs.lake.opened_table import SMALL_BYTES, file_bytes, flat_fields, source_columns
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
@@ -28,7 +28,7 @@ def lake_here(path: str, version: int, where: str) -> tuple[pa.Table, tuple[Delt
     fields = flat_fields(table) if table is not None else None
     if table is None or fields is None:
         return None
-    if (pc.sum(pa.table(table.get_add_actions(flatten=True)).column("size_bytes")).as_py() or 0) > SMALL_BYTES:
+    if file_bytes(pa.table(table.get_add_actions(flatten=True))) > SMALL_BYTES:
         return None
     try:
         return held_rows(table, where), source_columns(fields)
