@@ -24,7 +24,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test matrix kills faults schemas golden servers fuzz check bench ui lock clean
+.PHONY: help demo test nightly kills faults schemas golden servers fuzz check bench ui lock clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
@@ -33,16 +33,16 @@ demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minu
 	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo --keep-server $(ARGS)
 
 # `make check test` runs no test twice
-REST := $(if $(filter check,$(MAKECMDGOALS)),-m "$(LIVE)")
+REST := $(if $(filter check,$(MAKECMDGOALS)),-m "($(LIVE)) and not nightly")
 # JVMs of tests live for minutes and do little: compiling their code thoroughly costs a fifth more than it saves. The room
 # for code is a fifth of the usual with it: a third of the time went into looking for code to throw away
-test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m \
+test nightly: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m \
 	-XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)"
-test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## every test, on real servers; SERVERS=all: on versions 14 to 19 what is else tested on 14, 18 and 19
+test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## each thing that must hold, once, on real servers
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
-matrix: $(JARS_READY) $(SERVERS_READY)  ## every server version, option and plugin against one workload (make test: a part of it)
-	@MATRIX=full $(PYTEST) --dist loadfile tests/matrix $(ARGS)
+nightly: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## the tests in every way: servers 14 to 19, each engine, plugin, option; ARGS=tests/matrix: a part of them
+	@$(PYTEST) --dist loadfile --no-loadscope-reorder -m "" $(ARGS)
 
 KILLS ?= 50
 kills: $(JARS_READY) $(SERVERS_READY)  ## kill KILLS=50 clients of a Spark Connect server while it writes for them; ARGS="--seed N"

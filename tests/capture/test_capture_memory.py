@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.capture.slot_preparation import prepare_slot
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -64,7 +65,7 @@ def captured(
     return changes, peak
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", ["streamed", *map(at_night, ("whole", "prepared", "lines"))])
 @pytest.mark.parametrize(
     ("insert", "rows", "subtransactions"), [(ROWS, 50_000, 1_000), (WIDE_ROWS, 20, 2)], ids=["many rows", "wide rows"]
 )

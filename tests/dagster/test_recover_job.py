@@ -13,6 +13,7 @@ from cdc_assets.slot_observation import observe
 from spark_jobs.capture.capture import capture
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.recover import recover
+from tests.at_night import at_night
 from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 
@@ -66,7 +67,7 @@ def test_a_dropped_slot_makes_the_tick_fail_and_is_recovered(shop: UnderDagster)
     assert shop.green("public", "orders") == shop.green("change_log") == set(shop.partition_keys())
 
 
-@pytest.mark.parametrize("by", ["the job", "the command"])
+@pytest.mark.parametrize("by", ["the job", at_night("the command")])
 def test_a_lost_window_is_never_shown_as_materialised(shop: UnderDagster, spark: SparkSession, by: str) -> None:
     """Three partitions when the slot is dropped: one is done, one is landed and not applied, one is only requested."""
     pipeline = shop.component.pipeline

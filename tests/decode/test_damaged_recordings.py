@@ -8,6 +8,7 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.messages import Change, Delete, Insert, Update
 from spark_jobs.logicalrep.pgoutput.read_message import read_message, without_stream_xid
+from tests.at_night import at_night
 from tests.damage import damages, recorded
 from tests.decode.test_columnar import RELID, decode, outcome
 from tests.golden.scenario import themes
@@ -15,7 +16,10 @@ from tests.golden.scenario import themes
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("theme", themes())
+LONG = ("toast", "types_binary")
+
+
+@pytest.mark.parametrize("theme", [at_night(theme) if theme in LONG else theme for theme in themes()])
 def test_damage_is_refused_by_both_or_read_alike(theme: str) -> None:
     for wire, width in row_changes(theme):
         assert decode([wire], width) == outcome([wire], width)

@@ -88,7 +88,6 @@ def perform(database: Database, work: Sequence[Transaction], rng: random.Random,
                 try:
                     _perform(connection, transaction, rng)
                 except psycopg.errors.LockNotAvailable:
-                    connection.execute("ROLLBACK")
                     performed.blocked += 1
                 except psycopg.OperationalError:
                     performed.lost += 1
@@ -105,8 +104,12 @@ def _perform(connection: psycopg.Connection[tuple[object, ...]], transaction: Tr
             connection.execute(f"{transaction.ending} '{rng.choice(waiting)[0]}'")
         return
     connection.execute("BEGIN")
-    for statement in transaction.statements:
-        connection.execute(statement)
+    try:
+        for statement in transaction.statements:
+            connection.execute(statement)
+    except psycopg.errors.LockNotAvailable:
+        connection.execute("ROLLBACK")  # fails if the server falls just now: then the session is what is lost
+        raise
     connection.execute(
         f"PREPARE TRANSACTION '{transaction.name}'" if transaction.ending == "prepare" else transaction.ending
     )

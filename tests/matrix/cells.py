@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
+import pytest
+
 from spark_jobs.configuration import Source
+from tests.fixtures.server_binaries import VERSIONS
 
 Streaming = Literal["off", "on", "parallel"]
 Plugin = Literal["pgoutput", "test_decoding"]
@@ -57,6 +60,17 @@ def every_cell() -> Iterator[Cell]:
         yield Cell(plugin, stream, two_phase, binary)
 
 
-def cells(version: int) -> list[Cell]:
-    """Those that a server of this version can do; of each kind of log the plainest first."""
-    return [cell for cell in every_cell() if cell.refused(version) is None]
+def in_cells(
+    by_day: Callable[[int, Cell], bool], kept: Callable[[Cell], bool] = lambda _: True
+) -> pytest.MarkDecorator:
+    """A test in all cells of all servers, the plainest of each kind of log first. ``by_day``: in ``make test`` too."""
+    return pytest.mark.parametrize(
+        ("version", "cell"),
+        [
+            pytest.param(
+                version, cell, id=f"{version}-{cell.name}", marks=() if by_day(version, cell) else pytest.mark.nightly
+            )
+            for version, cell in product(VERSIONS, every_cell())
+            if kept(cell) and cell.refused(version) is None
+        ],
+    )

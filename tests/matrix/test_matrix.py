@@ -1,14 +1,13 @@
 """Every server, every way to read it, one workload: the lake equals the source, row by row and value by value.
 
-``make matrix`` does all of it: servers 14 to 19, and Spark in every cell. ``make test``, and so CI, does a part:
-servers 15, 18 and 19, where every cell is captured and its change log compared; the logs of text, binary and
-test_decoding on 18, of test_decoding on 15 and of text on 19 are applied. The other cells' logs are equal to one of
-these, row by row, and a lake is made of its log alone.
+``make nightly`` does all of it: servers 14 to 19, and Spark in every cell. ``make test``, and so CI, does a part:
+servers 15, 18 and 19, where every cell is captured and its change log compared; the logs of binary on 18, of
+test_decoding on 15 and of text on 19 are applied. The other cells' logs are equal to one of these, row by row, and a
+lake is made of its log alone.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,14 +34,14 @@ from spark_jobs.verify.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database
 from tests.log_rows import log_rows
-from tests.matrix.cells import Cell, Plugin, cells, every_cell
+from tests.matrix.cells import Cell, Plugin, every_cell, in_cells
 from tests.matrix.workload import SCHEMA, TABLES, workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FULL = os.environ.get("MATRIX") == "full"
-TESTED = VERSIONS if FULL else (15, 18, 19)
+BY_DAY = (15, 18, 19)
+APPLIED_BY_DAY = ((15, Cell("test_decoding")), (18, Cell(binary=True)), (19, Cell()))
 NAMES = tuple(map(QualifiedName.parse, TABLES))
 SEED = 11
 _PLUGINS: tuple[Plugin, ...] = ("pgoutput", "test_decoding")
@@ -131,15 +130,8 @@ def _template(database: Database, plugin: Plugin, folder: Path) -> Pipeline:
 
 
 def in_every_cell(*, applied: bool) -> pytest.MarkDecorator:
-    """All cells, or those whose logs are applied."""
-    known = [(v, cell) for v in TESTED for cell in cells(v) if FULL or not applied or _is_applied(v, cell)]
-    ids = [f"{version}-{cell.name}" for version, cell in known]
-    return pytest.mark.parametrize(("version", "cell"), known, ids=ids)
-
-
-def _is_applied(version: int, cell: Cell) -> bool:
-    also_elsewhere = {15: Cell("test_decoding"), 19: Cell("pgoutput")}
-    return cell == cell.same_log_as and (version == 18 or cell == also_elsewhere[version])
+    """``applied``: by day only those that are applied."""
+    return in_cells(lambda *each: each in APPLIED_BY_DAY if applied else each[0] in BY_DAY)
 
 
 def logged_changes(pipeline: Pipeline) -> list[tuple[Any, ...]]:

@@ -1,12 +1,11 @@
 """The workload's WAL cut at random LSNs: in every mode the windows, one after the other, are the uncut reading.
 
-And every mode gives what protocol 1 gives. 288 cuts: 12 in each of the 24 modes that servers 15 and 18 have; the other
-servers with ``make matrix``.
+And every mode gives what protocol 1 gives. 288 cuts: 12 in each of the 24 modes that servers 15 and 18 have;
+``make nightly`` does the other servers too.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,15 +31,14 @@ from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.publication import ensure_publication
 from spark_jobs.postgres.slot import Options, create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
-from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database
-from tests.matrix.cells import Cell, cells
+from tests.matrix.cells import Cell, in_cells
 from tests.matrix.workload import SCHEMA, TABLES, workload
 
 pytestmark = pytest.mark.postgres
 
 NAMES = tuple(map(QualifiedName.parse, TABLES))
-TESTED = VERSIONS if os.environ.get("MATRIX") == "full" else (15, 18)
+BY_DAY = (15, 18)
 CUTS = 12
 SEED = 4
 
@@ -152,9 +150,7 @@ def with_messages(cell: Cell) -> bool:
 
 
 def in_every_mode(kept: Callable[[Cell], bool] = lambda _: True) -> pytest.MarkDecorator:
-    modes = [(version, cell) for version in TESTED for cell in cells(version) if kept(cell)]
-    ids = [f"{version}-{cell.name}" for version, cell in modes]
-    return pytest.mark.parametrize(("version", "cell"), modes, ids=ids)
+    return in_cells(lambda version, _: version in BY_DAY, kept)
 
 
 @in_every_mode()

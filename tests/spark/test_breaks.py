@@ -17,6 +17,7 @@ from spark_jobs.configuration import Table
 from spark_jobs.errors import PreconditionError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -54,7 +55,7 @@ def taken(report: SyncReport) -> list[str]:
     return [snapshot.name.relname for snapshot in report.snapshots]
 
 
-@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
+@pytest.mark.parametrize("plugin", ["pgoutput", at_night("test_decoding")])
 def test_a_table_taken_out_of_the_configuration_and_put_back(shop: Followed, plugin: str) -> None:
     source = replace(shop.pipeline.source, plugin=plugin)  # type: ignore[arg-type]
     shop = replace(shop, pipeline=replace(shop.pipeline, source=source))

@@ -42,6 +42,7 @@ for work in (
 """
 
 
+@pytest.mark.nightly
 def test_causes_come_through_spark_connect(connect_server: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     command = [sys.executable, "-c", _FAILING, connect_server, str(tmp_path)]

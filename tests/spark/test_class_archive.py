@@ -94,6 +94,7 @@ def test_where_java_has_orders_or_there_is_no_place(cache: Path, monkeypatch: py
     assert _found() is None
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_made_used_and_damaged(cache: Path, jars_folder: Path) -> None:
     """With real JVMs: once it is made, one has it in memory. One dies of a damaged one; the next is started without."""

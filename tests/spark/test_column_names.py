@@ -24,6 +24,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.sync import sync
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -104,7 +105,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("on_driver_bytes", [ON_DRIVER_BYTES, 0], ids=["on the driver", "by executors"])
+@pytest.mark.parametrize("on_driver_bytes", [ON_DRIVER_BYTES, at_night(0)], ids=["on the driver", "by executors"])
 def test_every_name_that_is_not_refused_is_followed(
     spark: SparkSession, database: Database, tmp_path: Path, on_driver_bytes: int
 ) -> None:

@@ -24,6 +24,7 @@ from spark_jobs.table_mode import Mode
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.follow_elsewhere import follow_elsewhere
@@ -183,6 +184,7 @@ def test_chosen_types_are_followed(
 ELSEWHERE = "tests.spark.chosen_types_elsewhere"
 
 
+@pytest.mark.nightly
 def test_executors_in_processes_of_their_own(
     database: Database, jars_folder: Path, without_our_package: Path, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_executors_in_processes_of_their_own(
     follow_elsewhere(options, database, tmp_path, ELSEWHERE)
 
 
+@pytest.mark.nightly
 def test_through_spark_connect(database: Database, connect_server: str, tmp_path: Path) -> None:
     follow_elsewhere(SparkOptions(remote=connect_server), database, tmp_path, ELSEWHERE)
 
@@ -225,7 +228,7 @@ def test_what_does_not_fit_stops_the_table_with_its_name_and_number(
     assert lake.agg({"amount": "sum"}).collect()[0][0] == expected[0]
 
 
-@pytest.mark.parametrize("mode", ["mirror", "history"])
+@pytest.mark.parametrize("mode", [at_night("mirror"), "history"])
 def test_another_choice_reads_the_table_again(
     spark: SparkSession, database: Database, tmp_path: Path, mode: Mode
 ) -> None:
@@ -254,7 +257,7 @@ def test_another_choice_reads_the_table_again(
         _assert_current(spark, database, pipeline, chosen)
 
 
-@pytest.mark.parametrize("mode", ["history", "soft_delete", "append"])
+@pytest.mark.parametrize("mode", ["history", *map(at_night, ("soft_delete", "append"))])
 def test_modes_that_keep_what_was(spark: SparkSession, database: Database, tmp_path: Path, mode: Mode) -> None:
     database.execute(
         "CREATE TABLE thing (id int PRIMARY KEY, words text[], ratios float8[], doc jsonb)",

@@ -13,6 +13,7 @@ from psycopg import sql
 from spark_jobs.postgres.session_settings import PINNED_SETTINGS
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 from tests.spark.followed_pipeline import Followed
@@ -60,7 +61,7 @@ FROM generate_series({}, {}) g
 """
 
 
-@pytest.fixture(params=[15, 18])
+@pytest.fixture(params=[at_night(15), 18])
 def settings_server(request: pytest.FixtureRequest) -> PostgresServer:
     found: PostgresServer = request.getfixturevalue(f"postgres_{request.param}")
     return found
@@ -105,7 +106,7 @@ def _set(whose: str, name: str, value: str) -> sql.Composed:
     return sql.SQL("ALTER {} SET {} = {}").format(sql.SQL(whose), sql.SQL(name), sql.Literal(value))
 
 
-@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
+@pytest.mark.parametrize("plugin", [at_night("pgoutput"), "test_decoding"])
 def test_a_whole_sync_under_the_settings_of_others(
     spark: SparkSession,
     hostile: tuple[Database, str],

@@ -41,6 +41,7 @@ def _python_check(options: SparkOptions, folder: Path, **environ: str) -> list[s
     return found[0]
 
 
+@pytest.mark.nightly
 def test_the_doctor_asks_an_executor_of_a_cluster(jars_folder: Path, tmp_path: Path) -> None:
     """And spark.pyspark.python names its Python, before PYSPARK_PYTHON."""
     bare = tmp_path / "bare-python"
@@ -68,6 +69,7 @@ def test_the_doctor_says_which_python_could_not_be_run(jars_folder: Path, tmp_pa
     assert "PYSPARK_PYTHON" in remedy
 
 
+@pytest.mark.nightly
 def test_the_doctor_asks_an_executor_of_a_connect_server(connect_server: str, tmp_path: Path) -> None:
     verdict, found, _ = _python_check(SparkOptions(remote=connect_server), tmp_path)
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"

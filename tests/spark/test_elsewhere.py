@@ -32,6 +32,7 @@ def test_through_spark_connect(item: Database, connect_server: str, tmp_path: Pa
     follow_elsewhere(SparkOptions(remote=connect_server), item, tmp_path)
 
 
+@pytest.mark.nightly
 def test_partitions_that_come_and_go_through_spark_connect(
     database: Database, connect_server: str, tmp_path: Path
 ) -> None:

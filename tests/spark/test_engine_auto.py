@@ -24,6 +24,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -133,7 +134,7 @@ def rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
 
 
-@pytest.mark.parametrize("strategy", ["merge", "rewrite"])
+@pytest.mark.parametrize("strategy", ["merge", at_night("rewrite")])
 def test_keys_and_values_of_every_type(
     spark: SparkSession, database: Database, tmp_path: Path, request: pytest.FixtureRequest, strategy: str
 ) -> None:

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 KINDS = ("capture killed", "driver killed", "server stopped", "spool full")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_faults_of_each_kind_leave_the_lake_equal(jars_folder: Path) -> None:
     chosen = [part for kind in KINDS for part in ("--only", kind)]

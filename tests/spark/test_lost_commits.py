@@ -28,6 +28,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables import progress
 from spark_jobs.verify.row_compare import compare
+from tests.at_night import at_night
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -104,7 +105,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "has lost commit" in record.getMessage()]
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("engine", ["auto", at_night("spark")])
 def test_an_idle_table_that_has_lost_a_commit_gets_it_again_in_its_turn(
     database: Database, tmp_path: Path, spark: SparkSession, engine: MergeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,7 +122,7 @@ def test_an_idle_table_that_has_lost_a_commit_gets_it_again_in_its_turn(
     followed.assert_equal()
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("engine", ["auto", at_night("spark")])
 def test_what_a_table_that_changes_again_has_lost_is_applied_with_the_next_change(
     database: Database, tmp_path: Path, spark: SparkSession, engine: MergeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:

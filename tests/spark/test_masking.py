@@ -30,6 +30,7 @@ from spark_jobs.sync import prepare, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify import row_compare
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -167,7 +168,7 @@ def assert_nowhere(folder: Path) -> None:
     assert [word for word in ("canary", "7912345", b"canary".hex()) if word in text] == []
 
 
-@pytest.mark.parametrize("streaming", ["off", "on"])
+@pytest.mark.parametrize("streaming", [at_night("off"), "on"])
 def test_each_step(
     spark: SparkSession,
     database: Database,
@@ -275,7 +276,7 @@ def _with_mask(pipeline: Pipeline, old: str, new: str) -> Pipeline:
     return replace(pipeline, tables=renamed)
 
 
-@pytest.mark.parametrize("mode", ["soft_delete", "history", "append"])
+@pytest.mark.parametrize("mode", ["history", *map(at_night, ("soft_delete", "append"))])
 def test_modes_begin_anew_with_another_mask(
     spark: SparkSession, database: Database, tmp_path: Path, mode: Mode
 ) -> None:
@@ -373,6 +374,7 @@ def test_beside_columns_of_chosen_types(spark: SparkSession, database: Database,
     assert_equal(since)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("read_by_executors")
 def test_large_ranges_on_executors(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     from tests.spark.followed_pipeline import Followed

@@ -18,6 +18,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import Mode
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -97,7 +98,7 @@ def _changed(table: str) -> list[str]:
     return [statement.format(t=table) for statement in CHANGES]
 
 
-@pytest.mark.parametrize("on_driver_bytes", [128 << 20, 0], ids=["on_driver", "on_executors"])
+@pytest.mark.parametrize("on_driver_bytes", [128 << 20, at_night(0)], ids=["on_driver", "on_executors"])
 def test_rows_are_equal(spark: SparkSession, database: Database, tmp_path: Path, on_driver_bytes: int) -> None:
     tables = {**KEYED, **KEYLESS}
     for table, identities in tables.items():
@@ -133,7 +134,7 @@ def test_each_mode_and_without_spark(spark: SparkSession, database: Database, tm
             _assert_not_sent_is_said(lake)
 
 
-@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
+@pytest.mark.parametrize("plugin", ["pgoutput", at_night("test_decoding")])
 def test_an_identity_for_a_moment(spark: SparkSession, database: Database, tmp_path: Path, plugin: PluginName) -> None:
     """The table is read again, in each mode."""
     for table in MOMENTS:

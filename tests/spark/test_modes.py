@@ -128,6 +128,7 @@ def test_each_step(spark: SparkSession, database: Database, tmp_path: Path) -> N
     assert_as_audited(followed, _snapshot_rows())
 
 
+@pytest.mark.nightly
 def test_executors_do_the_same(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """In two ranges; the first one's key moves lean on rows of other keys."""
     followed = replace(_started(spark, database, tmp_path / "lake"), on_driver_bytes=0)

@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_clients_that_are_killed_while_the_server_writes_for_them(jars_folder: Path) -> None:
     pytest.importorskip("grpc")

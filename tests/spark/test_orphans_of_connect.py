@@ -133,6 +133,7 @@ def test_orphans_that_end_after_the_next_run(shop: Shop) -> None:
     assert shop.writers(MERGED) == ["synced", "next", "last"]
 
 
+@pytest.mark.nightly
 def test_orphans_that_end_before_the_next_run(shop: Shop) -> None:
     """The later one is quicker."""
     first, second = two_orphans(shop)
@@ -168,6 +169,7 @@ def test_orphaned_snapshots_that_end_after_the_next_run(shop: Shop) -> None:
     shop.followed.assert_equal()
 
 
+@pytest.mark.nightly
 def test_a_run_whose_session_has_written_before_sees_that_it_is_overtaken(shop: Shop) -> None:
     """Delta notes in the session which version it committed last, and a clone inherits what its origin has noted."""
     shop.change(1)

@@ -128,6 +128,7 @@ def _executed(database: Database, statement: str) -> None:
         assert not statement.startswith(("CREATE", "ALTER", "DROP")), statement
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("seed", "on_driver"), [(1, True), (3, False)], ids=["on the driver", "on executors"])
 def test_random_changes_of_partitions(
     spark: SparkSession,

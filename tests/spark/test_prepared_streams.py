@@ -17,7 +17,8 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import TESTED, Database, fresh_database
+from tests.fixtures.server_binaries import VERSIONS
+from tests.fixtures.servers import Database, each_version, fresh_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ class Followed:
         assert [found for found in compare(self.spark, self.pipeline, names) if not found.equal] == []
 
 
-@pytest.fixture(params=TESTED[2:])  # by default the newest; 14 has no two_phase
+@pytest.fixture(params=each_version(VERSIONS[-1])[1:])  # 14 has no two_phase
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     server: PostgresServer = request.getfixturevalue(f"postgres_{request.param}")
     with fresh_database(server) as database:

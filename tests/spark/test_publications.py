@@ -18,6 +18,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare, lake_rows
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 
-@pytest.fixture(params=[15, 18])
+@pytest.fixture(params=[15, at_night(18)])
 def subsets(request: pytest.FixtureRequest) -> Iterator[Database]:
     """On the first server that has row filters and column lists, and on the newest."""
     server: PostgresServer = request.getfixturevalue(f"postgres_{request.param}")

@@ -15,6 +15,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake import net_write, rewrite
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.verify.row_compare import compare
+from tests.at_night import at_night
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 
@@ -96,7 +97,7 @@ def _newest_operation(followed: Followed, table: str) -> str:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("writer", ["this process", "Spark", "Spark, with the net change of executors"])
+@pytest.mark.parametrize("writer", ["this process", "Spark", at_night("Spark, with the net change of executors")])
 def test_the_rows_are_those_of_the_source(followed: Followed, request: pytest.FixtureRequest, writer: str) -> None:
     if writer != "this process":
         request.getfixturevalue("by_spark")

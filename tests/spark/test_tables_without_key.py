@@ -17,6 +17,7 @@ from spark_jobs.spark.causes import MISSING_ROW
 from spark_jobs.sync import sync
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -77,7 +78,7 @@ def _printed(row: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(map(str, row))
 
 
-@pytest.mark.parametrize("on_driver_bytes", [128 << 20, 0], ids=["on_driver", "on_executors"])
+@pytest.mark.parametrize("on_driver_bytes", [128 << 20, at_night(0)], ids=["on_driver", "on_executors"])
 def test_each_step(spark: SparkSession, database: Database, tmp_path: Path, on_driver_bytes: int) -> None:
     database.execute(*MADE)
     followed = replace(Followed.start(spark, database, tmp_path / "lake", "event"), on_driver_bytes=on_driver_bytes)
@@ -90,7 +91,7 @@ def test_each_step(spark: SparkSession, database: Database, tmp_path: Path, on_d
         assert_equal(followed)
 
 
-@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
+@pytest.mark.parametrize("plugin", ["pgoutput", at_night("test_decoding")])
 def test_random_changes_and_ddl_between_them(
     spark: SparkSession, database: Database, tmp_path: Path, plugin: str
 ) -> None:

@@ -132,6 +132,7 @@ def test_the_table_is_created_as_spark_creates_it(
     assert set(json.loads(here["userMetadata"])) == set(json.loads(there["userMetadata"]))
 
 
+@pytest.mark.nightly
 def test_no_file_is_skipped_that_has_a_wanted_row(thing: Pipeline, spark: SparkSession) -> None:
     """Rows of every file are asked for by each of their values."""
     from pyspark.sql import functions as fn

@@ -68,6 +68,7 @@ def test_the_driver_sees_no_difference(case: tuple[History, pa.Table]) -> None:
     assert net_change(rows, history.relations, SHAPE).rows.equals(expected.rows)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @given(mixed_histories(truncates=False), st.integers(1, 3))
 def test_executors_see_no_difference(case: tuple[History, pa.Table], tasks: int) -> None:

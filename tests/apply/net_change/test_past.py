@@ -159,6 +159,7 @@ def test_history(history: History) -> None:
         assert set(net.rows.column("op").to_pylist()) <= {1}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["soft_delete", "history"])
 @pytest.mark.slow
 @settings(max_examples=60)
