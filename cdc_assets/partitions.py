@@ -1,7 +1,8 @@
 """LSN windows as Dagster partitions: keys, their order, and which keys to add.
 
 Dagster returns dynamic partition keys in the order in which they were added, and a range of keys is a slice of that
-order. So keys are appended in LSN order, as far as none was deleted; the text order of the keys is the LSN order too.
+order. So keys are appended in LSN order, as far as none was deleted. Their order as text means nothing, and a window is
+called by the key that Dagster has for it: those of the first releases are spelled in another way.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _TEXT = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
-_KEY = re.compile(r"([0-9A-F]{16})-([0-9A-F]{16})")
+_KEY_OF_DIGITS = re.compile(r"([0-9A-F]{16})-([0-9A-F]{16})")
 
 
 class Lsn(int):
@@ -63,12 +63,17 @@ class Window:
 
     Any LSN is a valid bound, even one inside a record, so the windows ``[a, b)`` and ``[b, c)`` tile.
 
-    >>> Window.parse("00000000016B3748-0000000002000000").hi
+    ``spelling``: the partition key that it was read from, which may be of another notation; empty if of none.
+
+    >>> Window.parse("0/16B3748-0/2000000").hi
     Lsn('0/2000000')
+    >>> Window.parse("00000000016B3748-0000000002000000") == Window.parse("0/16B3748-0/2000000")
+    True
     """
 
     lo: Lsn
     hi: Lsn
+    spelling: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.lo > self.hi:
@@ -76,19 +81,27 @@ class Window:
 
     @classmethod
     def parse(cls, key: str) -> Window:
-        """Read a partition key ``START-END``; raises ValueError on anything else, including an empty window."""
-        match = _KEY.fullmatch(key)
-        if match is None or match[1] >= match[2]:
-            raise ValueError(
-                f"not an LSN window: {key!r} (expected START-END, two ascending LSNs of 16 upper-case hexadecimal"
-                " digits each, as in 00000000016B3748-0000000002000000)"
-            )
-        return cls(Lsn(int(match[1], 16)), Lsn(int(match[2], 16)))
+        """Read a partition key ``START-END``; raises ValueError on anything else, including an empty window.
+
+        Keys of the first releases have sixteen hexadecimal digits for each LSN; they are read as well.
+        """
+        try:
+            if match := _KEY_OF_DIGITS.fullmatch(key):
+                lo, hi = (Lsn(int(digits, 16)) for digits in match.groups())
+            else:
+                lo, hi = map(Lsn.parse, key.split("-"))
+            if lo < hi:
+                return cls(lo, hi, key)
+        except ValueError:  # no LSNs, or not two
+            pass
+        raise ValueError(
+            f"not an LSN window: {key!r} (expected START-END, two ascending LSNs, as in 0/16B3748-0/2000000)"
+        )
 
     @property
     def key(self) -> str:
-        """The partition key: ``START-END``, end exclusive."""
-        return f"{self.lo.key}-{self.hi.key}"
+        """The partition key: ``START-END``, end exclusive, in PostgreSQL's own notation; or as it was spelled."""
+        return self.spelling or f"{self.lo}-{self.hi}"
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ from spark_jobs.configuration import WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 LIMITS = WindowLimits(max_bytes=100, max_per_run=3)
-BEYOND = "00FF000000000000-00FF000000000100"
+BEYOND = "FF0000/0-FF0000/100"
 
 
 def window(lo: int, hi: int) -> Window:
@@ -25,6 +25,11 @@ def window(lo: int, hi: int) -> Window:
 
 def key(lo: int, hi: int) -> str:
     return window(lo, hi).key
+
+
+def key_of_digits(lo: int, hi: int) -> str:
+    """As the first releases spelled it."""
+    return f"{lo:016X}-{hi:016X}"
 
 
 def tick(
@@ -54,6 +59,14 @@ def test_a_key_that_is_no_neighbour_is_not_in_the_range() -> None:
     assert asked(tick([key(0, 50), BEYOND, key(50, 80)], 0, 80)) == [(0, 50)]
     assert asked(tick([key(0, 50), key(50, 80), BEYOND], 0, 80)) == [(0, 50), (50, 80)]
     assert asked(tick([key(0, 50), "nonsense"], 0, 80)) == [(0, 50)]
+
+
+def test_keys_of_the_first_releases_are_understood_and_called_as_they_are() -> None:
+    keys = [key_of_digits(0, 50), key_of_digits(50, 80)]
+    plan = tick(keys, 0, 100)
+    assert [each.key for each in plan.windows] == [*keys, "0/50-0/64"]
+    assert plan.new_keys == ("0/50-0/64",)
+    assert asked(tick([*keys, *plan.new_keys], 100, 100, taken=100)) == []
 
 
 def test_a_partition_deleted_before_it_was_landed_is_added_again() -> None:
@@ -135,7 +148,12 @@ def test_a_landed_window_counts_in_one_partition() -> None:
     assert counted == {key(0, 20): [], key(20, 40): [1, 2, 3]}
 
 
-WINDOWS = st.tuples(st.integers(0, 900), st.integers(1, 400)).map(lambda pair: key(pair[0], pair[0] + pair[1]))
+WINDOWS = st.builds(
+    lambda spelled, lo, size: spelled(lo, lo + size),
+    st.sampled_from([key, key_of_digits]),
+    st.integers(0, 900),
+    st.integers(1, 400),
+)
 KEYS = st.lists(WINDOWS | st.sampled_from([BEYOND, "nonsense"]), unique=True, max_size=12)
 
 

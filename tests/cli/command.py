@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 DSN_VARIABLE = "POSTGRES_CDC_TEST_DSN"
+SPARK = {"engine": "spark"}
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,16 @@ class Command:
 
 
 def configured(folder: Path, dsn: str, name: str, tables: Sequence[str | Mapping[str, Any]], **changes: Any) -> Command:
-    """A configuration file in ``folder`` with its lake beside it; ``changes`` are laid over its attributes."""
+    """A configuration file in ``folder`` with its lake beside it; ``changes`` are laid over its attributes.
+
+    ``merge=SPARK`` where Spark itself is what is tested: each command then starts a JVM.
+    """
     attributes: dict[str, Any] = {
         "name": name,
         "source": {"dsn": "{{ env." + DSN_VARIABLE + " }}"},
         "lake": {"path": str(folder / "lake")},
         "tables": list(tables),
+        "merge": {"engine": "auto"},
         **changes,
     }
     file = folder / "pipeline.yaml"

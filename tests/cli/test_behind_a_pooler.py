@@ -30,7 +30,7 @@ def test_doctor_fails_where_sync_does(
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
     with pooled(database.dsn, settings) as dsn:
-        command = configured(tmp_path, dsn, database.name, ["public.orders"], merge={"engine": "auto"})
+        command = configured(tmp_path, dsn, database.name, ["public.orders"])
         doctor, sync = command("doctor", "--json"), command("sync")
     failed = {each["what"]: each for each in doctor.document["checks"] if each["verdict"] == "fail"}
     assert check in failed, doctor.stdout

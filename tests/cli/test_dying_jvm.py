@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.command import configured
+from tests.cli.command import SPARK, configured
 from tests.fixtures.java_processes import java_processes
 from tests.fixtures.servers import Database
 
@@ -26,7 +26,9 @@ def test_one_line_says_so_and_the_next_sync_mends_it(database: Database, jars_fo
         "INSERT INTO items SELECT g, 'note' FROM generate_series(1, 2000) g",
     )
     spark = {"master": "local[2]", "jars": str(jars_folder)}
-    command = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=spark)
+    command = configured(
+        tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=spark, merge=SPARK
+    )
     first = command("sync")
     assert first.exit_code == 0, first.stderr
     database.execute(*(f"UPDATE {table} SET note = note || id WHERE id % 3 = 0" for table in ("orders", "items")))

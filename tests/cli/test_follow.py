@@ -19,7 +19,7 @@ import pytest
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
-from tests.cli.command import Command, configured
+from tests.cli.command import SPARK, Command, configured
 from tests.fixtures.java_processes import java_processes
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -110,7 +110,9 @@ def test_it_goes_on_until_it_is_told_to_stop(
     names = (QualifiedName("public", "orders"), QualifiedName("public", "items"))
     lake = Followed(spark, database, pipeline_of(database, tmp_path / "lake"), names)
     options = {"master": "local[2]", "jars": str(jars_folder)}
-    command = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=options)
+    command = configured(
+        tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=options, merge=SPARK
+    )
     health = tmp_path / "health.json"
     with following(command, "--json", "--every", "1s", "--health-file", str(health)) as process:
         first = process.wait_for(lambda done: done["snapshots"])

@@ -25,7 +25,7 @@ class _Report:
     [
         (Lsn(0x16B3748), "0/16B3748"),
         (QualifiedName("public", "Order Items"), 'public."Order Items"'),
-        (Window(Lsn(1), Lsn(2)), {"key": "0000000000000001-0000000000000002", "lo": "0/1", "hi": "0/2"}),
+        (Window(Lsn(1), Lsn(2)), {"key": "0/1-0/2", "lo": "0/1", "hi": "0/2"}),
         (timedelta(seconds=90), 90.0),
         (SecretStr("hunter2"), "**********"),
         ((1, None, True), [1, None, True]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.qualified_name import QualifiedName
-from tests.cli.command import configured
+from tests.cli.command import SPARK, configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -33,7 +33,7 @@ def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_fol
         "INSERT INTO items VALUES ('a', 1.50)",
     )
     tables = ["public.orders", "public.items"]
-    command = configured(tmp_path, database.dsn, database.name, tables, spark=_spark_options(jars_folder))
+    command = configured(tmp_path, database.dsn, database.name, tables, spark=_spark_options(jars_folder), merge=SPARK)
 
     assert command("doctor").exit_code == 0
     first = command("sync", "--json")

@@ -85,7 +85,7 @@ class UnderDagster:
 def under_dagster(
     database: Database, lake: Path, instance: dg.DagsterInstance, session: SparkSession | None, **attributes: Any
 ) -> UnderDagster:
-    """Two tables with a few rows, followed by a component of their own."""
+    """Two tables with a few rows, followed by a component of their own; by Spark only where ``attributes`` say so."""
     database.execute(
         "CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, amount numeric(10,2))",
         "CREATE TABLE items (order_id bigint, line int, what text, PRIMARY KEY (order_id, line))",
@@ -98,6 +98,7 @@ def under_dagster(
             "source": {"dsn": database.dsn},
             "lake": {"path": str(lake)},
             "tables": list(TABLES),
+            "merge": {"engine": "auto"},
             **attributes,
         }
     )

@@ -21,7 +21,7 @@ from spark_jobs.sync import prepare
 from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 
-BEYOND = "00FF000000000000-00FF000000000100"
+BEYOND = "FF0000/0-FF0000/100"
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ sys.exit(code)
 def test_a_cold_command_loads_only_what_it_needs(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1), (2), (3), (4)")
     assert sync(pipeline_of(database, tmp_path / "lake", "public.t"), lambda: spark).errors == ()
-    command = configured(tmp_path, database.dsn, database.name, ["public.t"], merge={"engine": "auto"})
+    command = configured(tmp_path, database.dsn, database.name, ["public.t"])
 
     def loaded(name: str, updates: int = 0) -> set[str]:
         """The modules of the process of ``postgres-cdc name``, which applies so many updates."""

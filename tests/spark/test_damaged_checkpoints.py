@@ -29,7 +29,7 @@ def command(database: Database, jars_folder: Path, tmp_path: Path) -> Command:
     """With a checkpoint in each log."""
     spark = {"master": "local[2]", "jars": str(jars_folder)}
     database.execute("CREATE TABLE item (id int PRIMARY KEY, n int)", "INSERT INTO item VALUES (1, 0), (2, 0)")
-    command = configured(tmp_path, database.dsn, database.name, ["public.item"], spark=spark, merge={"engine": "auto"})
+    command = configured(tmp_path, database.dsn, database.name, ["public.item"], spark=spark)
     for _ in range(7):
         database.execute("UPDATE item SET n = n + 1 WHERE id = 1")
         assert command("sync", without_java=True).exit_code == 0

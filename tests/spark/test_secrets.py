@@ -25,7 +25,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from spark_jobs.table_mask import SALT_VARIABLE
-from tests.cli.command import Answer, Command, configured
+from tests.cli.command import SPARK, Answer, Command, configured
 from tests.documented_grants import TABLES, documented_role
 from tests.fixtures.servers import Database, fresh_database
 from tests.spark.watched_processes import Seen, free_port, watched
@@ -146,7 +146,7 @@ class Journey:
     def _command(self, dsn: str | None = None, **spark: str) -> Command:
         keys = dict.fromkeys(STORE_KEYS, "{{ env.STORE_KEY }}")
         options = {**self.spark, **spark, "config": {**self.spark["config"], **keys}}
-        command = configured(self.folder, dsn or self.dsn, self.database.name, FOLLOWED, spark=options)
+        command = configured(self.folder, dsn or self.dsn, self.database.name, FOLLOWED, spark=options, merge=SPARK)
         return replace(command, environment={**command.environment, **self._environment})
 
     @property
