@@ -21,6 +21,9 @@ from spark_jobs.spark.session import isolated_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_WIDE_ROW_BYTES = 16 << 10  # on average
+_MORE_OF_WIDE_ROWS = 8  # a gibibyte: no value of PostgreSQL is larger
+
 
 def landed_range(
     spark: SparkProvider, work: TableRange, relid: int, opened: OpenedTable | None = None
@@ -58,8 +61,12 @@ def net_of_range(
 
 
 def is_small(work: TableRange, relid: int) -> bool:
-    """Whether the range's net change is computed on the driver."""
-    return work.bytes_of(relid) <= work.on_driver_bytes
+    """Whether the range's net change is computed on the driver: it has few bytes, or few rows for its bytes. A value of
+    200 MB would be whole in a Python worker and several times in a JVM, too, where the default heap is too small."""
+    size = work.bytes_of(relid)
+    if size <= work.on_driver_bytes:
+        return True
+    return work.changes_of(relid).rows * _WIDE_ROW_BYTES <= size <= _MORE_OF_WIDE_ROWS * work.on_driver_bytes
 
 
 def _described(spark: SparkSession, work: TableRange, relid: int, held: Sequence[DeltaColumn]) -> LandedChanges | None:

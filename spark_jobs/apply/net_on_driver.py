@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
 _STAGED_FROM_ROWS = 20_000
-_ROW_GROUP_ROWS = 65_536  # what one task reads
+_STAGED_FROM_BYTES = 32 << 20  # what Spark reads from memory is part of its plan, which is copied several times
+_ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 65_536, 32 << 20  # what one task reads
 _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
 # Where tasks and driver are one JVM, a larger net change need not be sent anywhere, and costs that JVM twice its size.
 # Without sorting the table's rows, a MERGE of 860,000 rows into ten million took 7.6 s instead of 12.1
@@ -75,7 +76,7 @@ def _is_broadcast(rows: pa.Table) -> bool:
 @contextmanager
 def _frame(net: NetChange, work: TableRange, *, for_spark: bool) -> Iterator[Frame]:
     rows, schema, lake = net.rows, ddl(net.columns.fields), work.pipeline.lake
-    if rows.num_rows < _STAGED_FROM_ROWS:
+    if rows.num_rows < _STAGED_FROM_ROWS and rows.nbytes < _STAGED_FROM_BYTES:
         sweep_staging(lake, work.state)
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
         return
@@ -102,9 +103,10 @@ def _stage(rows: pa.Table, folder: str) -> None:
     """Write one file per core."""
     filesystem, path = lake_filesystem(folder)
     step = -(-rows.num_rows // pa.cpu_count())
+    group_rows = max(1, min(_ROW_GROUP_ROWS, rows.num_rows * _ROW_GROUP_BYTES // max(1, rows.nbytes)))
 
     def write(first: int) -> None:
         piece, file = rows.slice(first, step), f"{path}/net-{first}.parquet"
-        pq.write_table(piece, file, filesystem=filesystem, compression="snappy", row_group_size=_ROW_GROUP_ROWS)
+        pq.write_table(piece, file, filesystem=filesystem, compression="snappy", row_group_size=group_rows)
 
     in_threads(write, range(0, rows.num_rows, step))

@@ -20,7 +20,7 @@ def uuid_to_bytes(text: TextColumn) -> pa.Array:
     characters = text.used.reshape(-1, _CHARACTERS)
     if (characters[:, _DASHES] != ord("-")).any():
         raise ValueError("uuid")
-    data = bytes_of_digits(np.delete(characters, _DASHES, axis=1).reshape(-1, 2))
+    data = bytes_of_digits(np.ascontiguousarray(np.delete(characters, _DASHES, axis=1)).view(np.uint16).ravel())
     offsets = np.zeros(len(text) + 1, dtype=np.int32)
     np.cumsum(np.where(valid, _BYTES, 0), out=offsets[1:])
     return pa.Array.from_buffers(

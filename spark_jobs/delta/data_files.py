@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from spark_jobs.delta.files import storage_hint
-from spark_jobs.delta.statistics import Statistics
+from spark_jobs.delta.statistics import Statistics, is_wide
 from spark_jobs.errors import LakeError
 
 # size of a row group before compression. Three are in memory at once: one is filled, one compressed, one written
@@ -68,13 +68,17 @@ class DataFiles:
         self._name = ""
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._wide: frozenset[str] = frozenset()
         self._statistics = Statistics(layout.statistics)
 
     def write(self, group: pa.Table) -> None:
         """Write one row group. Raises LakeError."""
+        wide = {name for name in group.column_names if is_wide(group.column(name))}
         try:
+            if not wide <= self._wide:
+                self._finish()
             if self._writer is None:
-                self._open()
+                self._open(wide)
             assert self._writer is not None
             assert self._sink is not None
             self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
@@ -98,7 +102,8 @@ class DataFiles:
             with suppress(OSError):  # a file that stays is not part of the table either
                 self._filesystem.delete_file(name)
 
-    def _open(self) -> None:
+    def _open(self, wide: Collection[str]) -> None:
+        """``wide``: columns whose statistics Parquet would not keep. To make them takes six copies of each value."""
         self._name = f"{self._layout.stem}-{len(self.actions):05}-{uuid4()}-c000.zstd.parquet"
         self._statistics = Statistics(self._layout.statistics)
         self._sink = self._filesystem.open_output_stream(self._name)
@@ -111,8 +116,13 @@ class DataFiles:
             compression="zstd",
             compression_level=1,
             use_dictionary=dictionaries,
-            write_statistics=[name for name in self._layout.statistics if not _may_be_nan(schema.field(name).type)],
+            write_statistics=[
+                name
+                for name in self._layout.statistics
+                if name not in wide and not _may_be_nan(schema.field(name).type)
+            ],
         )
+        self._wide = frozenset(wide)
 
     def _finish(self) -> None:
         if self._writer is None or self._sink is None:

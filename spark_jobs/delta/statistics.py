@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_WIDE_BYTES = 4096  # on average
 # what Spark keeps of a string, and the character that makes a shortened one greater than all that begin with it
 _CHARACTERS = 32
 _GREATEST_CHARACTER = "\U0010ffff"
@@ -38,7 +39,7 @@ class Statistics:
             column = group.column(name)
             self.nulls[name] += column.null_count
             if column.null_count < len(column) and _has_order(column.type):
-                ends = pc.min_max(column).as_py()
+                ends = pc.min_max(_beginnings(column) if is_wide(column) else column).as_py()
                 self.least[name] = min(self.least.get(name, ends["min"]), ends["min"])
                 self.greatest[name] = max(self.greatest.get(name, ends["max"]), ends["max"])
 
@@ -52,6 +53,16 @@ class Statistics:
                 "nullCount": dict(self.nulls),
             }
         )
+
+
+def is_wide(column: pa.ChunkedArray) -> bool:
+    """Whether it holds few values for its bytes: nothing may be made of them that needs copies."""
+    return bool(column.nbytes > _WIDE_BYTES * len(column))
+
+
+def _beginnings(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Of texts: as much as is looked at. The least beginning is the beginning of the least text."""
+    return pc.utf8_slice_codeunits(column, 0, _CHARACTERS + 1) if pa.types.is_string(column.type) else column
 
 
 def _has_order(kind: pa.DataType) -> bool:
@@ -70,7 +81,7 @@ def _at_most(value: Any) -> Any:
         return _json(value)
     if len(value) <= _CHARACTERS:
         return value
-    return None if _GREATEST_CHARACTER in value[_CHARACTERS:] else value[:_CHARACTERS] + _GREATEST_CHARACTER
+    return None if value[_CHARACTERS] == _GREATEST_CHARACTER else value[:_CHARACTERS] + _GREATEST_CHARACTER
 
 
 def _json(value: Any) -> Any:

@@ -122,7 +122,8 @@ def _strategy(opened: OpenedTable, net: NetSource, rows: pa.Table, *, compact: b
         return "rewrite"
     if compact and not is_small:
         return None
-    if sizes.touched <= SMALL_BYTES or _are_mostly_changed(sizes.beside, sizes.touched, rows):
+    # files that are no larger than the change itself
+    if sizes.touched <= max(SMALL_BYTES, rows.nbytes) or _are_mostly_changed(sizes.beside, sizes.touched, rows):
         return "merge"
     return None
 

@@ -561,7 +561,10 @@ def test_source_that_is_away_after_the_commit_costs_the_shown_keys_only(followed
     request = requested(followed.tick())
     server, name = followed.database.server.dsn(), followed.database.name
     component = followed.component.model_copy(
-        update={"spark": followed.component.spark.model_copy(update={"resource": "away"})}
+        update={
+            "spark": followed.component.spark.model_copy(update={"resource": "away"}),
+            "merge": followed.component.merge.model_copy(update={"engine": "spark"}),
+        }
     )
     away = dg.Definitions(resources={"away": TakesTheSourceAway(server_dsn=server, database=name)})
     defs = dg.Definitions.merge(component.definitions(), away)

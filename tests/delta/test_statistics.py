@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.delta.statistics import Statistics
+from spark_jobs.delta.statistics import Statistics, is_wide
 
 UTC = pa.timestamp("us", tz="UTC")
 
@@ -76,3 +76,12 @@ def test_every_string_is_between_the_two(values: list[str]) -> None:
         assert least <= value.encode()
         assert greatest is None or value.encode() <= greatest.encode()
     assert greatest is not None or any("\U0010ffff" in value for value in values)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1, max_size=5))
+def test_of_wide_values_the_beginnings_are_enough(values: list[str]) -> None:
+    end = "z" * 5000
+    wide = pa.chunked_array([pa.array([value + end for value in values])])
+    assert is_wide(wide)
+    beginnings = of(pa.array([(value + end)[:60] for value in values]))
+    assert of(wide) == beginnings
