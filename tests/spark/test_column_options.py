@@ -152,7 +152,9 @@ def assert_equal(followed: Followed) -> None:
 SOURCES: dict[str, dict[str, Any]] = {"text": {}, "binary": {"binary": True}, "lines": {"plugin": "test_decoding"}}
 
 
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize(
+    "source", [at_night(source) if name == "binary" else source for name, source in SOURCES.items()], ids=SOURCES
+)
 def test_chosen_types_are_followed(
     spark: SparkSession, database: Database, tmp_path: Path, source: dict[str, Any]
 ) -> None:
@@ -198,6 +200,7 @@ def test_through_spark_connect(database: Database, connect_server: str, tmp_path
     follow_elsewhere(SparkOptions(remote=connect_server), database, tmp_path, ELSEWHERE)
 
 
+@pytest.mark.nightly
 def test_on_executors_too(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     followed = replace(start(spark, database, tmp_path / "lake"), on_driver_bytes=0)
     assert sync(followed.pipeline, lambda: spark).errors == ()
@@ -315,6 +318,7 @@ def _assert_current(spark: SparkSession, database: Database, pipeline: Pipeline,
     assert lake == sorted(database.execute(f"SELECT id, {amount}, {words} FROM thing"))
 
 
+@pytest.mark.nightly
 def test_as_of_and_rebuilt_with_the_types_of_then(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     followed = start(spark, database, tmp_path / "lake")
     pipeline = followed.pipeline

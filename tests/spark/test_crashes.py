@@ -121,6 +121,7 @@ def test_killed_in_the_middle_of_snapshots(four_tables: Followed, tmp_path: Path
     four_tables.assert_equal()
 
 
+@pytest.mark.nightly
 def test_killed_between_first_snapshots(
     spark: SparkSession, database: Database, tmp_path: Path, jars_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,6 +28,7 @@ def test_executors_in_processes_of_their_own(
     follow_elsewhere(options, item, tmp_path)
 
 
+@pytest.mark.nightly
 def test_through_spark_connect(item: Database, connect_server: str, tmp_path: Path) -> None:
     follow_elsewhere(SparkOptions(remote=connect_server), item, tmp_path)
 

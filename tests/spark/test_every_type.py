@@ -16,6 +16,7 @@ from psycopg import sql
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
+from tests.at_night import at_night
 from tests.decode.binary_samples import PREPARATION, SAMPLES, Sample
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -143,7 +144,7 @@ def ways_of(database: Database) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("reader", ["driver", "executors"])
+@pytest.mark.parametrize("reader", ["driver", at_night("executors")])
 def test_every_value_of_every_type_by_every_way(
     spark: SparkSession, database: Database, tmp_path: Path, reader: str, request: pytest.FixtureRequest
 ) -> None:

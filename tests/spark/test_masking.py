@@ -306,6 +306,7 @@ def test_modes_begin_anew_with_another_mask(
         assert verify(masked, lambda: spark).problems == ()
 
 
+@pytest.mark.nightly
 def test_replayed_rebuilt_and_as_of(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.execute(*SCHEMA)
     plain, pipeline = masking(database, tmp_path / "lake", *MASKS), masking(database, tmp_path / "lake")
@@ -332,6 +333,7 @@ def test_replayed_rebuilt_and_as_of(spark: SparkSession, database: Database, tmp
     assert not (tmp_path / "before").exists()
 
 
+@pytest.mark.nightly
 def test_beside_columns_of_chosen_types(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.execute(
         "CREATE EXTENSION pgcrypto",

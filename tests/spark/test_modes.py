@@ -180,6 +180,7 @@ def test_a_new_snapshot_keeps_what_was(spark: SparkSession, database: Database, 
     assert [row["v"] for row in _rows(followed, "versions") if row["id"] == 5 and row["_valid_to"] is None] == ["on"]
 
 
+@pytest.mark.nightly
 def test_columns_are_added_to_rows_that_are_there(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """A default of the source's is no value of a row that the source had no more."""
     followed = _started(spark, database, tmp_path / "lake")

@@ -59,6 +59,7 @@ def test_a_crash_before_the_commit_leaves_the_old_mode(item: Item, monkeypatch: 
     item.assert_as_audited("history")
 
 
+@pytest.mark.nightly
 def test_a_writer_that_was_quicker_is_seen(item: Item) -> None:
     item.sync("mirror")
     item.run(CHANGES)
@@ -83,6 +84,7 @@ def vacuum(item: Item) -> None:
         item.spark.conf.unset(conf)
 
 
+@pytest.mark.nightly
 def test_where_versions_are_gone_the_oldest_that_is_left_is_taken(item: Item) -> None:
     (taken,) = item.sync("mirror").snapshots
     item.run(CHANGES)
@@ -103,6 +105,7 @@ def test_where_versions_are_gone_the_oldest_that_is_left_is_taken(item: Item) ->
     item.assert_current_rows("history")
 
 
+@pytest.mark.nightly
 def test_where_no_version_shows_the_rows_a_snapshot_is_taken(item: Item) -> None:
     """Changes alone are no rows, and of the snapshot's version a file is gone."""
     item.sync("append")

@@ -148,6 +148,7 @@ def test_orphans_that_end_before_the_next_run(shop: Shop) -> None:
         assert shop.writers(name) == ["synced", "orphan-2", "next"]
 
 
+@pytest.mark.nightly
 def test_orphaned_snapshots_that_end_after_the_next_run(shop: Shop) -> None:
     """One would make a table, the other put new rows into one that is there."""
     gate = Gate.made(shop.folder / "gate")

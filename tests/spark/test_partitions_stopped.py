@@ -25,6 +25,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
 from spark_jobs.write_guard import UNGUARDED
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.commit_chain import faults, our_commits
@@ -72,7 +73,7 @@ def assert_once(followed: Followed, commits: int = 2) -> None:
     assert [commit.number for commit in made] == list(range(1, commits + 1))
 
 
-@pytest.mark.parametrize("step", ["partitions_staged", "partitions_written"])
+@pytest.mark.parametrize("step", [at_night("partitions_staged"), "partitions_written"])
 def test_killed_before_and_behind_the_commit(returned: Followed, tmp_path: Path, step: str) -> None:
     before, _ = returned.lake_rows(T)
     assert started(step, returned, tmp_path).wait(300) == -signal.SIGKILL

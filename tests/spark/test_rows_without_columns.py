@@ -15,6 +15,7 @@ from spark_jobs.configuration import Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import apply, sync
 from spark_jobs.table_mode import Mode
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -92,8 +93,8 @@ def followed_rows(
     ("what", "plugin"),
     [
         ("columns beside it meanwhile", "pgoutput"),
-        ("truncated", "pgoutput"),
-        ("all deleted", "pgoutput"),
+        at_night("truncated", "pgoutput"),
+        at_night("all deleted", "pgoutput"),
         ("deleted", "test_decoding"),
     ],
 )
@@ -106,7 +107,7 @@ def test_in_one_window(spark: SparkSession, database: Database, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("what", "on_driver_bytes"),
-    [("without a default", ON_DRIVER_BYTES), ("inserted", 0)],
+    [("without a default", ON_DRIVER_BYTES), at_night("inserted", 0)],
     ids=["on the driver", "on executors"],
 )
 def test_in_one_transaction_without_another_snapshot(
@@ -121,7 +122,7 @@ def test_in_one_transaction_without_another_snapshot(
 
 @pytest.mark.parametrize(
     ("what", "plugin"),
-    [("deleted", "pgoutput"), ("twice", "pgoutput"), ("inserted", "test_decoding")],
+    [("deleted", "pgoutput"), at_night("twice", "pgoutput"), at_night("inserted", "test_decoding")],
 )
 def test_each_statement_in_a_window_that_is_applied_by_itself(
     spark: SparkSession, database: Database, tmp_path: Path, what: str, plugin: str

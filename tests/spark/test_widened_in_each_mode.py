@@ -26,6 +26,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 HELD = {"mirror": 6, "soft_delete": 7, "history": 8, "append": 5 + 4}
 
 
+@pytest.mark.nightly
 def test_every_mode_keeps_its_rows(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     names = {mode: QualifiedName("public", f"in_{mode}") for mode in MODES}
     for name in names.values():

@@ -19,6 +19,7 @@ from spark_jobs.recover import recover
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -103,14 +104,14 @@ def _sync(pipeline: Pipeline, spark: SparkSession) -> set[str | None]:
 @pytest.mark.parametrize(
     "between",
     [
-        _optimize,
+        at_night(_optimize),
         _maintain,
         _snapshot,
         _delete,
         _put_back,
-        _by_spark,
+        at_night(_by_spark),
         _by_another_process,
-        _columns,
+        at_night(_columns),
         _new_chapter,
         _no_cuts,
     ],
