@@ -56,6 +56,8 @@ def _found(opened: OpenedTable, columns: NetColumns, rows: pa.Table) -> tuple[pa
     held = held_rows(opened.table, "true" if key_range is None else in_range(shape, key_range))
     known = held.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
     met = _numbered(wanted, _ROW).join(_numbered(known.cast(wanted.schema), _HELD), keys, join_type="left outer")
+    if met.num_rows != rows.num_rows:  # somebody has put a row there twice
+        return None
     return held, met.sort_by(_ROW).column(_HELD)
 
 
