@@ -12,7 +12,7 @@ from spark_jobs.apply.net_on_executors import described_on_executors, net_on_exe
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import OpenedTable
+from spark_jobs.lake.opened_table import WIDE_ROW_BYTES, OpenedTable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
@@ -21,7 +21,6 @@ from spark_jobs.spark.session import isolated_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WIDE_ROW_BYTES = 16 << 10  # on average
 _MORE_OF_WIDE_ROWS = 8  # a gibibyte: no value of PostgreSQL is larger
 
 
@@ -66,7 +65,7 @@ def is_small(work: TableRange, relid: int) -> bool:
     size = work.bytes_of(relid)
     if size <= work.on_driver_bytes:
         return True
-    return work.changes_of(relid).rows * _WIDE_ROW_BYTES <= size <= _MORE_OF_WIDE_ROWS * work.on_driver_bytes
+    return work.changes_of(relid).rows * WIDE_ROW_BYTES <= size <= _MORE_OF_WIDE_ROWS * work.on_driver_bytes
 
 
 def _described(spark: SparkSession, work: TableRange, relid: int, held: Sequence[DeltaColumn]) -> LandedChanges | None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_jobs.lake.held_rows import held_rows
 from spark_jobs.lake.merge_sql import in_range
 from spark_jobs.lake.net_write import NetSource, key_range_of
-from spark_jobs.lake.opened_table import SMALL_BYTES, OpenedTable, file_sizes
+from spark_jobs.lake.opened_table import SMALL_BYTES, OpenedTable, file_sizes, wide_bytes
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
 
 _ROW, _HELD = "row", "held"
@@ -51,7 +51,7 @@ def _found(opened: OpenedTable, columns: NetColumns, rows: pa.Table) -> tuple[pa
     keys = [value(place) for place in shape.key_indices]
     wanted = pa.table([_key_before(columns, rows, place) for place in shape.key_indices], keys)
     key_range = key_range_of(wanted, shape)
-    if file_sizes(opened, shape, key_range).touched > max(SMALL_BYTES, rows.nbytes):
+    if file_sizes(opened, shape, key_range).touched > max(SMALL_BYTES, wide_bytes(rows)):
         return None
     held = held_rows(opened.table, "true" if key_range is None else in_range(shape, key_range))
     known = held.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)

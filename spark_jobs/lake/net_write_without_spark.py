@@ -26,7 +26,7 @@ from spark_jobs.delta.written_tables import commit_properties, keep_written
 from spark_jobs.lake.kept_values import with_kept_values
 from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
 from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, OpenedTable, file_sizes
+from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, OpenedTable, file_sizes, wide_bytes
 from spark_jobs.lake.rewrite import is_much
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import Strategy, TableState, state_written
@@ -125,8 +125,7 @@ def _strategy(opened: OpenedTable, net: NetSource, rows: pa.Table, *, compact: b
         return "rewrite"
     if compact and not is_small:
         return None
-    # files that are no larger than the change itself
-    if sizes.touched <= max(SMALL_BYTES, rows.nbytes) or _are_mostly_changed(sizes.beside, sizes.touched, rows):
+    if sizes.touched <= max(SMALL_BYTES, wide_bytes(rows)) or _are_mostly_changed(sizes.beside, sizes.touched, rows):
         return "merge"
     return None
 

@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 # bytes of data files: rewriting that much takes half a second
 SMALL_BYTES = 32 << 20
+WIDE_ROW_BYTES = 16 << 10
 PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 # the features of a table as we created it
@@ -152,6 +153,12 @@ def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range
         return files
     beyond = pc.or_(pc.greater(files.column(least), key_range.high), pc.less(files.column(greatest), key_range.low))
     return files.filter(pc.invert(pc.fill_null(beyond, False)))
+
+
+def wide_bytes(rows: pa.Table) -> int:
+    """The bytes of a net change with few rows for its bytes, for which files of the same size are rewritten here; else
+    0."""
+    return int(rows.nbytes) if rows.nbytes >= rows.num_rows * WIDE_ROW_BYTES else 0
 
 
 def file_bytes(files: pa.Table) -> int:
