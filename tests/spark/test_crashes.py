@@ -162,6 +162,7 @@ def test_killed_between_first_snapshots(
     followed.assert_equal()
 
 
+@pytest.mark.nightly
 def test_killed_between_two_tables(four_tables: Followed, tmp_path: Path) -> None:
     before = versions(four_tables)
     killed_once(lambda: versions(four_tables) != before, "somewhere_in_sync", four_tables, tmp_path)
