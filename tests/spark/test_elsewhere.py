@@ -20,6 +20,7 @@ def item(database: Database) -> Database:
     return database
 
 
+@pytest.mark.nightly
 def test_executors_in_processes_of_their_own(
     item: Database, jars_folder: Path, without_our_package: Path, tmp_path: Path
 ) -> None:

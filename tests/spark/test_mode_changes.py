@@ -15,7 +15,6 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import begin_generations
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.table_mode import Mode
-from tests.at_night import at_night
 from tests.fixtures.servers import Database
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Item, audited_item
 
@@ -30,9 +29,10 @@ def item(spark: SparkSession, database: Database, tmp_path: Path) -> Item:
     return audited_item(spark, database, tmp_path / "lake")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("before", "mode"),
-    [("mirror", "history"), at_night("history", "mirror"), at_night("append", "soft_delete")],
+    [("mirror", "history"), ("history", "mirror"), ("append", "soft_delete")],
 )
 def test_under_load_all_since_the_snapshot_is_kept(item: Item, before: Mode, mode: Mode) -> None:
     (taken,) = item.sync(before).snapshots
