@@ -198,42 +198,6 @@ def test_the_first_click(trial: Trial, page: Page, pictures: Path) -> None:
     assert {run["status"] for run in trial.dev.runs() if run["runId"] not in before} == {"SUCCESS"}
 
 
-@pytest.mark.nightly
-@pytest.mark.browser
-def test_a_failed_table_a_break_and_its_recovery(
-    trial: Trial, page: Page, pictures: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dev, database = trial.dev, trial.database
-    database.execute("UPDATE shop.customers SET joined = 'infinity' WHERE id = 1")
-    [failed] = dev.run_schedule_once("shop_sync")
-    dev.wait_for_runs()
-    assert [run["status"] for run in dev.runs() if run["runId"] == failed] == ["FAILURE"]
-    open_page(page, f"{dev.url}/runs/{failed}")
-    page.get_by_text("joined").first.wait_for(timeout=_PAGE_MILLISECONDS)  # the column is named
-    page.screenshot(path=pictures / "failed_table.png")
-
-    database.execute("UPDATE shop.customers SET joined = now() WHERE id = 1", "SELECT pg_drop_replication_slot('shop')")
-    dev.start_sensor("shop_slot_lag")
-    wait_for(lambda: [tick for tick in dev.ticks("shop_slot_lag") if tick["status"] == "FAILURE"] or None, "a red tick")
-    assert "shop_recover" in dev.ticks("shop_slot_lag")[0]["error"]["message"]
-    open_page(page, f"{dev.url}/locations/__repository__@postgres-cdc/sensors/shop_slot_lag")
-    page.screenshot(path=pictures / "break.png")
-
-    recovery = dev.launch({"jobName": "shop_recover", "tags": []})
-    dev.wait_for_runs()
-    open_page(page, f"{dev.url}/runs/{recovery}")
-    page.screenshot(path=pictures / "recovery.png")
-    # the sensor's next ticks read every table again
-    wait_for(
-        lambda: "caught up" in (dev.ticks("shop_slot_lag")[0]["skipReason"] or "") or None,
-        "a tick with nothing left to do",
-        seconds=_PATIENCE_SECONDS,
-    )
-    dev.stop_sensor("shop_slot_lag")
-    assert {run["status"] for run in dev.runs() if run["runId"] != failed} == {"SUCCESS"}
-    assert_equal(trial, spark, monkeypatch)
-
-
 def open_page(page: Page, url: str) -> None:
     page.goto(url, timeout=_PAGE_MILLISECONDS)
     page.wait_for_load_state("networkidle", timeout=_PAGE_MILLISECONDS)
