@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 # bytes of data files: rewriting that much takes half a second
 SMALL_BYTES = 32 << 20
 WIDE_ROW_BYTES = 16 << 10
+_ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as in file:/lake
 PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 # the features of a table as we created it
@@ -67,7 +68,7 @@ class OpenedTable:
     @property
     def has_files_elsewhere(self) -> bool:
         """Whether files of another table are part of it, as in a shallow clone: ``deltalake`` cannot replace these."""
-        return bool(pc.any(pc.match_substring_regex(self.files.column("path"), "^/|://")).as_py())
+        return bool(pc.any(pc.match_substring_regex(self.files.column("path"), _ELSEWHERE)).as_py())
 
     @property
     def rows(self) -> int | None:
