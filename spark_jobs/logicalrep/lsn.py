@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 _TEXT = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_KEY = re.compile(r"([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})-([0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8})")
 _KEY_OF_DIGITS = re.compile(r"([0-9A-F]{16})-([0-9A-F]{16})")
 
 
@@ -85,18 +86,16 @@ class Window:
 
         Keys of the first releases have sixteen hexadecimal digits for each LSN; they are read as well.
         """
-        try:
-            if match := _KEY_OF_DIGITS.fullmatch(key):
-                lo, hi = (Lsn(int(digits, 16)) for digits in match.groups())
-            else:
-                lo, hi = map(Lsn.parse, key.split("-"))
-            if lo < hi:
-                return cls(lo, hi, key)
-        except ValueError:  # no LSNs, or not two
-            pass
-        raise ValueError(
-            f"not an LSN window: {key!r} (expected START-END, two ascending LSNs, as in 0/16B3748-0/2000000)"
-        )
+        bounds: list[Lsn] = []
+        if match := _KEY.fullmatch(key):
+            bounds = [Lsn.parse(text) for text in match.groups()]
+        elif match := _KEY_OF_DIGITS.fullmatch(key):
+            bounds = [Lsn(int(digits, 16)) for digits in match.groups()]
+        if not bounds or bounds[0] >= bounds[1]:
+            raise ValueError(
+                f"not an LSN window: {key!r} (expected START-END, two ascending LSNs, as in 0/16B3748-0/2000000)"
+            )
+        return cls(bounds[0], bounds[1], key)
 
     @property
     def key(self) -> str:

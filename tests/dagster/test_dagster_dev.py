@@ -100,10 +100,6 @@ def test_sensor_backfill_and_schedule_follow_the_source(
         assert stats["numMaterialized"] == stats["numPartitions"] > _WINDOWS_UNDER_LOAD
         assert stats["numFailed"] == 0
 
-    assert_equal(trial, spark, monkeypatch)
-
-
-def assert_equal(trial: Trial, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_DSN", trial.database.dsn)
     monkeypatch.setenv("SHOP_LAKE", str(trial.lake))
     pipeline = load_pipeline(ROOT / "orchestration" / "defs" / "shop" / "defs.yaml")
