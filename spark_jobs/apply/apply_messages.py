@@ -20,7 +20,6 @@ from functools import partial
 from itertools import chain
 
 import pyarrow as pa
-from deltalake import Transaction
 
 from spark_jobs.apply.plan import Plan
 from spark_jobs.apply.table_applied import TableApplied
@@ -36,6 +35,7 @@ from spark_jobs.decode.message_columns import (
     message_columns,
 )
 from spark_jobs.delta.append import append
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.table import table_errors

@@ -15,12 +15,12 @@ from typing import Any
 from uuid import uuid4
 
 import obstore
-from deltalake import Transaction
 from deltalake.transaction import AddAction
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 from pyarrow import fs
 
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import first_line
 from spark_jobs.delta.files import lake_filesystem, storage_hint, storage_uri
 from spark_jobs.errors import LakeError

@@ -18,14 +18,16 @@ from itertools import chain, takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.transaction import PostCommitHookProperties, RemoveAction
 
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout, row_groups
 from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.written_tables import commit_properties
 from spark_jobs.errors import LakeError, OvertakenError
 
 _log = logging.getLogger(__name__)
@@ -188,7 +190,7 @@ def _replace(
             [*new.actions, *removed],
             "append",
             table.layout.schema,
-            commit_properties=CommitProperties(app_transactions=[Transaction(_APP_ID, number)]),
+            commit_properties=commit_properties(Transaction(_APP_ID, number)),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
 

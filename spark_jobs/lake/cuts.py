@@ -15,12 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import Transaction, write_deltalake
+from deltalake import write_deltalake
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
-from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.delta.commit import KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.decode.message_columns import MESSAGES_SCHEMA
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.written_tables import commit_properties
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, stream_id
 from spark_jobs.logicalrep.lsn import Lsn
@@ -75,7 +77,7 @@ def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableSta
             configuration=_TABLE_CONFIGURATION,
             name=_FOLDER,
             description="pg_logical_emit_message, in commit order",
-            commit_properties=CommitProperties(app_transactions=[Transaction(app_id(identity), ordinal)]),
+            commit_properties=commit_properties(Transaction(app_id(identity), ordinal)),
         )
     return _state(table, ordinal, 0)
 

@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, Transaction, WriterProperties
+from deltalake import ColumnProperties, CommitProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.append import after_commit
-from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.delta.commit import KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import commit_errors, first_line, is_of_storage, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written

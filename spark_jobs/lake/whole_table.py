@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from deltalake import Transaction
 from deltalake.transaction import AddAction
 
 from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.first_commit import create_table

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.delta import checkpoints, written_tables
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.transaction_log import last_checkpoint
 from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
 

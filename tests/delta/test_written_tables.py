@@ -8,13 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+import deltalake
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from spark_jobs.delta import written_tables
 from spark_jobs.delta.append import append
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 
@@ -53,7 +55,7 @@ def rows(*numbers: int) -> list[pa.RecordBatch]:
 
 def by_another(path: str, number: int, app: str = "another") -> None:
     """The same by another process."""
-    commit = CommitProperties(app_transactions=[Transaction(app, number)])
+    commit = CommitProperties(app_transactions=[deltalake.Transaction(app, number)])
     write_deltalake(path, pa.Table.from_batches(rows(number)), mode="append", commit_properties=commit)
 
 

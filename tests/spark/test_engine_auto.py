@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -287,6 +288,22 @@ def test_many_small_commits_leave_few_files_and_a_log_that_spark_reads(followed:
     followed.database.execute("DELETE FROM item WHERE id = 100")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def test_every_transaction_says_when_it_was_made(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """In each table of the lake, by each way to commit: Spark does not see a transaction without it."""
+    database.execute("CREATE TABLE item (id int PRIMARY KEY, v text)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.item", messages=True)
+    synced(pipeline)
+    database.execute("INSERT INTO item VALUES (1, 'v')", "SELECT pg_logical_emit_message(true, 'test', 'a message')")
+    synced(pipeline)
+    actions = [json.loads(line) for path in Path(pipeline.lake.path).rglob("0*.json") for line in path.open()]
+    transactions = [action["txn"] for action in actions if "txn" in action]
+    assert len({each["appId"] for each in transactions}) == 4, "of the log, the cuts, the table and the messages"
+    assert [each for each in transactions if not each.get("lastUpdated")] == []
+    path = pipeline.lake.table(QualifiedName("public", "item"))
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # type: ignore[union-attr]
+    assert log.snapshot().transactions().size() == 1
 
 
 def test_files_say_nothing_of_values_that_would_mislead_a_reader(followed: Followed) -> None:

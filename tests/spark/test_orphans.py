@@ -17,11 +17,13 @@ from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import sync
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.commit_chain import OurCommit, faults, our_commits
@@ -45,6 +47,14 @@ CHANGES = {
         ("UPDATE t SET v = v || 'b' WHERE id < 3", "INSERT INTO t VALUES (7, 'b')", "DELETE FROM t WHERE id = 99"),
     ),
 }
+# beside a writer that is held in Spark: what is written, and by which engine the other one writes
+WRITERS = [
+    ("append", "auto"),
+    ("merge", "auto"),
+    ("overwrite", "spark"),  # whatever the engine: Spark empties a table
+    *(at_night(kind, "spark") for kind in ("append", "merge")),
+]
+ENGINES = {"spark": "spark", "auto": "deltalake"}
 T = QualifiedName("public", "t")
 
 
@@ -72,10 +82,13 @@ def state_of(followed: Followed) -> TableState:
     return state
 
 
-def writer(followed: Followed, run_id: str, held: tuple[Gate, Step] | None = None) -> Callable[[], TableApplied]:
+def writer(
+    followed: Followed, run_id: str, held: tuple[Gate, Step] | None = None, engine: MergeEngine = "spark"
+) -> Callable[[], TableApplied]:
     """Of all windows that are landed now, from the state that the table has now; without a lock."""
     spark = held_session(followed.spark, *held) if held else followed.spark
-    work = TableRange(followed.pipeline, state_of(followed), followed.markers, run_id)
+    pipeline = replace(followed.pipeline, merge_engine=engine)
+    work = TableRange(pipeline, state_of(followed), followed.markers, run_id)
     return lambda: apply_tables(lambda: spark, [work])[0]
 
 
@@ -100,9 +113,9 @@ def ranges(commits: list[OurCommit]) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("step", ["before", "during"])
-@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize(("kind", "other"), WRITERS)
 def test_an_orphan_that_is_overtaken_writes_nothing(
-    one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, step: Step
+    one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, other: MergeEngine, step: Step
 ) -> None:
     one_table.snapshot()
     stands = state_of(one_table).ordinal
@@ -111,7 +124,8 @@ def test_an_orphan_that_is_overtaken_writes_nothing(
     orphan = in_background.submit(writer(one_table, "orphan", (gate, step)))
     gate.wait_for(1)
     last = change(one_table, later)
-    assert writer(one_table, "next")().outcome == "applied"
+    applied = writer(one_table, "next", engine=other)()
+    assert (applied.outcome, applied.engine) == ("applied", ENGINES[other])
     one_table.assert_equal()
     gate.open()
     assert orphan.result(300).outcome == "already applied", "its process lives, and has looked again"
@@ -120,20 +134,21 @@ def test_an_orphan_that_is_overtaken_writes_nothing(
 
 
 @pytest.mark.parametrize("step", ["before", "during"])
-@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize(("kind", "other"), WRITERS)
 def test_the_next_run_that_is_overtaken_applies_what_the_orphan_left(
-    one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, step: Step
+    one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, other: MergeEngine, step: Step
 ) -> None:
     """The orphan commits when the next run has read the table's state already."""
     one_table.snapshot()
     stands = state_of(one_table).ordinal
     found, later = CHANGES[kind]
     middle = change(one_table, found)
-    orphan = writer(one_table, "orphan")
+    orphan = writer(one_table, "orphan", engine=other)
     last = change(one_table, later)
     following = in_background.submit(writer(one_table, "next", (gate, step)))
     gate.wait_for(1)
-    assert orphan().outcome == "applied"
+    applied = orphan()
+    assert (applied.outcome, applied.engine) == ("applied", ENGINES[other])
     gate.open()
     applied = following.result(300)
     assert (applied.outcome, applied.first, applied.last) == ("applied", middle + 1, last)
