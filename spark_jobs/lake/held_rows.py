@@ -36,8 +36,8 @@ def readable_table(path: str, version: int | None = None) -> DeltaTable | None:
 
 
 def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
-    """The rows for which the SQL condition ``where`` holds, in no order, all of them in memory. Raises LakeError."""
+    """The rows ``t`` that meet the SQL condition ``where``, in no order, all of them in memory. Raises LakeError."""
     with table_errors(f"{table.table_uri} cannot be read"):
-        found = pa.table(QueryBuilder().register("held", table).execute(f"SELECT * FROM held WHERE {where}"))  # noqa: S608
+        found = pa.table(QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}"))  # noqa: S608
         schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
         return found.select(schema.names).cast(schema)

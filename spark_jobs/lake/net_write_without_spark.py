@@ -15,7 +15,6 @@ import logging
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -24,6 +23,7 @@ from spark_jobs.delta.commit import KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import commit_errors, first_line, is_of_storage, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, keep_written
+from spark_jobs.lake.kept_values import with_kept_values
 from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import FEATURES, SMALL_BYTES, OpenedTable, file_sizes, wide_bytes
@@ -33,7 +33,7 @@ from spark_jobs.lake.table_state import Strategy, TableState, state_written
 from spark_jobs.lake.written_rows import append_rows, rewrite_rows
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
+from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import TableShape
 
 _log = logging.getLogger(__name__)
@@ -64,9 +64,12 @@ def write_net_without_spark(
     state was read. ``compact``: a compaction is due, which a table that is not small leaves to Spark, unless it is
     rewritten anyhow. ``merges``: else what needs a MERGE is left to Spark, too.
     """
-    rows = net.in_memory
-    if rows is None or not _is_certain(opened, net, rows):
+    if net.in_memory is None or not _is_certain(opened, net):
         return None
+    whole = with_kept_values(opened, net, net.in_memory)
+    if whole is None:
+        return None
+    net, rows = whole
     held = _commits_held(opened, provenance)
     if held is None:  # the table may have forgotten it: see table_state
         return None
@@ -140,19 +143,17 @@ def _fit_in_memory(held: int | None, in_files: int, rows: pa.Table) -> bool:
     return bool(held * rows.nbytes <= _IN_MEMORY_BYTES * rows.num_rows)
 
 
-def _is_certain(opened: OpenedTable, net: NetSource, rows: pa.Table) -> bool:
-    """Whether the merge is certain to result in the same rows as Spark's."""
+def _is_certain(opened: OpenedTable, net: NetSource) -> bool:
+    """Whether the merge is certain to result in the same rows as Spark's. (Of a kept value's row too: if that is
+    missing, Spark's MERGE fails, and ``deltalake``'s has no way to fail.)"""
     columns, shape = net.columns, net.columns.shape
     if not opened.features <= FEATURES:
         return False
-    if columns.mode != "mirror" or not shape.has_key or net.truncated or net.ended is not None or columns.old_keys:
+    if columns.mode != "mirror" or not shape.has_key or net.truncated or net.ended is not None:
         return False
     if any(shape.columns[place].lake_type.kind in _NO_KEYS for place in shape.key_indices):
         return False
-    if {column.name for column in shape.columns} != {column.name for column in opened.columns}:
-        return False
-    # a kept value needs its row: if that is missing, Spark's MERGE fails, and DataFusion's has no way to fail
-    return not any(pc.any(rows.column(unchanged(place))).as_py() for place in columns.unchanged)
+    return {column.name for column in shape.columns} == {column.name for column in opened.columns}
 
 
 def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties) -> int:
