@@ -96,7 +96,6 @@ _STRIKES: Mapping[Kind, Strike] = {
     "capture killed": _kill_child("fault_campaign.client"),
     "driver killed": _kill,
     "JVM killed": _kill_child("SparkSubmit"),
-    "Python worker killed": _kill_child("pyspark.daemon", "pyspark/daemon", "pyspark.worker"),
     "server stopped": _stop_server,
     "backend terminated": _terminate_backend,
     "lake full": _fill(lambda world: world.lake_disk),
