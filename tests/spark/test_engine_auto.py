@@ -29,6 +29,7 @@ from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,10 +117,6 @@ def length(chance: random.Random) -> int:
 
 def auto(database: Database, lake: Path, *tables: str) -> Pipeline:
     return pipeline_of(database, lake, *tables)
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark was asked for")
 
 
 def synced(pipeline: Pipeline, spark: SparkSession | None = None) -> SyncReport:

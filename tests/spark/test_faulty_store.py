@@ -20,6 +20,7 @@ from spark_jobs.verify.row_compare import compare
 from tests.fixtures.object_store import BUCKET, SECRET_KEY, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
@@ -89,10 +90,6 @@ def pipeline(spark: SparkSession, database: Database, tmp_path: Path, object_sto
     moved = f"{BUCKET}/{database.name}"
     fs.copy_files(local.lake.path, moved, destination_filesystem=object_store.filesystem())
     return replace(local, lake=Lake(f"s3a://{moved}"))
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark was asked for")
 
 
 def synced(pipeline: Pipeline) -> tuple[CdcError, ...]:

@@ -30,6 +30,7 @@ from tests.cli.command import DSN_VARIABLE, configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
+from tests.spark.no_spark import no_spark
 from tests.spark.scenarios import SCENARIOS, make_item
 
 if TYPE_CHECKING:
@@ -92,10 +93,6 @@ def as_of(followed: Followed, lsn: Lsn, into: Path) -> list[tuple[Any, ...]]:
     assert (built.lsn, built.rows) == (lsn, len(rows))
     assert not (into / "_building").exists()
     return rows
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark was asked for")
 
 
 def test_rebuilt_and_as_of_equal_copies_of_the_source(

@@ -19,6 +19,7 @@ from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,9 +145,6 @@ def test_a_range_that_ends_without_columns_asks_for_no_spark(
     followed = followed_rows(spark, database, tmp_path / "lake")
     database.execute("ALTER TABLE s DROP COLUMN a", "INSERT INTO s DEFAULT VALUES")
     capture(followed.pipeline)
-
-    def no_spark() -> SparkSession:
-        raise AssertionError("Spark was asked for")
 
     (table,) = apply(no_spark, followed.pipeline).tables
     assert "public.s has no columns from " in str(table.error)

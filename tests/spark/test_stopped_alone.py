@@ -14,6 +14,7 @@ from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,10 +23,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 BYSTANDER = ("CREATE TABLE bystander (id int PRIMARY KEY, t text)", "INSERT INTO bystander VALUES (1, 'a')")
 CHANGED = "UPDATE bystander SET t = t || '!'"
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark was asked for")
 
 
 def assert_equal(spark: SparkSession, database: Database, pipeline: Pipeline, *tables: str) -> None:

@@ -19,6 +19,7 @@ from spark_jobs.sync import SyncReport, apply, snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +45,6 @@ def synced(shop: Followed) -> SyncReport:
     report = sync(shop.pipeline, lambda: shop.spark)
     assert report.errors == ()
     return report
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark was asked for")
 
 
 def test_the_first_sync_makes_everything_and_the_next_ones_follow(shop: Followed) -> None:

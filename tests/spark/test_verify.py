@@ -29,6 +29,7 @@ from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,9 +166,6 @@ def test_current_rows_of_each_mode_without_spark(spark: SparkSession, database: 
     for name in modes:
         database.execute(f"DELETE FROM {name} WHERE id < 4", f"UPDATE {name} SET v = 'new' WHERE id < 8")
     assert sync(pipeline, lambda: spark).errors == ()
-
-    def no_spark() -> SparkSession:
-        raise AssertionError("Spark was asked for")
 
     tables = verify(pipeline, no_spark).tables
     assert {(table.verdict, table.counts) for table in tables} == {("equal", RowCounts(17, 17))}
