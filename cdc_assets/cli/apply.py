@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cdc_assets.cli.options import config_option, output_options, read_lsn, read_table_names
+from cdc_assets.cli.options import all_option, config_option, output_options, read_lsn, read_table_names
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import applied_table
@@ -23,9 +23,12 @@ from spark_jobs.qualified_name import QualifiedName
 @config_option
 @click.argument("tables", nargs=-1, callback=read_table_names)
 @click.option("--upto", metavar="LSN", callback=read_lsn, help="Stop at the last window that ends at or before this.")
+@all_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], upto: Lsn | None) -> Outcome:
+def command(
+    terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], upto: Lsn | None, everything: bool
+) -> Outcome:
     """Bring TABLES (default: all) up to the change log, each from its own watermark.
 
     Spark starts only when there is something to write. A table that must stop stops only itself; the exit code is then
@@ -35,4 +38,5 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...],
     little = partial(has_little_ahead, pipeline, captures=False)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = apply(spark, pipeline, tables or None, upto=upto, progress=progress)
-    return Outcome(report, applied_table(report.tables, report.messages), tuple(report.errors))
+    shown = applied_table(report.tables, report.messages, everything=everything)
+    return Outcome(report, shown, tuple(report.errors))

@@ -8,7 +8,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.options import all_option, config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import modes_changed, snapshot_table, tables_waiting
@@ -21,9 +21,10 @@ from spark_jobs.recover import RecoverReport, recover
 
 @click.command("recover")
 @config_option
+@all_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path) -> Outcome:
+def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
     """Recover a pipeline whose slot was lost, or no longer continues the change log.
 
     Creates a new slot if there is none that can be read, begins a new chapter of the same change log, and takes a new
@@ -33,16 +34,16 @@ def command(terminal: Terminal, config: Path) -> Outcome:
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = recover(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report), tuple(report.errors))
+    return Outcome(report, _display(report, everything), tuple(report.errors))
 
 
-def _display(report: RecoverReport) -> RenderableType:
+def _display(report: RecoverReport, everything: bool) -> RenderableType:
     if report.nothing_to_do:
         return Text("there is nothing to recover: the slot continues the change log, and every table has its snapshot")
     begun = [Text(_begun(report.chapter)), Text()] if report.chapter is not None else []
     begun += [modes_changed(report.modes), Text()] if report.modes else []
     waiting = [Text(), tables_waiting(report.waiting)] if report.waiting else []
-    return Group(*begun, snapshot_table(report.snapshots), *waiting)
+    return Group(*begun, snapshot_table(report.snapshots, everything=everything), *waiting)
 
 
 def _begun(chapter: WindowMarker) -> str:

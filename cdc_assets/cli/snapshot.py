@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cdc_assets.cli.options import config_option, output_options, read_table_names
+from cdc_assets.cli.options import all_option, config_option, output_options, read_table_names
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import snapshot_table
@@ -29,9 +29,10 @@ class SnapshotReport:
 @click.command("snapshot")
 @config_option
 @click.argument("tables", nargs=-1, callback=read_table_names)
+@all_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...]) -> Outcome:
+def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], everything: bool) -> Outcome:
     """Create or replace the Delta tables of TABLES (default: all) with the source as it is at one LSN.
 
     Creates publication and slot if they are missing. `sync` takes missing snapshots itself.
@@ -48,4 +49,4 @@ def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...])
         report = SnapshotReport(snapshot(spark, pipeline, wanted, progress=progress) if wanted else ())
     errors = [error for name, error in stopped.items() if not tables or name in tables]
     errors += [table.error for table in report.snapshots if table.error]
-    return Outcome(report, snapshot_table(report.snapshots), tuple(errors))
+    return Outcome(report, snapshot_table(report.snapshots, everything=everything), tuple(errors))

@@ -12,7 +12,7 @@ from rich.text import Text
 from cdc_assets.cli.options import all_option, config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.prometheus import prometheus_text
-from cdc_assets.cli.terminal import FEW, new_table, size
+from cdc_assets.cli.terminal import new_table, only_counted, size, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -49,13 +49,11 @@ def command(config: Path, form: str, everything: bool) -> Outcome:
 def _display(status: PipelineStatus, everything: bool = False) -> RenderableType:
     parts: list[RenderableType] = [_slot_and_log(status)]
     parts += [Text(f"{each.severity}: {each.text}", style=_STYLES[each.severity]) for each in status.findings]
-    well = [table for table in status.tables if _is_well(table)]
-    counted = len(well) > FEW and not everything
-    listed = tuple(table for table in status.tables if not (counted and _is_well(table)))
-    if listed or status.messages is not None or not counted:
+    listed, well = told_apart(status.tables, _is_well, everything=everything)
+    if listed or status.messages is not None or not well:
         parts += [Text(), _tables(listed, status.messages)]
-    if counted:
-        parts += [Text(), Text(f"{len(well):,} tables are up to the log: --all lists them", style="green")]
+    if well:
+        parts += [Text(), only_counted(f"{len(well):,} tables are up to the log")]
     if waiting := [(table.name, table.waits_for) for table in status.tables if table.waits_for is not None]:
         lines = (f"{name} waits for its snapshot: the transaction {one} must end first" for name, one in waiting)
         parts += [Text(), Text("\n".join(lines), style="yellow")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.terminal import new_table
+from cdc_assets.cli.terminal import new_table, only_counted, told_apart
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.replay.change_mode import ModeChanged
@@ -19,10 +19,17 @@ _WAITS = Text("waits", style="yellow")
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 
 
-def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None) -> Table:
-    """Changes seen, rows written after reducing them to one per key, and the end of the last window; messages last."""
+def applied_table(
+    applied: Sequence[TableApplied], messages: TableApplied | None, *, everything: bool
+) -> RenderableType:
+    """Changes seen, rows written after reducing them to one per key, and the end of the last window; messages last. Of
+    many tables without a change, only the number, unless ``everything`` is asked for."""
+    listed, idle = told_apart(applied, lambda table: table.outcome == "nothing to apply", everything=everything)
+    counted = only_counted(f"{len(idle):,} tables had nothing to apply")
+    if idle and not listed and messages is None:
+        return counted
     shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
-    for table in applied:
+    for table in listed:
         counts = (*asdict(table.changes).values(), table.rows_written)
         style = "green" if table.outcome == "applied" else "dim"
         shown.add_row(
@@ -42,7 +49,7 @@ def applied_table(applied: Sequence[TableApplied], messages: TableApplied | None
             "–" if messages.error else str(messages.hi),
             Text(messages.outcome, style=style),
         )
-    return shown
+    return Group(shown, Text(), counted) if idle else shown
 
 
 def _stopped(error: CdcError) -> Text:
@@ -74,12 +81,17 @@ def partitions_read(applied: Sequence[TableApplied]) -> Text:
     return Text("\n".join(lines))
 
 
-def snapshot_table(snapshots: Sequence[TableSnapshot]) -> Table:
-    """Rows read, their one LSN, and why tables were read again without being asked for."""
-    reasons = ("because",) if any(table.reason for table in snapshots) else ()
+def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> RenderableType:
+    """Rows read, their one LSN, and why tables were read again without being asked for. Of many first snapshots, only
+    the number, unless ``everything`` is asked for."""
+    listed, taken = told_apart(snapshots, lambda table: not table.error and not table.reason, everything=everything)
+    counted = only_counted(f"{len(taken):,} snapshots were taken, of {sum(table.rows for table in taken):,} rows")
+    if taken and not listed:
+        return counted
+    reasons = ("because",) if any(table.reason for table in listed) else ()
     shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
-    for table in snapshots:
+    for table in listed:
         outcome = _stopped(table.error) if table.error else Text("snapshot taken", style="green")
         lsn = "–" if table.error else str(table.lsn)
         shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *(Text(table.reason) for _ in reasons))
-    return shown
+    return Group(shown, Text(), counted) if taken else shown

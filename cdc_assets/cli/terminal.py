@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.filesize import decimal
@@ -34,6 +34,24 @@ def counted(count: int, noun: str) -> str:
 
 # so many that are well are listed; of more, only their number is said
 FEW = 20
+
+_Item = TypeVar("_Item")
+
+
+def told_apart(
+    items: Sequence[_Item], is_well: Callable[[_Item], bool], *, everything: bool
+) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
+    """The items to list; and those that are only counted, as they are well and more than ``FEW``, unless ``everything``
+    is asked for."""
+    well = () if everything else tuple(filter(is_well, items))
+    if len(well) <= FEW:
+        return tuple(items), ()
+    return tuple(item for item in items if not is_well(item)), well
+
+
+def only_counted(said: str) -> Text:
+    """The line for what is well and not listed."""
+    return Text(f"{said}: --all lists them", style="green")
 
 
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:

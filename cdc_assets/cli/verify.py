@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -9,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import config_option, output_options, read_table_names
+from cdc_assets.cli.options import all_option, config_option, output_options, read_table_names
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.terminal import Terminal, new_table
+from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import one_line
 from spark_jobs.qualified_name import QualifiedName
@@ -61,6 +62,7 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="N",
     help="Name the keys of up to N differing rows of each table.",
 )
+@all_option
 @output_options
 @click.pass_obj
 def command(
@@ -70,6 +72,7 @@ def command(
     quick: bool,
     sample: float | None,
     differences: int,
+    everything: bool,
 ) -> Outcome:
     """Compare tables with the source, row by row, at one LSN.
 
@@ -81,19 +84,23 @@ def command(
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = verify(pipeline, spark, tables or None, how=how, progress=progress)
-    return Outcome(report, display(report), report.problems)
+    return Outcome(report, display(report, everything), report.problems)
 
 
-def display(report: VerifyReport) -> RenderableType:
-    parts: list[RenderableType] = [_counts(report)]
+def display(report: VerifyReport, everything: bool = False) -> RenderableType:
+    listed, equal = told_apart(report.tables, lambda table: table.verdict == "equal", everything=everything)
+    parts: list[RenderableType] = [_counts(listed)] if listed or not equal else []
+    if equal:
+        rows = sum(table.counts.source_rows for table in equal)
+        parts += [*([Text()] if parts else []), only_counted(f"{len(equal):,} tables of {rows:,} rows are equal")]
     parts += [part for table in report.tables if table.rows for part in (Text(), _rows(table))]
     return Group(*parts, Text(), Text(f"compared in {report.seconds:.1f} s"))
 
 
-def _counts(report: VerifyReport) -> Table:
+def _counts(tables: Sequence[TableVerified]) -> Table:
     figures = ("source rows", "lake rows", "missing", "extra", "changed")
     shown = new_table("table", *figures, "at", "Delta version", "verdict", right=figures)
-    for table in report.tables:
+    for table in tables:
         counts = table.counts
         numbers = (counts.source_rows, counts.lake_rows, counts.missing, counts.extra, counts.changed)
         shown.add_row(

@@ -9,6 +9,7 @@ from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.status import _display as status_display
 from cdc_assets.cli.sync import _display as sync_display
 from cdc_assets.cli.table_reports import modes_changed
+from cdc_assets.cli.verify import display as verify_display
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.doctor.checks import Diagnosis, fail, ok
 from spark_jobs.errors import LakeError
@@ -16,8 +17,10 @@ from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus, TableStatus
 from spark_jobs.sync import SyncReport
+from spark_jobs.verify.table_verified import RowCounts, TableVerified, VerifyReport
 
 ORDERS, ITEMS = QualifiedName("public", "orders"), QualifiedName("public", "items")
 READ = PartitionsRead("partition public.orders_7 was attached", 1234, "0/1A2B3C")
@@ -78,3 +81,21 @@ def test_thousands_that_are_well_are_counted_and_the_others_listed() -> None:
     assert len(shown(status_display(status, everything=True)).splitlines()) > 3000
     few = PipelineStatus("shop", "/lake", None, None, None, tuple(tables[:3]))
     assert "public.t2" in shown(status_display(few))
+
+
+def test_the_reports_of_thousands_of_tables_are_a_few_lines() -> None:
+    names = [QualifiedName("public", f"t{number}") for number in range(3000)]
+    idle = [TableApplied(name, 1, 1, Lsn(0), Lsn(9), "nothing to apply") for name in names]
+    changed = TableApplied(ORDERS, 1, 1, Lsn(0), Lsn(9), "applied")
+    taken = [TableSnapshot(name, Lsn(9), rows=2) for name in names]
+    again = TableSnapshot(ITEMS, Lsn(9), rows=7, reason="it was rewritten by DDL")
+    report = SyncReport((*taken, again), (), (*idle, changed), None, 0, 0, 1.0)
+    verified = VerifyReport((*(TableVerified(name, Lsn(9), "equal", 3, RowCounts(2, 2)) for name in names),), 3.0)
+    text = shown(sync_display(report))
+    assert len(text.splitlines()) < 15
+    assert "3,000 snapshots were taken, of 6,000 rows" in text
+    assert "3,000 tables had nothing to apply" in text
+    assert all(listed in text for listed in ("public.items", "it was rewritten by DDL", "public.orders"))
+    assert shown(verify_display(verified)).splitlines()[0].startswith("3,000 tables of 6,000 rows are equal")
+    assert len(shown(sync_display(report, everything=True)).splitlines()) > 6000
+    assert len(shown(verify_display(verified, everything=True)).splitlines()) > 3000
