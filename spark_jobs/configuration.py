@@ -237,7 +237,7 @@ class Pipeline:
                 hint="set it to a long random text, and keep it: with another one all masked tables are read again",
             )
 
-    @property
+    @cached_property
     def masks(self) -> dict[QualifiedName, TableMask]:
         """Those of the tables that have one."""
         return {table.name: TableMask(table.mask, self._salt) for table in self.tables or () if table.mask}
@@ -251,12 +251,12 @@ class Pipeline:
     def _salt(self) -> bytes:
         return self.mask_salt.get_secret_value().encode() if self.mask_salt is not None else b""
 
-    @property
+    @cached_property
     def column_selections(self) -> dict[QualifiedName, ColumnSelection]:
         """Those of the tables that have one."""
         return {table.name: table.columns for table in self.tables or () if table.columns is not None}
 
-    @property
+    @cached_property
     def declared_keys(self) -> dict[QualifiedName, tuple[str, ...]]:
         """The configured keys, of the tables that have one."""
         return {table.name: table.key for table in self.tables or () if table.key}

@@ -215,7 +215,7 @@ def _publication_faults(of: _Table, role: RolePrivileges, publication: Publicati
     table, name = of.privileges, str(of.facts.name)
     if publication is None:
         return
-    if table.name not in publication.tables:
+    if not publication.publishes(table.name):
         remedy = how_to_add(publication, table.name)
         if not publication.ours:
             yield fail(AREA, name, f"not sent by publication {publication.name}, which is your own", remedy)

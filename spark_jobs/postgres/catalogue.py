@@ -1,13 +1,14 @@
-"""Reads facts about tables from the system catalogue, all in one query.
+"""Reads facts about tables from the system catalogue, all in one query for up to a hundred tables.
 
 https://www.postgresql.org/docs/current/catalogs.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeVar
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
@@ -19,8 +20,12 @@ from spark_jobs.schema.table_faults import TableFault, foreign_fault, no_columns
 from spark_jobs.schema.wire_type import printed_otherwise
 from spark_jobs.table_mask import TableMask
 
+_Asked = TypeVar("_Asked")
 Masks: TypeAlias = Mapping[QualifiedName, TableMask]
 NO_MASKS: Masks = {}
+
+# the query looks through the columns of all tables for each one
+_AT_ONCE = 100
 
 # Partitions are found through pg_inherits, because pg_partition_tree would lock each of them, and wait while one is
 # altered. Domains may be over domains, each with its own type modifier; the innermost one's counts, because the base
@@ -181,17 +186,24 @@ def relation_facts(
     masks in the configuration; masked columns are described as the text columns they become (``masked_facts``). Raises
     SourceError.
     """
-    parameters: dict[str, object] = {
-        "relids": list(relids),
-        "first_varying_oid": FIRST_VARYING_OID,
-        "printed_otherwise": printed_otherwise(connection.info.server_version),
-        "nspnames": [name.nspname for name in names],
-        "relnames": [name.relname for name in names],
-        **declared_parameters(keys),
-    }
+    asked = [(part, ()) for part in _parts(relids)] + [((), part) for part in _parts(names)]
+    found: list[RelationFacts] = []
     with source_errors("the catalogue could not be read"):
-        rows = connection.execute(_FACTS, parameters).fetchall()
-    return tuple(masked_facts(facts, masks.get(facts.name)) for facts in map(_facts, rows))
+        for some_relids, some_names in asked:
+            parameters: dict[str, object] = {
+                "relids": list(some_relids),
+                "first_varying_oid": FIRST_VARYING_OID,
+                "printed_otherwise": printed_otherwise(connection.info.server_version),
+                "nspnames": [name.nspname for name in some_names],
+                "relnames": [name.relname for name in some_names],
+                **declared_parameters(keys),
+            }
+            found += map(_facts, connection.execute(_FACTS, parameters).fetchall())
+    return tuple(masked_facts(facts, masks.get(facts.name)) for facts in sorted(found, key=attrgetter("name")))
+
+
+def _parts(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+    return (asked[start : start + _AT_ONCE] for start in range(0, len(asked), _AT_ONCE))
 
 
 def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int]:

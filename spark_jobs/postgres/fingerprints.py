@@ -98,9 +98,9 @@ WITH RECURSIVE asked AS (
   SELECT relid, bool_or(by_name) AS by_name,
     string_agg(oid || ':' || xmin::text || ':' || entry, ' ' ORDER BY oid, entry) AS entries
   FROM (
-    SELECT DISTINCT line.relid, pub.oid, pub.xmin, m.entry, m.by_name AND m.relid = line.relid AS by_name
-    FROM (SELECT relid, unnest(line) AS member FROM wanted) AS line
-    JOIN member m ON m.relid = line.member JOIN pub ON pub.oid = m.pubid
+    SELECT DISTINCT line.relid, m.pubid AS oid, (SELECT pub.xmin FROM pub WHERE pub.oid = m.pubid), m.entry,
+      m.by_name AND m.relid = line.relid AS by_name
+    FROM (SELECT relid, unnest(line) AS member FROM wanted) AS line JOIN member m ON m.relid = line.member
   ) AS m GROUP BY relid
 ), form AS (
   SELECT w.relid, w.nspname, w.relname, (jsonb_build_array(w.relid::bigint, w.nspname, w.relname,

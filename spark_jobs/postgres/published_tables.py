@@ -47,7 +47,8 @@ WITH wanted AS (
   SELECT w.oid, m.pubid, bool_or(m.relid <> w.oid) AS by_root
   FROM wanted w, LATERAL unnest(w.oid || w.above) AS line(relid) JOIN member m USING (relid) GROUP BY w.oid, m.pubid
 ), entry AS (
-  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, p.sends_generated, p.operations, by_root
+  SELECT w.*, p.oid AS pubid, p.pubname, p.pubviaroot, p.sends_generated, p.operations,
+    bool_or(p.pubviaroot AND by_root) OVER (PARTITION BY w.oid) AS named_by_root
   FROM published JOIN wanted w USING (oid) JOIN pub p ON p.oid = published.pubid
 )
 SELECT e.nspname::text, e.relname::text, e.pubname::text, e.operations, {row_filter}, {listed},
@@ -57,8 +58,7 @@ SELECT e.nspname::text, e.relname::text, e.pubname::text, e.operations, {row_fil
           ELSE a.attgenerated = '' OR (a.attgenerated = 's' AND coalesce(e.sends_generated, false)) END
     ORDER BY a.attnum)
 FROM entry e {of_entry}
-WHERE (e.relkind = 'r' OR e.pubviaroot)
-  AND NOT EXISTS (SELECT FROM entry root WHERE root.oid = e.oid AND root.pubviaroot AND root.by_root)
+WHERE (e.relkind = 'r' OR e.pubviaroot) AND NOT e.named_by_root
 ORDER BY e.nspname, e.relname, e.pubname
 """
 # a table that is published through its schema, too, has neither filter nor list

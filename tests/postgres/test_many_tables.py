@@ -1,0 +1,84 @@
+"""What the catalogue is asked costs the server the same for each table, however many there are.
+
+Counted in rows that the server's plans go through, so that it does not depend on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+
+from spark_jobs.postgres.catalogue import relation_facts, tables_there
+from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
+from spark_jobs.postgres.privileges import table_privileges
+from spark_jobs.postgres.published_tables import published_tables
+from spark_jobs.qualified_name import QualifiedName
+from tests.fixtures.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+FEW, MANY = 200, 800
+NAMES = [QualifiedName("public", f"t{number}") for number in range(MANY)]
+
+
+@dataclass
+class Explained:
+    """A connection that counts the rows that its statements' plans go through."""
+
+    connection: psycopg.Connection[Any]
+    rows: list[float] = field(default_factory=list)
+
+    @property
+    def info(self) -> psycopg.ConnectionInfo:
+        return self.connection.info
+
+    def execute(self, statement: Any, parameters: Any) -> psycopg.Cursor[Any]:
+        text = statement if isinstance(statement, str) else statement.as_string()
+        explained = self.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", parameters).fetchall()
+        self.rows += gone_through(explained[0][0][0]["Plan"])
+        return self.connection.execute(statement, parameters)
+
+
+def gone_through(plan: dict[str, Any]) -> Iterator[float]:
+    removed = sum(value for name, value in plan.items() if name.startswith("Rows Removed"))
+    yield (plan["Actual Rows"] + removed) * plan["Actual Loops"]
+    for below in plan.get("Plans", ()):
+        yield from gone_through(below)
+
+
+def words(connection: Any, names: list[QualifiedName], publication: str) -> object:
+    return fingerprint_words(connection, Watched(tuple(names), (publication,), {}))
+
+
+def facts(connection: Any, names: list[QualifiedName], publication: str) -> object:
+    return relation_facts(connection, names=names)
+
+
+def there(connection: Any, names: list[QualifiedName], publication: str) -> object:
+    return tables_there(connection, names)
+
+
+def published(connection: Any, names: list[QualifiedName], publication: str) -> object:
+    return published_tables(connection, (publication,), names)
+
+
+def privileges(connection: Any, names: list[QualifiedName], publication: str) -> object:
+    return table_privileges(connection, names)
+
+
+def test_each_question_costs_the_same_for_each_table(database: Database) -> None:
+    created = "; ".join(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in NAMES)
+    database.execute(created, "CREATE PUBLICATION many FOR TABLES IN SCHEMA public", "CREATE PUBLICATION listed")
+    database.execute(f"ALTER PUBLICATION listed ADD TABLE {', '.join(map(str, NAMES))}")
+    questions: tuple[Callable[..., Any], ...] = (words, facts, there, published, privileges)
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        for question in questions:
+            for publication in ("listed", "many"):
+                few, many = Explained(connection), Explained(connection)
+                assert len(question(few, NAMES[:FEW], publication)) == FEW
+                assert len(question(many, NAMES, publication)) == MANY
+                assert sum(many.rows) < 1.5 * (MANY / FEW) * sum(few.rows), (question.__name__, publication)
