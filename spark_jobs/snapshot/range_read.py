@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,8 +30,8 @@ def marked(snapshot_name: str, label: str, rows: str) -> str:
     return f"/* {snapshot_name} {label} */ {rows}"
 
 
-def read_range(connect: BulkConnect, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
-    """The rows as the snapshot shows them, in Arrow batches of a few MB.
+def read_range(connect: BulkConnect, snapshot_name: str, query: RangeQuery) -> Generator[pa.RecordBatch, None, None]:
+    """The rows as the snapshot shows them, in Arrow batches of a few MB. Close it if it is not read to its end.
 
     Raises SourceError, also after the last batch; then discard all rows.
     https://www.postgresql.org/docs/current/sql-set-transaction.html

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
 
@@ -76,8 +76,10 @@ def read_into_files(
     def write(task: int) -> DataFiles:
         files = DataFiles(filesystem, path, layout)
         try:
-            for group in row_groups(_until((stopped, threads.interrupted), read_task(task))):
-                files.write(pa.Table.from_batches([_named(rows, layout.schema) for rows in group], layout.schema))
+            # else a session could be garbage before its statement is, which the driver complains about
+            with closing(read_task(task)) as batches:
+                for group in row_groups(_until((stopped, threads.interrupted), batches)):
+                    files.write(pa.Table.from_batches([_named(rows, layout.schema) for rows in group], layout.schema))
             files.close()
         except BaseException:
             files.remove()

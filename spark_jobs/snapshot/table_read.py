@@ -5,10 +5,10 @@ Executors read it, or the driver if it is small: then no Python worker has to st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -37,7 +37,8 @@ _RANGES_PER_TASK = 4  # the most: 256 MB of heap, which a retried task reads aga
 _SMALL_BYTES = 4 << 20
 _DRIVER_BYTES = 32 << 20  # values of a small table may be compressed: with more than this, executors read it
 
-TaskReader: TypeAlias = Callable[[int], Iterator[pa.RecordBatch]]
+# to be closed if it is not read to its end: then its session is, too
+TaskReader: TypeAlias = Callable[[int], Generator[pa.RecordBatch, None, None]]
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,11 @@ class TableRead:
         the salt of masked columns travel to executors only in its closure, so no plan, log or web page shows them."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
 
-        def read_task(task: int) -> Iterator[pa.RecordBatch]:
+        def read_task(task: int) -> Generator[pa.RecordBatch, None, None]:
             for query in tasks[task]:
-                for rows in read_range(connect, snapshot_name, query):
-                    yield _typed(rows, columns, table, on_unrepresentable)
+                with closing(read_range(connect, snapshot_name, query)) as batches:
+                    for rows in batches:
+                        yield _typed(rows, columns, table, on_unrepresentable)
 
         return read_task
 
@@ -143,11 +145,13 @@ class TableRead:
         batches: list[pa.RecordBatch] = []
         size = 0
         try:
-            for rows in chain.from_iterable(map(read, range(len(self.tasks)))):
-                batches.append(rows)
-                size += rows.nbytes
-                if size > _DRIVER_BYTES:
-                    return None
+            for task in range(len(self.tasks)):
+                with closing(read(task)) as of_task:
+                    for rows in of_task:
+                        batches.append(rows)
+                        size += rows.nbytes
+                        if size > _DRIVER_BYTES:
+                            return None
         except CdcError as error:
             raise error.within(f"{self.shape.name} cannot be read") from error
         return pa.Table.from_batches(batches, arrow_schema(value_fields(self.shape)))

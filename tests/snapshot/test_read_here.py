@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -31,31 +31,35 @@ def batch(number: int) -> pa.RecordBatch:
     return pa.record_batch({"v0": pa.array(range(number, number + 200_000))})
 
 
-def reader(then: Callable[[int], Iterator[pa.RecordBatch]]) -> Callable[[int], Iterator[pa.RecordBatch]]:
+def reader(
+    then: Callable[[int], Generator[pa.RecordBatch, None, None]],
+) -> Callable[[int], Generator[pa.RecordBatch, None, None]]:
     """Each task has some rows, enough that they are written, and ``then`` more."""
 
-    def read(task: int) -> Iterator[pa.RecordBatch]:
+    def read(task: int) -> Generator[pa.RecordBatch, None, None]:
         yield batch(task)
         yield from then(task)
 
     return read
 
 
-def for_ever(_: int) -> Iterator[pa.RecordBatch]:
+def for_ever(_: int) -> Generator[pa.RecordBatch, None, None]:
     while True:
         yield batch(0)
 
 
 def test_the_files_hold_what_all_tasks_read(tmp_path: Path) -> None:
     with range_threads(2) as threads:
-        written = read_into_files(READ, reader(lambda task: iter([batch(1000 * task)])), str(tmp_path), LAYOUT, threads)
+        written = read_into_files(
+            READ, reader(lambda task: (batch(1000 * task) for _ in range(1))), str(tmp_path), LAYOUT, threads
+        )
     assert written.rows == TASKS * 400_000
     assert {action.path for action in written.actions} == {file.name for file in tmp_path.iterdir()}
     assert sum(pq.read_metadata(file).num_rows for file in tmp_path.iterdir()) == written.rows
 
 
 def test_the_first_error_ends_the_other_tasks(tmp_path: Path) -> None:
-    def fails(task: int) -> Iterator[pa.RecordBatch]:
+    def fails(task: int) -> Generator[pa.RecordBatch, None, None]:
         if task == 1:
             raise SourceError("PostgreSQL refused: of task 1")
         return for_ever(task)
@@ -68,7 +72,7 @@ def test_the_first_error_ends_the_other_tasks(tmp_path: Path) -> None:
 def test_an_interrupt_ends_all_tasks(tmp_path: Path) -> None:
     begun = Event()
 
-    def endless(task: int) -> Iterator[pa.RecordBatch]:
+    def endless(task: int) -> Generator[pa.RecordBatch, None, None]:
         begun.set()
         return for_ever(task)
 
