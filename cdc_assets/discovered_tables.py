@@ -23,13 +23,14 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
     from spark_jobs.errors import PreconditionError
     from spark_jobs.postgres.comments import comments_on
     from spark_jobs.postgres.connection import connected
+    from spark_jobs.postgres.published_tables import add_table
     from spark_jobs.tables.followed_tables import all_followed_names
 
     names = all_followed_names(pipeline)
     if not names:
         raise PreconditionError(
             f"publication {', '.join(pipeline.source.publications)} has no tables",
-            hint="ALTER PUBLICATION ... ADD TABLE, or list tables: in the configuration",
+            hint=f"{add_table(pipeline.source.publications[0])} ..., or list tables: in the configuration",
         )
     with connected(pipeline.source.dsn) as connection:
         comments = comments_on(connection, names)

@@ -13,6 +13,7 @@ from spark_jobs.errors import ConfigurationError, LakeError, PreconditionError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.table_mask import why_masked_otherwise
@@ -60,7 +61,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
         if checkpoint is None:
             if not names:
                 nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
-                raise PreconditionError(nothing, hint="ALTER PUBLICATION ... ADD TABLE")
+                raise PreconditionError(nothing, hint=f"{add_table(pipeline.source.publications[0])} ...")
             for table in stopped:
                 if isinstance(table.error, ConfigurationError):
                     raise table.error

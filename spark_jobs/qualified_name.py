@@ -13,6 +13,18 @@ from spark_jobs.errors import CONTROLS
 # folds to lower case. https://www.postgresql.org/docs/current/sql-syntax-lexical.html#SQL-SYNTAX-IDENTIFIERS
 _IDENTIFIER = re.compile(r'([Uu]&)?"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
 _BARE = re.compile(r"[a-z_][a-z0-9_$]*")
+# what PostgreSQL 14 to 19 take for a name only in quotes: the words of pg_get_keywords() that are reserved, also those
+# that may be the name of a function or a type
+_RESERVED = """
+all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation
+column concurrently constraint create cross current_catalog current_date current_role current_schema current_time
+current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze
+from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit
+localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references
+returning right select session_user similar some symmetric system_user table tablesample then to trailing true union
+unique user using variadic verbose when where window with
+"""
+RESERVED_WORDS = frozenset(_RESERVED.split())
 _ESCAPE = re.compile(r"\\(?:(\\)|([0-9A-Fa-f]{4})|\+([0-9A-Fa-f]{6})|)")
 
 
@@ -54,7 +66,9 @@ class QualifiedName:
         return "/".join(_percent_encoded(name) for name in (self.nspname, self.relname) if name)
 
     def __str__(self) -> str:
-        return ".".join(quoted_identifier(name) for name in (self.nspname, self.relname) if name)
+        # after a dot, SQL takes a reserved word for a name
+        relname = self.relname if self.relname in RESERVED_WORDS else quoted_identifier(self.relname)
+        return f"{quoted_identifier(self.nspname)}.{relname}" if self.nspname else relname
 
 
 def _read(match: re.Match[str]) -> str:
@@ -76,7 +90,7 @@ def _character(escape: re.Match[str]) -> str:
 def quoted_identifier(identifier: str) -> str:
     """As SQL writes it, for display, hints and configuration; the driver composes the statements that we execute. The
     result has no control characters: such names are shown as SQL can write them."""
-    if _BARE.fullmatch(identifier):
+    if _BARE.fullmatch(identifier) and identifier not in RESERVED_WORDS:
         return identifier
     doubled = identifier.replace('"', '""')
     if not CONTROLS.search(identifier):

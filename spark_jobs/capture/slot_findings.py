@@ -65,7 +65,7 @@ def _of_lag(lag: Lag | None, limits: HealthLimits) -> Iterator[Finding]:
 def _of_others(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
     oldest = health.oldest_transaction
     if oldest and oldest.age and (severity := _above(oldest.age.total_seconds(), limits.oldest_transaction)):
-        ended = "commit it or roll it back" if oldest.gid is None else "COMMIT PREPARED or ROLLBACK PREPARED"
+        ended = "commit it or roll it back" if oldest.gid is None else oldest.way_to_end
         yield Finding(severity, f"a transaction holds the slot back ({oldest}): {ended}")
     if health.free_slots < 1:
         yield Finding("warn", "no replication slot is free: a snapshot needs one; raise max_replication_slots by one")

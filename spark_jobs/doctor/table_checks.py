@@ -14,16 +14,18 @@ from spark_jobs.postgres.publication import Publication, find_publications, how_
 from spark_jobs.postgres.published_tables import (
     PublishedTable,
     add_table,
+    create_publication,
     publish_all,
     published_tables,
     unseen_operations,
 )
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.table_faults import TableFault, table_faults
+from spark_jobs.schema.table_faults import TableFault, for_each_part, table_faults
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.tables.selected_columns import (
+    column_lists,
     columns_that_come,
     why_incomplete,
     why_not_selectable,
@@ -44,7 +46,10 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     sent = published_tables(connection, pipeline.source.publications, names) if publication is not None else {}
     if published:
         owned = tuple(privileges.values())
-        yield _publication_check(pipeline, publication, role, owned, quoted_identifier(connection.info.dbname))
+        if publication is None:
+            yield _publication_to_be_made(connection, pipeline, role, owned)
+        else:
+            yield _publication_check(pipeline, publication)
     facts = {fact.name: fact for fact in relation_facts(connection, names=names, keys=pipeline.declared_keys)}
     there = tables_there(connection, names)
     for name in names:
@@ -100,9 +105,8 @@ def _rows_found_by(facts: RelationFacts) -> str:
 
 def _unseen(table: _Table, publication: Publication | None) -> Iterator[Check]:
     if publication is not None and table.sent is not None and table.sent.missing_operations:
-        remedy = (
-            f"the lake shows them with the table's next snapshot; for all of them: {publish_all(publication.names[0])}"
-        )
+        every = publish_all(table.sent.publication)
+        remedy = f"the lake shows them with the table's next snapshot; for all of them: {every}"
         yield warn(AREA, str(table.facts.name), unseen_operations(table.sent.missing_operations), remedy)
 
 
@@ -112,16 +116,8 @@ def _wanted(pipeline: Pipeline, publication: Publication | None) -> tuple[Qualif
     return publication.tables if publication else ()
 
 
-def _publication_check(
-    pipeline: Pipeline,
-    publication: Publication | None,
-    role: RolePrivileges,
-    tables: Sequence[TablePrivileges],
-    database: str,
-) -> Check:
+def _publication_check(pipeline: Pipeline, publication: Publication) -> Check:
     what = f"publication {', '.join(pipeline.source.publications)}"
-    if publication is None:
-        return _publication_to_be_made(pipeline, role, tables, database)
     if not publication.tables and pipeline.tables is None:
         return fail(AREA, what, "has no table", f"{add_table(publication.names[0])} ...")
     whose = "made by postgres-cdc" if publication.ours else "your own, used as it is"
@@ -130,7 +126,7 @@ def _publication_check(
 
 
 def _publication_to_be_made(
-    pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges], database: str
+    connection: Connection, pipeline: Pipeline, role: RolePrivileges, tables: Sequence[TablePrivileges]
 ) -> Check:
     what = f"publication {', '.join(pipeline.source.publications)}"
     if len(pipeline.source.publications) > 1:
@@ -140,13 +136,14 @@ def _publication_to_be_made(
     if pipeline.tables is None:
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
         return fail(AREA, what, "does not exist, and the configuration names no tables", remedy)
-    names = ", ".join(str(table.name) for table in pipeline.tables)
-    (publication_name,) = map(quoted_identifier, pipeline.source.publications)
-    by_owner = f"have an owner create it: CREATE PUBLICATION {publication_name} FOR TABLE {names}"
+    names = [table.name for table in pipeline.tables]
+    lists = column_lists(connection, pipeline, names)
+    by_owner = f"have an owner create it: {create_publication(pipeline.source.publications[0], names, lists)}"
     foreign = [str(table.name) for table in tables if not (table.owns or role.superuser)]
     if foreign:
         return fail(AREA, what, f"does not exist, and {role.name} does not own {', '.join(foreign)}", by_owner)
     if not role.may_create_in_database:
+        database = quoted_identifier(connection.info.dbname)
         remedy = f"GRANT CREATE ON DATABASE {database} TO {quoted_identifier(role.name)}, or {by_owner}"
         return fail(AREA, what, f"does not exist, and {role.name} may not create in this database", remedy)
     return ok(AREA, what, "does not exist yet: sync creates it")
@@ -160,11 +157,19 @@ def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -
         remedy = f"GRANT USAGE ON SCHEMA {quoted_identifier(table.name.nspname)} TO {grantee}"
         yield fail(AREA, name, f"no USAGE on schema {table.name.nspname}", remedy)
     if not table.may_select:
-        yield fail(AREA, name, "no SELECT", f"GRANT SELECT ON {name} TO {grantee}")
+        yield _no_select(table, grantee)
     if table.row_security:
         remedy = f"a snapshot must see every row: ALTER ROLE {grantee} BYPASSRLS"
         yield fail(AREA, name, "row security hides rows from the role", remedy)
     yield from _publication_faults(of, role, publication)
+
+
+def _no_select(table: TablePrivileges, grantee: str) -> Check:
+    grant, to = "GRANT SELECT ON ", f" TO {grantee}"
+    if table.is_partitioned:
+        remedy = for_each_part(table.name, grant, to)
+        return fail(AREA, str(table.name), "no SELECT on it or on one of its partitions", remedy)
+    return fail(AREA, str(table.name), "no SELECT", f"{grant}{table.name}{to}")
 
 
 def _selection_faults(connection: Connection, of: _Table, publication: Publication | None) -> list[Check]:

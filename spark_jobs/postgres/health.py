@@ -108,8 +108,8 @@ def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerId
     """
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH, [slot]).fetchall()[0]
-    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, free = row[:-5]
-    oldest = OpenTransaction(*row[-5:])
+    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, free = row[:-6]
+    oldest = OpenTransaction(*row[-6:])
     if plugin is None:
         return ServerIdentity(*server)
     return SlotHealth(

@@ -12,15 +12,17 @@ from psycopg import sql
 
 from spark_jobs.errors import one_line
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.qualified_name import quoted_identifier
 
 # every role sees pid, application_name and backend_xid of all sessions, but xact_start and state of others only with
 # pg_read_all_stats
 OLDEST_TRANSACTION = """
-SELECT pid, gid, age, application_name, state FROM (
+SELECT pid, gid, age, application_name, state, database FROM (
   SELECT pid, NULL AS gid, clock_timestamp() - xact_start AS age, application_name, coalesce(state, '') AS state,
-         age(backend_xid) AS xids
+         '' AS database, age(backend_xid) AS xids
   FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
-  UNION ALL SELECT NULL, gid, clock_timestamp() - prepared, '', '', age(transaction) FROM pg_catalog.pg_prepared_xacts
+  UNION ALL SELECT NULL, gid, clock_timestamp() - prepared, '', '', database, age(transaction)
+  FROM pg_catalog.pg_prepared_xacts
 ) written ORDER BY xids DESC LIMIT 1
 """
 
@@ -31,7 +33,8 @@ class OpenTransaction:
     snapshot that was asked for since is exported before its end.
 
     It is either a session's (``pid``) or prepared (``gid``, which may be any text). ``age`` is None if this role may
-    not see it; ``application_name`` and ``state`` are the session's, as far as they are known.
+    not see it; ``application_name`` and ``state`` are the session's, as far as they are known. ``database``: where it
+    was prepared, and can be ended.
     """
 
     pid: int | None
@@ -39,6 +42,7 @@ class OpenTransaction:
     age: timedelta | None
     application_name: str = ""
     state: str = ""
+    database: str = ""
 
     def __str__(self) -> str:
         session = ", ".join(filter(None, (one_line(self.application_name), self.state)))
@@ -52,8 +56,8 @@ class OpenTransaction:
         """The SQL that ends it. A session's changes are rolled back; of a prepared one its owner decides."""
         if self.gid is None:
             return f"SELECT pg_terminate_backend({self.pid})"
-        gid = sql.Literal(self.gid).as_string(None)
-        return f"COMMIT PREPARED {gid} or ROLLBACK PREPARED {gid}"
+        gid = sql.Literal(self.gid).as_string(None).strip()
+        return f"COMMIT PREPARED {gid} or ROLLBACK PREPARED {gid}, in database {quoted_identifier(self.database)}"
 
 
 def oldest_transaction(connection: Connection) -> OpenTransaction | None:

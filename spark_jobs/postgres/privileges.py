@@ -64,13 +64,15 @@ class RolePrivileges:
 
 @dataclass(frozen=True)
 class TablePrivileges:
-    """What the role may do with one table. ``row_security``: policies may hide rows from the role."""
+    """What the role may do with one table. ``may_select``: from its partitions too, which snapshots read one by one.
+    ``row_security``: policies may hide rows from the role."""
 
     name: QualifiedName
     may_use_schema: bool
     may_select: bool
     owns: bool
     row_security: bool
+    is_partitioned: bool
 
 
 _SETTINGS = f"""
@@ -92,7 +94,14 @@ FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
 _TABLES = """
 SELECT n.nspname::text, c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
-       has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid)
+       has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
+         WITH RECURSIVE below (relid) AS (
+           SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = c.oid AND c.relkind = 'p'
+           UNION ALL
+           SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_class p ON p.oid = b.relid AND p.relkind = 'p'
+           JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid)
+         SELECT FROM below WHERE NOT has_table_privilege(relid, 'SELECT')),
+       pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid), c.relkind = 'p'
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN unnest(%s::text[], %s::text[]) wanted(nspname, relname)
   ON wanted.nspname = n.nspname AND wanted.relname = c.relname

@@ -6,7 +6,7 @@ https://www.postgresql.org/docs/current/sql-createpublication.html
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -18,11 +18,10 @@ from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.publication_comment import PublicationComment, write_comment
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
-from spark_jobs.postgres.published_tables import PublishedTable, add_table, published_tables
+from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, add_table, published_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
-ColumnLists = Mapping[QualifiedName, tuple[str, ...]]
 NO_LISTS: ColumnLists = MappingProxyType({})
 
 
@@ -31,8 +30,9 @@ class Publication:
     """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
     ``comment``: what we wrote on it if we made it, else None. ``excluded``: FOR ALL TABLES EXCEPT these, and with them
-    the ``excluded_partitions``. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it
-    sends of each table: see ``published_tables``.
+    the ``excluded_partitions``. ``by_leaves``: partitioned tables that are sent by their leaves, each with the
+    publication it belongs to. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends
+    of each table: see ``published_tables``.
     """
 
     names: tuple[str, ...]
@@ -42,6 +42,7 @@ class Publication:
     excluded: tuple[QualifiedName, ...] = ()
     excluded_partitions: tuple[QualifiedName, ...] = ()
     all_sequences: bool = False
+    by_leaves: tuple[tuple[QualifiedName, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,7 +90,10 @@ SELECT obj_description(pub.oid, 'pg_publication'), pub.pubviaroot,
    WHERE CASE WHEN pub.pubviaroot
      THEN below.relid IN (SELECT relid FROM entry) AND NOT (c.relispartition AND (pub.puballtables OR EXISTS (
        SELECT FROM pg_catalog.pg_partition_ancestors(c.oid) JOIN entry USING (relid) WHERE relid <> c.oid)))
-     ELSE c.relkind <> 'p' END)
+     ELSE c.relkind <> 'p' END),
+  (SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname)), '[]')
+   FROM (SELECT relid FROM member UNION SELECT relid FROM below) AS belongs JOIN pg_catalog.pg_class c ON c.oid = relid
+   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE NOT pub.pubviaroot AND c.relkind = 'p')
 FROM pub
 """
 _WITH_LIST_OR_FILTER = """
@@ -113,7 +117,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         row = connection.execute(statement, {"name": name}).fetchone()
     if row is None:
         return None
-    comment, via_root, all_sequences, excluded, tables = row
+    comment, via_root, all_sequences, excluded, tables, by_leaves = row
     return Publication(
         (name,),
         PublicationComment.parse(comment),
@@ -122,6 +126,7 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
         tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if not is_partition),
         tuple(QualifiedName(*table) for *table, is_partition in sorted(excluded) if is_partition),
         all_sequences,
+        tuple((QualifiedName(*table), name) for table in sorted(by_leaves)),
     )
 
 
@@ -192,6 +197,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
         # without the partitions that one of them publishes under the name of their root
         excluded=tuple(sorted({table for each in found for table in each.excluded})),
         excluded_partitions=tuple(sorted({table for each in found for table in each.excluded_partitions})),
+        by_leaves=tuple(pair for each in found for pair in each.by_leaves),
         tables=tuple(
             sorted(published_tables(connection, names, [t for each in found for t in each.tables], for_reading=False))
         ),
@@ -279,7 +285,12 @@ def how_to_add(found: Publication, table: QualifiedName) -> str:
         )
     if table in found.excluded_partitions:
         return "its partitioned table is excluded: ALTER PUBLICATION ... SET ALL TABLES EXCEPT (...) without that"
-    return f"{add_table(found.names[0])} {table}; if it is partitioned, with publish_via_partition_root = true"
+    publication = dict(found.by_leaves).get(table, found.names[0])
+    by_root = f"ALTER PUBLICATION {quoted_identifier(publication)} SET (publish_via_partition_root = true)"
+    if (table, publication) in found.by_leaves:
+        return by_root
+    added = f"{add_table(publication)} {table}"
+    return added if found.via_partition_root else f"{added}; if it is partitioned, {by_root}"
 
 
 def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:

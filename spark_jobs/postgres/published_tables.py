@@ -10,7 +10,7 @@ https://www.postgresql.org/docs/current/logical-replication-col-lists.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, mem
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import RelationFacts
 
+ColumnLists = Mapping[QualifiedName, tuple[str, ...]]
 OPERATIONS = ("insert", "update", "delete", "truncate")
 
 # one row per table and publication that sends the table's changes under its own name. A partition has no row if any of
@@ -73,7 +74,7 @@ LEFT JOIN (member m JOIN pg_catalog.pg_publication_rel r ON r.oid = m.entry AND 
 class PublishedTable:
     """``columns``: those that are sent, in ``attnum`` order; ``listed``: a column list chooses them. ``row_filter`` is
     an SQL condition, empty for all rows. ``missing_operations``: those that no publication sends. ``error``: why the
-    table cannot be followed through these publications together.
+    table cannot be followed through these publications together. ``publication``: the first of those that send it.
     """
 
     name: QualifiedName
@@ -82,10 +83,24 @@ class PublishedTable:
     row_filter: str = ""
     missing_operations: tuple[str, ...] = ()
     error: PreconditionError | None = None
+    publication: str = ""
 
     def sent_of(self, facts: RelationFacts) -> RelationFacts:
         """The facts, without the columns that are not sent."""
         return replace(facts, columns=tuple(column for column in facts.columns if column.attname in self.columns))
+
+
+def create_publication(publication: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> str:
+    """For a hint: the statement by which sync would create it."""
+    entries = (f"ONLY {table}{_listed(lists[table]) if table in lists else ''}" for table in tables)
+    return (
+        f"CREATE PUBLICATION {quoted_identifier(publication)} FOR TABLE {', '.join(entries)}"
+        " WITH (publish_via_partition_root = true)"
+    )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return f" ({', '.join(map(quoted_identifier, columns))})"
 
 
 def add_table(publication: str) -> str:
@@ -173,6 +188,7 @@ def _together(name: QualifiedName, entries: Sequence[_Entry]) -> PublishedTable:
         " OR ".join(f"({condition})" for condition in next(iter(filters.values()), ())),
         tuple(operation for operation in OPERATIONS if operation not in sent),
         _why_not_together(name, entries, sent, filters),
+        entries[0].publication,
     )
 
 

@@ -27,7 +27,7 @@ RESERVED = frozenset(
 # reserved only if the condition of a MERGE uses them
 RESERVED_IN_KEY = frozenset({"_row_id_", "_file_name_"})
 
-NAME_REMEDY = "ALTER TABLE {table} RENAME COLUMN, or take the table out of tables:"
+NAME_REMEDY = "ALTER TABLE {table} RENAME COLUMN ... TO ..., or take the table out of tables:"
 
 
 def reserved_columns(names: Iterable[str], key: Collection[str] = ()) -> tuple[str, ...]:

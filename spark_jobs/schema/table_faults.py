@@ -19,9 +19,9 @@ from spark_jobs.table_mode import Mode
 NO_COLUMNS_REMEDY = (
     "add a column, and the next sync follows it; or leave the table out of tables: or of the publication"
 )
-_EACH_LEAF_FULL = (
-    "DO $$BEGIN EXECUTE (SELECT string_agg(format('ALTER TABLE %s REPLICA IDENTITY FULL', relid), '; ')"
-    " FROM pg_partition_tree('{root}') WHERE isleaf); END$$"
+_FOR_EACH_PART = (
+    "DO $$BEGIN EXECUTE (SELECT string_agg(format('{statement}', relid), '; ')"
+    " FROM pg_partition_tree('{root}'){which}); END$$"
 )
 
 
@@ -129,6 +129,10 @@ def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault |
     if facts.key and set(facts.key) != set(key):
         what = f"has a key of its own, {', '.join(facts.key)}, and key: says {named}"
         return TableFault(table, what, "take key: out of the configuration")
+    own = [column.attname for column in facts.columns]
+    if unknown := [name for name in key if name not in own]:
+        what = f"has no column {', '.join(unknown)}, and key: names it"
+        return TableFault(table, what, f"expected some of {', '.join(own)}")
     if not facts.key:
         what = f"has no unique index on exactly {named}, all of them NOT NULL, as key: says"
         columns = [quoted_identifier(name) for name in key]
@@ -161,7 +165,18 @@ def whole_rows_sql(table: QualifiedName, *, partitioned: bool) -> str:
     not reach its partitions, of which there may be many, so one statement alters them all."""
     if not partitioned:
         return f"ALTER TABLE {table} REPLICA IDENTITY FULL"
-    return _EACH_LEAF_FULL.replace("{root}", str(table).replace("'", "''"))
+    return for_each_part(table, "ALTER TABLE ", " REPLICA IDENTITY FULL", only_leaves=True)
+
+
+def for_each_part(root: QualifiedName, before: str, after: str, *, only_leaves: bool = False) -> str:
+    """One statement for a partitioned table and its partitions, of which there may be many. ``before`` and ``after``:
+    what is to be executed, around the name of each."""
+    statement = "%s".join(text.replace("%", "%%") for text in (before, after))
+    return _FOR_EACH_PART.format(
+        statement=statement.replace("'", "''"),
+        root=str(root).replace("'", "''"),
+        which=" WHERE isleaf" if only_leaves else "",
+    )
 
 
 def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault | None:
@@ -172,7 +187,8 @@ def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault 
             quoted_identifier(c.attname) for c in facts.columns if c.attname in sent or c.attname in facts.key
         )
         remedy = (
-            f"ALTER PUBLICATION ... DROP TABLE {facts.name}; ALTER PUBLICATION ... ADD TABLE {facts.name} ({listed})"
+            "keep its WHERE, if it has one:"
+            f" ALTER PUBLICATION ... DROP TABLE {facts.name}; ALTER PUBLICATION ... ADD TABLE {facts.name} ({listed})"
         )
         return TableFault(str(facts.name), what, remedy)
     return None

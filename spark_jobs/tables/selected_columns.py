@@ -12,11 +12,11 @@ from spark_jobs.configuration import ColumnSelection, Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.publication import ColumnLists
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE
-from spark_jobs.postgres.published_tables import PublishedTable, published_tables
+from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_faults import for_each_part
 
 
 def column_lists(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> ColumnLists:
@@ -61,7 +61,7 @@ def why_not_selectable(facts: RelationFacts, selection: ColumnSelection, server_
         return PreconditionError(
             f"{field}: {facts.name} or a partition of it has REPLICA IDENTITY FULL: with a column list in its"
             " publication the source would refuse every UPDATE and DELETE of it",
-            hint=f"ALTER TABLE {facts.name} REPLICA IDENTITY DEFAULT, or follow the whole table",
+            hint=f"{_without_whole_rows(facts)}, or follow the whole table",
         )
     identities = [facts.key, facts.replica_identity, *(leaf for leaf in facts.leaf_identities if leaf)]
     chosen = selected_columns(facts, selection)
@@ -71,6 +71,12 @@ def why_not_selectable(facts: RelationFacts, selection: ColumnSelection, server_
             hint="the key must be among the columns",
         )
     return None
+
+
+def _without_whole_rows(facts: RelationFacts) -> str:
+    if facts.leaf_identities:
+        return for_each_part(facts.name, "ALTER TABLE ", " REPLICA IDENTITY DEFAULT")
+    return f"ALTER TABLE {facts.name} REPLICA IDENTITY DEFAULT"
 
 
 def require_withheld(connection: Connection, pipeline: Pipeline) -> None:

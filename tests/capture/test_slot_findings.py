@@ -56,9 +56,9 @@ NEVER = HealthLimits(*[Threshold()] * 5)
         ),
         ({"oldest_transaction": OLD}, "warn", "holds the slot back (of server process 4711, open for 7,200 s): commit"),
         (
-            {"oldest_transaction": OpenTransaction(None, "gid", timedelta(hours=2))},
+            {"oldest_transaction": OpenTransaction(None, "gid", timedelta(hours=2), database="Shop")},
             "warn",
-            "(prepared as 'gid', open for 7,200 s): COMMIT PREPARED or ROLLBACK PREPARED",
+            "(prepared as 'gid', open for 7,200 s): COMMIT PREPARED 'gid' or ROLLBACK PREPARED 'gid', in database",
         ),
         ({"free_slots": 0}, "warn", "no replication slot is free"),
     ],

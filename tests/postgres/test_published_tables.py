@@ -106,8 +106,8 @@ def test_before_15_whole_tables_are_sent(postgres_14: PostgresServer) -> None:
         database.execute(*SCHEMA, "CREATE PUBLICATION p FOR TABLE plain, root WITH (publish = 'insert, update')")
         found = published(database, "p")
     assert found == {
-        PLAIN: PublishedTable(PLAIN, ("id", "a", "b"), missing_operations=("delete", "truncate")),
-        LEAF: PublishedTable(LEAF, ("id", "a"), missing_operations=("delete", "truncate")),
+        PLAIN: PublishedTable(PLAIN, ("id", "a", "b"), missing_operations=("delete", "truncate"), publication="p"),
+        LEAF: PublishedTable(LEAF, ("id", "a"), missing_operations=("delete", "truncate"), publication="p"),
     }
 
 

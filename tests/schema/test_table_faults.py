@@ -42,6 +42,7 @@ def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: st
     [
         (replace(keyless("f"), declared_key=("id",)), ("id",), None),
         (replace(FACTS, relreplident="f", primary_key=("id",), replica_identity=()), ("id",), None),
+        (keyless("f"), ("id", "nope"), "has no column nope, and key: names it"),
         (keyless("f"), ("id", "note"), "has no unique index on exactly id, note, all of them NOT NULL, as key: says"),
         (keyless("d"), ("id",), "does not send whole rows, which key: id requires"),
         (

@@ -63,7 +63,8 @@ def test_an_export_goes_on_while_its_caller_does_other_things(every_database: Da
             pass
         assert f'prepared as "{gid}", open for ' in waits.value.what
         literal = f"'{database.name}''s'"
-        assert waits.value.hint.endswith(f": COMMIT PREPARED {literal} or ROLLBACK PREPARED {literal}")
+        ways = f": COMMIT PREPARED {literal} or ROLLBACK PREPARED {literal}, in database {database.name}"
+        assert waits.value.hint.endswith(ways)
         assert exporter.is_waiting
         (begun,) = walsenders(database)
         database.execute(f"COMMIT PREPARED {literal}")

@@ -151,7 +151,7 @@ def test_other_names_are_refused_before_the_snapshot_and_hold_nobody_back(
     uses, alike = "whose names Delta Lake uses itself", "whose names differ only in case, which is one name to Spark"
     assert {str(error) for error in report.errors} == {
         f"table public.{table} has columns {f'{alike}: id, Id' if name == 'Id' else f'{uses}: {name}'}:"
-        f" ALTER TABLE public.{table} RENAME COLUMN, or take the table out of tables:"
+        f" ALTER TABLE public.{table} RENAME COLUMN ... TO ..., or take the table out of tables:"
         for table, name in REFUSED.items()
     }
     assert report.snapshots == ()
