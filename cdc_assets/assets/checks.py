@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
-from cdc_assets.failures import failures, for_dagster
+from cdc_assets.failures import description_of, failures, for_dagster
 from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, health_metadata, landed_chapters, observed_health
 from cdc_assets.stopped_tables import StoppedTables
@@ -88,7 +88,7 @@ def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetChe
         check_name=SLOT_HEALTH_CHECK,
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=for_dagster(error.lines, blueprint.name),
+        description=description_of(error, blueprint.name),
     )
 
 

@@ -33,7 +33,7 @@ from cdc_assets.assets.window_events import (
     require_present_chapter,
 )
 from cdc_assets.blueprint import MESSAGES, WATERMARK_CHECK, Blueprint
-from cdc_assets.failures import RETRY_POLICY, failure_of, failures
+from cdc_assets.failures import RETRY_POLICY, description_of, failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
@@ -175,6 +175,9 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         elif outcome.name not in waiting:
             stopped[str(outcome.name)] = outcome.error
     _note_stopped(context, run, stopped)
+    yield from _stopped_events(
+        context, run, {name: error for name, error in stopped.items() if name not in map(str, waiting)}
+    )
     if stopped:
         raise failure_of(tuple(stopped.values()), blueprint.name)
 
@@ -287,14 +290,39 @@ def _waiting_events(
         **({} if transaction is None else {"waits_for": str(transaction)}),
         **({} if age is None else {"waits_for_seconds": int(age.total_seconds())}),
     }
-    context.log_event(dg.AssetObservation(key, description=str(table), metadata=metadata))
+    yield from _shown_at(context, key, str(table), dg.AssetCheckSeverity.WARN, metadata)
+
+
+def _stopped_events(
+    context: dg.AssetExecutionContext, run: TableRun, stopped: Mapping[str, CdcError]
+) -> Iterator[dg.AssetCheckResult]:
+    """Why a table is stopped, where one looks for it: the step's failure is on the run's page only, and the table's
+    check would go on showing what an earlier run found."""
+    keys = {
+        **{str(table): key for table, key in run.tables.items()},
+        **({MESSAGES: run.messages} if run.messages else {}),
+    }
+    for name, error in stopped.items():
+        text = description_of(error, run.blueprint.name)
+        yield from _shown_at(context, keys[name], text, dg.AssetCheckSeverity.ERROR)
+
+
+def _shown_at(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    text: str,
+    severity: dg.AssetCheckSeverity,
+    metadata: Mapping[str, str | int] | None = None,
+) -> Iterator[dg.AssetCheckResult]:
+    """On the asset's page: an observation, and the table's check as failed. The messages have no check."""
+    context.log_event(dg.AssetObservation(key, description=text, metadata=metadata))
     if dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys:
         yield dg.AssetCheckResult(
             asset_key=key,
             check_name=WATERMARK_CHECK,
             passed=False,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=str(table),
+            severity=severity,
+            description=text,
             metadata=metadata,
         )
 

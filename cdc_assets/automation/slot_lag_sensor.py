@@ -14,7 +14,7 @@ from cdc_assets.assets.checks import health_evaluation, unreachable_evaluation
 from cdc_assets.automation.run_planning import last_runs, plan_run, reason_to_wait, run_request
 from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failure_of
+from cdc_assets.failures import failure_of, for_dagster
 from cdc_assets.partitions import ADD_BATCH
 from cdc_assets.slot_observation import Observation, observe
 from cdc_assets.stopped_tables import StoppedTables
@@ -80,7 +80,7 @@ def _failed(context: dg.SensorEvaluationContext, blueprint: Blueprint, error: Cd
         if not _evaluated_lately(context.instance, evaluation):
             context.instance.report_runless_asset_event(evaluation)
         raise failure_of([error], blueprint.name) from error
-    shown, told = type(error).__name__, evaluation.description
+    shown, told = type(error).__name__, for_dagster(error.lines, blueprint.name)
     if _shown_lately(shown, context.cursor):
         return dg.SensorResult(skip_reason=told, cursor=context.cursor)
     return dg.SensorResult(skip_reason=told, asset_events=[evaluation], cursor=_cursor(shown))

@@ -67,7 +67,7 @@ class DagsterDev:
 
     def ticks(self, sensor: str) -> Sequence[Mapping[str, Any]]:
         query = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
-            sensorState { ticks(limit: 50) { status skipReason error { message } } } } } }"""
+            sensorState { ticks(limit: 50) { status skipReason error { message causes { message } } } } } } }"""
         found = self.ask(query, s={**_LOCATION, "sensorName": sensor})["sensorState"]["ticks"]
         return list(found)
 

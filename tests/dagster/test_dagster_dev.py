@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell") 
 _WINDOWS_UNDER_LOAD = 2  # each is a run: no keys are added while one is at work
 _PATIENCE_SECONDS = 1500  # of a machine that is busy with other tests
 _PAGE_MILLISECONDS = 90_000
+_NAVIGATION = 240  # its width in pixels
+_MARGIN = 14
+_HALF_A_ROW = 22
 _GROUP = "/locations/__repository__@postgres-cdc/asset-groups/shop"
 
 
@@ -100,12 +104,17 @@ def test_sensor_backfill_and_schedule_follow_the_source(
         assert stats["numMaterialized"] == stats["numPartitions"] > _WINDOWS_UNDER_LOAD
         assert stats["numFailed"] == 0
 
+    assert _rows_compared(trial, spark, monkeypatch) > 80_000
+
+
+def _rows_compared(trial: Trial, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many rows the source has in the shop's tables; the lake has the same."""
     monkeypatch.setenv("SHOP_DSN", trial.database.dsn)
     monkeypatch.setenv("SHOP_LAKE", str(trial.lake))
     pipeline = load_pipeline(ROOT / "orchestration" / "defs" / "shop" / "defs.yaml")
     compared = compare(spark, pipeline, SHOP_TABLES)
     assert [table for table in compared if not table.equal] == []
-    assert sum(table.source_rows for table in compared) > 80_000
+    return sum(table.source_rows for table in compared)
 
 
 def test_dagster_dev_has_no_warning_of_ours(trial: Trial) -> None:
@@ -192,6 +201,107 @@ def test_the_first_click(trial: Trial, page: Page, pictures: Path) -> None:
     wait_for(lambda: {run["runId"] for run in trial.dev.runs()} - before or None, "the run that was clicked")
     trial.dev.wait_for_runs()
     assert {run["status"] for run in trial.dev.runs() if run["runId"] not in before} == {"SUCCESS"}
+
+
+@pytest.mark.nightly
+@pytest.mark.browser
+def test_a_failed_table_a_break_and_its_recovery(
+    trial: Trial, page: Page, pictures: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = _a_table_fails_and_is_mended(trial, page, pictures)
+    _the_slot_is_dropped(trial, page, pictures)
+    _it_is_recovered(trial, page, pictures)
+    assert {run["status"] for run in trial.dev.runs() if run["runId"] != failed} == {"SUCCESS"}
+    assert _rows_compared(trial, spark, monkeypatch) > 80_000
+
+
+def _a_table_fails_and_is_mended(trial: Trial, page: Page, pictures: Path) -> str:
+    """Its page says why; the run that failed."""
+    dev = trial.dev
+    check = f"{dev.url}/assets/shop/shop/customers?view=checks&checkDetail=watermark_is_last_window"
+    trial.database.execute("UPDATE shop.customers SET joined = 'infinity' WHERE id = 1")
+    [failed] = dev.run_schedule_once("shop_sync")
+    dev.wait_for_runs()
+    assert [run["status"] for run in dev.runs() if run["runId"] == failed] == ["FAILURE"]
+    assert dev.partition_stats("shop", "shop", "customers")["numFailed"] == 1
+    assert dev.partition_stats("shop", "shop", "orders")["numFailed"] == 0
+    open_page(page, check)
+    page.get_by_text("shop.customers column joined: infinity").wait_for(timeout=_PAGE_MILLISECONDS)
+    _picture(trial, page, pictures / "failed_table.png", above="Plots")
+
+    trial.database.execute("UPDATE shop.customers SET joined = now() WHERE id = 1")
+    dev.start_sensor("shop_slot_lag")  # it leaves the table alone for half a minute
+    wait_for(lambda: _all_green(dev, "shop", "customers"), "the mended table", seconds=_PATIENCE_SECONDS, every=4)
+    dev.stop_sensor("shop_slot_lag")
+    dev.wait_for_runs()
+    open_page(page, check)
+    page.get_by_text("Passed").first.wait_for(timeout=_PAGE_MILLISECONDS)
+    return failed
+
+
+def _the_slot_is_dropped(trial: Trial, page: Page, pictures: Path) -> None:
+    """Ticks fail, and the check says which job to launch."""
+    dev = trial.dev
+    trial.database.execute("SELECT pg_drop_replication_slot('shop')")
+    dev.start_sensor("shop_slot_lag")
+    wait_for(lambda: dev.ticks("shop_slot_lag")[0]["status"] == "FAILURE" or None, "a red tick")
+    error = dev.ticks("shop_slot_lag")[0]["error"]
+    assert "hint: the job `shop_recover` begins a new chapter" in error["causes"][0]["message"]
+    browser = page.context.browser
+    assert browser is not None
+    page = browser.new_page(viewport=page.viewport_size)  # with a warm cache the page shortens its asset's key
+    open_page(page, f"{dev.url}/assets/shop/change_log?view=checks&checkDetail=slot_health")
+    page.get_by_text("slot shop is gone").wait_for(timeout=_PAGE_MILLISECONDS)
+    assert page.get_by_text("shop_recover", exact=True).count() == 1
+    _picture(trial, page, pictures / "break.png", above="Plots")
+
+
+def _it_is_recovered(trial: Trial, page: Page, pictures: Path) -> None:
+    """By one launch of the job; then the sensor goes on."""
+    dev = trial.dev
+    recovery = dev.launch({"jobName": "shop_recover", "tags": []})
+    dev.wait_for_runs()
+    trial.database.execute("UPDATE shop.orders SET note = 'after' WHERE id = (SELECT max(id) FROM shop.orders)")
+    wait_for(lambda: _went_on_after(dev, recovery), "a quiet tick", seconds=_PATIENCE_SECONDS)
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    open_page(page, f"{dev.url}/locations/__repository__@postgres-cdc/sensors/shop_slot_lag")
+    page.get_by_text("1 run requested").first.wait_for(timeout=_PAGE_MILLISECONDS)
+    _picture(trial, page, pictures / "recovery.png", below="Cursor", with_row="Failure")
+    dev.stop_sensor("shop_slot_lag")
+    dev.wait_for_runs()
+
+
+def _all_green(dev: DagsterDev, *table: str) -> bool | None:
+    stats = dev.partition_stats("shop", *table)
+    return stats["numMaterialized"] == stats["numPartitions"] or None
+
+
+def _went_on_after(dev: DagsterDev, recovery: str) -> bool | None:
+    """Whether the sensor has had a run since, and has nothing left to do."""
+    since = list(takewhile(lambda run: run["runId"] != recovery, dev.runs()))
+    quiet = "caught up" in (dev.ticks("shop_slot_lag")[0]["skipReason"] or "")
+    return (bool(since) and quiet) or None
+
+
+def _picture(trial: Trial, page: Page, file: Path, *, below: str = "", above: str = "", with_row: str = "") -> None:
+    """Of a page without its navigation: what is ``below`` one text and ``above`` another, or down to a table's row. It
+    tells nobody where the test ran."""
+    size = page.viewport_size
+    assert size is not None
+    top = _box(page, below)["bottom"] + _MARGIN if below else 0
+    bottom = _box(page, above)["top"] - _MARGIN if above else _box(page, with_row)["bottom"] + _HALF_A_ROW
+    width = size["width"] - _NAVIGATION
+    page.screenshot(path=file, clip={"x": _NAVIGATION, "y": top, "width": width, "height": bottom - top})
+    text = page.locator("body").inner_text()
+    assert "Loading" not in text
+    secrets = (str(trial.lake.parent), str(ROOT), trial.database.server.password)
+    assert not [secret for secret in secrets if secret in text]
+
+
+def _box(page: Page, text: str) -> dict[str, float]:
+    box = page.get_by_text(text, exact=True).first.bounding_box()
+    assert box is not None
+    return {"top": box["y"], "bottom": box["y"] + box["height"]}
 
 
 def open_page(page: Page, url: str) -> None:

@@ -75,6 +75,16 @@ def test_the_others_do_not_wait_for_a_stopped_table(shop: UnderDagster) -> None:
     assert shop.green("public", "orders") == shop.green("change_log") == set(shop.partition_keys())
     assert shop.green("public", "items") == set()
     assert stopped(shop) == [("public.items", 1)]
+    items = dg.AssetKey([shop.name, "public", "items"])
+    observed = shop.instance.fetch_observations(items, limit=1).records[0].asset_observation
+    assert observed is not None
+    assert "there is no table public.items" in str(observed.description)
+    [check] = [each for each in result.get_asset_check_evaluations() if each.asset_key == items]
+    assert (check.passed, check.severity, check.description) == (
+        False,
+        dg.AssetCheckSeverity.ERROR,
+        observed.description,
+    )
 
     for amount in (8, 9):  # at once, without the table, and green
         shop.database.execute(f"UPDATE orders SET amount = {amount}")
@@ -108,7 +118,9 @@ def test_the_others_do_not_wait_for_a_stopped_table(shop: UnderDagster) -> None:
 
     shop.database.execute("ALTER TABLE away RENAME TO items", "INSERT INTO items VALUES (500, 1, 'more')")
     later(shop, 2 * HOUR)
-    assert shop.run((shop.tick().run_requests or [])[0]).success
+    result = shop.run((shop.tick().run_requests or [])[0])
+    assert result.success
+    assert [each.passed for each in result.get_asset_check_evaluations() if each.asset_key == items] == [True]
     shop.assert_equal()
     assert stopped(shop) == []
     assert shop.green("public", "items") == shop.green("public", "orders") == set(shop.partition_keys())
