@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 from spark_jobs.postgres.catalogue import relation_facts, tables_there
+from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.privileges import table_privileges
+from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.published_tables import published_tables
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
@@ -36,7 +38,7 @@ class Explained:
     def info(self) -> psycopg.ConnectionInfo:
         return self.connection.info
 
-    def execute(self, statement: Any, parameters: Any) -> psycopg.Cursor[Any]:
+    def execute(self, statement: Any, parameters: Any = None) -> psycopg.Cursor[Any]:
         text = statement if isinstance(statement, str) else statement.as_string()
         explained = self.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", parameters).fetchall()
         self.rows += gone_through(explained[0][0][0]["Plan"])
@@ -68,6 +70,22 @@ def published(connection: Any, names: list[QualifiedName], publication: str) -> 
 
 def privileges(connection: Any, names: list[QualifiedName], publication: str) -> object:
     return table_privileges(connection, names)
+
+
+def test_what_a_publication_sends_costs_the_same_for_each_of_its_tables(database: Database) -> None:
+    created = "; ".join(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in NAMES)
+    database.execute(created, "CREATE PUBLICATION few", "CREATE PUBLICATION many")
+    database.execute(f"ALTER PUBLICATION few ADD TABLE {', '.join(map(str, NAMES[:FEW]))}")
+    database.execute(f"ALTER PUBLICATION many ADD TABLE {', '.join(map(str, NAMES))}")
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        cost = {}
+        for name, count in (("few", FEW), ("many", MANY)):
+            explained = Explained(connection)
+            found = find_publications(cast("Connection", explained), (name,))
+            assert found is not None
+            assert len(found.tables) == count
+            cost[name] = sum(explained.rows)
+    assert cost["many"] < 1.5 * (MANY / FEW) * cost["few"]
 
 
 def test_each_question_costs_the_same_for_each_table(database: Database) -> None:
