@@ -1,4 +1,4 @@
-"""The least privileges as the README lists them, granted to a role of a test's own."""
+"""The least privileges as the quick start lists them, granted to a role of a test's own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from psycopg import sql
 
 from tests.fixtures.servers import Database
 
-README = Path(__file__).parent.parent / "README.md"
-# what the statements of the README speak of
+PAGE = Path(__file__).parent.parent / "docs" / "quick-start.md"
+# what its statements speak of
 ROLE, TABLES, PUBLICATION = "cdc", ("orders", "items"), "shop"
 
 
 def documented_statements() -> list[str]:
-    """The README's block of SQL that creates the role, without comments."""
+    """The page's block of SQL that creates the role, without comments."""
     (creating,) = (
-        text for text in re.findall(r"```sql\n(.*?)```", README.read_text(), re.DOTALL) if "CREATE ROLE" in text
+        text for text in re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL) if "CREATE ROLE" in text
     )
     block = re.sub(r"--.*", "", creating)
     return [" ".join(statement.split()) for statement in block.split(";") if statement.strip()]
@@ -28,7 +28,7 @@ def documented_statements() -> list[str]:
 
 @contextmanager
 def documented_role(database: Database, password: str) -> Iterator[str]:
-    """The dsn of a role that has what the README says, and not what every role has by default beside CONNECT and
+    """The dsn of a role that has what the page says, and not what every role has by default beside CONNECT and
     USAGE of the schema pg_catalog. The publication is named like the database."""
     role = f"cdc_{uuid.uuid4().hex[:12]}"
     quoted = sql.Literal(password).as_string()

@@ -41,7 +41,8 @@ class MessagesModel(StrictModel):
     """Which messages are kept."""
 
     prefixes: Sequence[str] = Field(
-        description="exact prefixes, or with * at the end all that begin so", examples=[["outbox", "audit.*"]]
+        description="Prefixes of the messages to keep. A * at the end stands for any continuation.",
+        examples=[["outbox", "audit.*"]],
     )
 
 
@@ -49,43 +50,63 @@ class SourceModel(StrictModel):
     """The PostgreSQL database, and how its slot is read."""
 
     dsn: Dsn = Field(
-        description="libpq conninfo or URI; never printed, logged or stored",
+        description="The libpq connection string or URI. Take it from the environment; it is never printed, logged or"
+        " stored.",
         examples=["postgresql://USER:PASSWORD@HOST:5432/DATABASE"],
     )
     slot: SlotName | None = Field(
-        default=None, description="replication slot; default: the pipeline's name", examples=["shop_1"]
+        default=None,
+        description="The replication slot. It is created if it is missing. Default: the pipeline's name.",
+        examples=["shop_1"],
     )
     publication: Publication | None = Field(
         default=None,
-        description="created if missing and kept in step with tables; a user's own, or a list, is used as it is",
+        description="The publication. For tables, one is created if it is missing, and kept in step. A publication"
+        " of your own, or a list of several, is used as it is and never altered. Default: the pipeline's name.",
         examples=["shop"],
     )
-    plugin: PluginName = Field(default="pgoutput", description="the slot's output plugin")
-    streaming: Streaming = Field(
-        default="off", description="whether large transactions are sent before they end; parallel needs PostgreSQL 16"
+    plugin: PluginName = Field(
+        default="pgoutput",
+        description="The slot's output plugin. test_decoding is for databases in which no publication can be created;"
+        " it requires tables, and refuses streaming, binary, publication and proto_version.",
     )
-    two_phase: bool = Field(default=False, description="whether prepared transactions are sent before they end")
+    streaming: Streaming = Field(
+        default="off",
+        description="Whether the server sends a large transaction before it commits. The lake is the same either way."
+        " parallel needs PostgreSQL 16.",
+    )
+    two_phase: bool = Field(
+        default=False,
+        description="Whether the server sends a prepared transaction when it is prepared. The lake is the same either"
+        " way. Needs PostgreSQL 15.",
+    )
     origin: Literal["any", "none"] = Field(
-        default="any", description="none: without the changes that the source itself got by replication"
+        default="any",
+        description="none leaves out the changes that the source itself received by replication. Needs PostgreSQL 16.",
     )
     messages: Annotated[bool | MessagesModel, MESSAGES] = Field(
         default=False,
-        description="pg_logical_emit_message: all, none, or those of some prefixes",
+        description="Whether messages of pg_logical_emit_message are kept: all, none, or those with certain prefixes.",
         examples=[{"prefixes": ["outbox", "audit.*"]}],
     )
-    binary: bool = Field(default=False, description="whether values are sent in binary form")
+    binary: bool = Field(
+        default=False,
+        description="Whether the server sends values in binary form. The lake is the same either way. Cannot be"
+        " combined with mask.",
+    )
     proto_version: Literal[1, 2, 3, 4] | None = Field(
-        default=None, description="of pgoutput; default: the server's highest"
+        default=None,
+        description="The version of the pgoutput protocol. Default: the highest that the server supports.",
     )
     adopt_slot: bool = Field(
         default=False,
-        description="whether a new change log may be read from a slot that has been read for another lake, which is"
-        " then given up",
+        description="Whether a new lake may take over a slot that is being read for another lake. The other lake can"
+        " then no longer be updated from this slot.",
     )
-
     key_prefix: Annotated[tuple[KeyPart, ...], Field(min_length=1)] | None = Field(
         default=None,
-        description="for Dagster: what the asset keys of the source tables begin with; default: postgres, the database",
+        description="For Dagster: the first parts of the asset keys of the source tables. Default: postgres and the"
+        " name of the database.",
         examples=[["eu", "shop"]],
     )
 
@@ -105,7 +126,8 @@ class LakeModel(StrictModel):
     """Where the Delta tables are."""
 
     path: LakePath = Field(
-        description="a folder or URI that driver and executors reach; relative to this file",
+        description="The folder or URI of the lake. Driver and executors must reach it. A relative path starts at the"
+        " folder of this file.",
         examples=["s3a://bucket/shop"],
     )
 
@@ -113,70 +135,105 @@ class LakeModel(StrictModel):
 class WindowsModel(StrictModel):
     """How much WAL one window spans, and how many windows one run takes."""
 
-    max_bytes: Size = Field(default=256 << 20, description="WAL that one window spans", examples=["256MiB"])
-    max_per_run: Count = Field(default=64, description="windows that one run takes", examples=[64])
+    max_bytes: Size = Field(
+        default=256 << 20,
+        description="How much WAL one window spans at most. A transaction belongs to the window in which it commits.",
+        examples=["256MiB"],
+    )
+    max_per_run: Count = Field(
+        default=64, description="How many windows are captured and applied together at most.", examples=[64]
+    )
 
 
 class RetentionModel(StrictModel):
     """How long `postgres-cdc maintain` keeps old data."""
 
-    change_log: Hours = Field(default=30 * 24, description="landed windows; units h, d, w", examples=["30d"])
+    change_log: Hours = Field(
+        default=30 * 24,
+        description="How long captured windows are kept. Windows that a table has not applied yet are kept longer.",
+        examples=["30d"],
+    )
     cuts: Hours = Field(
-        default=30 * 24, description="cuts, and the versions of the tables that they name", examples=["30d"]
+        default=30 * 24,
+        description="How long cuts are kept, with the table versions that they name.",
+        examples=["30d"],
     )
 
 
 class SizeThresholdModel(StrictModel):
-    """The sizes from which a check warns, or fails; without one it never does."""
+    """The sizes from which a check warns, or fails."""
 
-    warn: Size | None = Field(default=None, description="units B, KiB, MiB, GiB", examples=["1GiB"])
-    error: Size | None = Field(default=None, description="units B, KiB, MiB, GiB", examples=["10GiB"])
+    warn: Size | None = Field(
+        default=None, description="From this size on the check warns. Default: it never warns.", examples=["1GiB"]
+    )
+    error: Size | None = Field(
+        default=None, description="From this size on the check fails. Default: it never fails.", examples=["10GiB"]
+    )
 
 
 class TimeThresholdModel(StrictModel):
-    """The durations from which a check warns, or fails; without one it never does."""
+    """The durations from which a check warns, or fails."""
 
-    warn: Seconds | None = Field(default=None, description="units s, m, h, d", examples=["15m"])
-    error: Seconds | None = Field(default=None, description="units s, m, h, d", examples=["1d"])
+    warn: Seconds | None = Field(
+        default=None, description="From this duration on the check warns. Default: it never warns.", examples=["15m"]
+    )
+    error: Seconds | None = Field(
+        default=None, description="From this duration on the check fails. Default: it never fails.", examples=["1d"]
+    )
 
 
 class HealthModel(StrictModel):
     """The thresholds of the slot's health in `status`, `doctor`, the check `slot_health` and the metrics."""
 
     lag_bytes: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not landed"
+        default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not captured yet."
     )
     lag_seconds: TimeThresholdModel = Field(
-        default=TimeThresholdModel(warn=3600), description="how late the change log is"
+        default=TimeThresholdModel(warn=3600), description="How far the change log is behind the source, in time."
     )
     restart_bytes: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=10 << 30), description="WAL that the server retains, and each read decodes"
+        default=SizeThresholdModel(warn=10 << 30),
+        description="WAL that the server retains for the slot. Each read decodes it again.",
     )
     oldest_transaction: TimeThresholdModel = Field(
-        default=TimeThresholdModel(warn=3600), description="age of the oldest transaction that holds the slot back"
+        default=TimeThresholdModel(warn=3600), description="Age of the oldest transaction that holds the slot back."
     )
     safe_wal_size: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=1 << 30), description="WAL until max_slot_wal_keep_size is exceeded"
+        default=SizeThresholdModel(warn=1 << 30),
+        description="WAL that can still be written before max_slot_wal_keep_size invalidates the slot. The check warns"
+        " or fails below these sizes.",
     )
 
 
 class SparkModel(StrictModel):
     """How to get a Spark session."""
 
-    master: str | None = Field(default=None, description="a classic master; default: local[*]")
+    master: str | None = Field(
+        default=None, description="The master of a classic Spark session. Default: local[*].", examples=["local[4]"]
+    )
     # not shown: these may hold tokens and keys of object stores
-    remote: str | None = Field(default=None, repr=False, description="a Spark Connect URL, sc://host:15002")
+    remote: str | None = Field(
+        default=None,
+        repr=False,
+        description="The URL of a Spark Connect server, instead of master.",
+        examples=["sc://host:15002"],
+    )
     jars: str = Field(
-        default="packages", description="packages (Maven), provided (by the cluster), or a folder of jars"
+        default="packages",
+        description="Where Delta's jars come from: Maven (packages), the cluster (provided), or the folder that is"
+        " named here.",
+        examples=["/opt/delta-jars"],
     )
     config: dict[str, SparkValue] = Field(
         default_factory=dict,
         repr=False,
-        description="further Spark settings",
+        description="Settings of Spark. spark.pyspark.python is the Python of the executors.",
         examples=[{"spark.sql.shuffle.partitions": 4}],
     )
     resource: str | None = Field(
-        default=None, description="Dagster only: the key of your own PySparkResource, used instead of ours"
+        default=None,
+        description="For Dagster: the key of a resource of your own that provides the Spark session.",
+        examples=["my_spark"],
     )
 
     @model_validator(mode="after")
@@ -191,32 +248,47 @@ class MergeModel(StrictModel):
 
     engine: MergeEngine = Field(
         default="spark",
-        description="auto: small changes, and large ones of small tables, without Spark, the rest with it",
+        description="spark writes changes with Spark. auto writes most changes of small and middle-sized tables without"
+        " Spark, and the rest with it.",
     )
 
 
 class PipelineModel(StrictModel):
     """The ``attributes`` of the file."""
 
-    name: SlotName = Field(description="prefix of asset keys; default of slot and publication", examples=["shop_1"])
-    source: SourceModel
-    lake: LakeModel
-    windows: WindowsModel = Field(default_factory=WindowsModel)
-    retention: RetentionModel = Field(default_factory=RetentionModel)
-    health: HealthModel = Field(default_factory=HealthModel)
+    name: SlotName = Field(
+        description="The pipeline's name. Asset keys begin with it, and slot and publication have it by default.",
+        examples=["shop_1"],
+    )
+    source: SourceModel = Field(description="The PostgreSQL database, and how its slot is read.")
+    lake: LakeModel = Field(description="Where the Delta tables are.")
+    windows: WindowsModel = Field(
+        default_factory=WindowsModel, description="How much WAL is read and applied at a time."
+    )
+    retention: RetentionModel = Field(
+        default_factory=RetentionModel, description="How long postgres-cdc maintain keeps old data."
+    )
+    health: HealthModel = Field(
+        default_factory=HealthModel, description="When lag, old transactions and retained WAL are reported."
+    )
     on_unrepresentable: OrNull = Field(
-        default="error", description="infinite dates, NaN in decimals, years beyond 9999"
+        default="error",
+        description="What happens to a value that the lake's type cannot hold, such as an infinite date, NaN in a"
+        ' decimal or a year beyond 9999. error stops the table, "null" stores NULL, clamp stores the nearest value that'
+        " fits.",
     )
     on_rewrite: Literal["resnapshot", "error"] = Field(
-        default="resnapshot", description="changes that cannot be applied in place, such as DDL that rewrites rows"
+        default="resnapshot",
+        description="What happens to a table after a change that cannot be applied in place, such as DDL that rewrites"
+        " rows. resnapshot takes a new snapshot without a command, error stops the table.",
     )
     tables: Sequence[TableModel] | None = Field(
         default=None,
-        description="names, or mappings; absent: every table of the publication",
+        description="The tables to replicate: names as in SQL, or mappings. Default: every table of the publication.",
         examples=[["public.orders"]],
     )
-    spark: SparkModel = Field(default_factory=SparkModel)
-    merge: MergeModel = Field(default_factory=MergeModel)
+    spark: SparkModel = Field(default_factory=SparkModel, description="How to get a Spark session.")
+    merge: MergeModel = Field(default_factory=MergeModel, description="How changes are written into tables.")
 
     @field_validator("tables")
     @classmethod

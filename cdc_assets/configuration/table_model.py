@@ -16,11 +16,13 @@ from spark_jobs.table_mode import Mode
 
 
 class ColumnsModel(StrictModel):
-    """Which columns are followed, by their names in the catalogue: only those included, or all but those excluded."""
+    """Which columns are replicated, by their names in the catalogue: only those included, or all but those excluded."""
 
-    include: Sequence[str] = Field(default=(), description="only these: their names as they are", examples=[["id"]])
+    include: Sequence[str] = Field(default=(), description="Replicate only these columns.", examples=[["id", "name"]])
     exclude: Sequence[str] = Field(
-        default=(), description="all except these, which never leave the database", examples=[["email"]]
+        default=(),
+        description="Replicate all columns except these, which never leave the database.",
+        examples=[["email"]],
     )
 
     @model_validator(mode="after")
@@ -32,40 +34,49 @@ class ColumnsModel(StrictModel):
 
 
 class TableModel(StrictModel):
-    """One followed table: just its name, or a mapping."""
+    """One table to replicate: just its name, or a mapping."""
 
-    name: TableName = Field(description='as SQL writes it: public."Order Items"', examples=["public.orders"])
+    name: TableName = Field(
+        description="The table's name, with schema, as SQL writes it.", examples=['public."Order Items"']
+    )
     mode: Mode = Field(
-        default="mirror", description="keep the source's rows, or also deleted rows, earlier versions, every change"
+        default="mirror",
+        description="What the table keeps. mirror: the source's rows. soft_delete: also deleted rows. history: every"
+        " version of each row (SCD type 2). append: one row for each change.",
     )
     columns: ColumnsModel | None = Field(
         default=None,
-        description="include or exclude; absent: all that are published",
-        examples=[{"include": ["id"]}],
+        description="The columns to replicate. Needs PostgreSQL 15. Default: all columns that are published.",
+        examples=[{"exclude": ["email"]}],
     )
     key: Sequence[str] = Field(
         default=(),
-        description="the columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key",
+        description="The columns of a unique index, for a table with REPLICA IDENTITY FULL and no primary key. Default:"
+        " the primary key or the replica identity.",
         examples=[["id"]],
     )
     types: dict[str, ChosenTypeText] = Field(
         default_factory=dict,
-        description="of single columns: decimal(p,s) of numeric, array of an array, binary of uuid, variant of json",
+        description="Another lake type for single columns: decimal(p,s) for numeric, array for arrays, binary for uuid,"
+        " variant for json and jsonb. Default: those of the page on types.",
         examples=[{"amount": "decimal(38,10)"}],
     )
     on_unrepresentable: dict[str, OrNull] = Field(
         default_factory=dict,
-        description="for single columns, in place of the pipeline's policy",
+        description="on_unrepresentable for single columns. Default: the pipeline's.",
         examples=[{"until": "clamp"}],
     )
     mask: dict[str, Literal["sha256"]] = Field(
         default_factory=dict,
-        description="columns whose values are replaced by hashes: their names as they are",
+        description="Columns whose values are replaced by hashes in change log and lake. The salt is in the environment"
+        " variable POSTGRES_CDC_MASK_SALT. Default: none.",
         examples=[{"email": "sha256"}],
     )
     # the component's own model defines its type
     translation: Any = Field(
-        default=None, description="for Dagster: attributes of the asset, as in {group_name: bronze}"
+        default=None,
+        description="For Dagster: attributes of the table's asset.",
+        examples=[{"group_name": "bronze"}],
     )
 
     @classmethod

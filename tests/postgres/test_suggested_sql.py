@@ -283,7 +283,7 @@ def test_documented_statements_are_executed(database: Database) -> None:
 
 def test_documented_blocks_are_executed(database: Database) -> None:
     database.execute(*_TAKEN_FOR_GRANTED, "INSERT INTO customers VALUES ('Ann@example.org')")
-    # the README's, under names of this test
+    # the quick start's, under names of this test
     with documented_role(database, "pw") as dsn, connected(SecretStr(dsn)) as connection:
         assert connection.execute("SELECT FROM public.orders, public.items").fetchall() == []
     (hashed,) = [block for block in _blocks() if "CREATE ROLE" not in block]

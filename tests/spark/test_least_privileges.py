@@ -1,4 +1,4 @@
-"""A role that has what the README grants, and nothing more, does all that there is to do."""
+"""A role that has what the quick start grants, and nothing more, does all that there is to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_the_documented_statements_are_these() -> None:
-    """A right that the README adds one day is a right that somebody has to give: it shows here."""
+    """A right that the page adds one day is a right that somebody has to give: it shows here."""
     create, *grants, publication = documented_statements()
     assert create == "CREATE ROLE cdc LOGIN REPLICATION PASSWORD '...'"
     assert grants == ["GRANT USAGE ON SCHEMA public TO cdc", "GRANT SELECT ON public.orders, public.items TO cdc"]

@@ -1,8 +1,8 @@
 """The password of ``source.dsn``, the salt of masked columns and the keys of an object store are nowhere but in the
 environment of processes; masked values are not even there.
 
-The commands run as in production, in processes of their own, under the role of the README, with Spark's web pages and
-event logs on; then everything that they have said, shown and left is searched. Each place holds a word that must be
+The commands run as in production, in processes of their own, under the role of the quick start, with Spark's web pages
+and event logs on; then everything that they have said, shown and left is searched. Each place holds a word that must be
 found in it, so that a search that finds nothing has looked.
 """
 

@@ -1,0 +1,288 @@
+"""docs/configuration.md, from the models of the configuration file.
+
+``python -m tests.configuration.reference_page`` writes the page anew; ``test_reference_page`` compares it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from cdc_assets.configuration import fields, models
+from cdc_assets.configuration.table_model import ColumnsModel, TableModel
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+COMMAND = "python -m tests.configuration.reference_page"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of ``fields``, in a reader's words, with values that it accepts and refuses."""
+
+    words: str
+    accepted: tuple[object, ...]
+    refused: tuple[object, ...]
+
+
+# what a validator says, said for a reader; the test tries the values
+KINDS: Mapping[Any, Kind] = {
+    fields.Dsn: Kind("connection string", ("host=db.internal dbname=shop", "postgresql:///shop"), ("",)),
+    fields.SlotName: Kind(
+        "slot name: 1 to 63 lower-case letters, digits and underscores", ("shop_1",), ("Shop", "a-b", "")
+    ),
+    fields.Publication: Kind(
+        "name of 1 to 63 bytes, or a list of names", ("shop", ["shop", "Odd name"]), ("", [], ["a", "a"])
+    ),
+    fields.KeyPart: Kind("text of letters, digits and underscores", ("eu",), ("e-u", "")),
+    fields.Size: Kind(
+        "size: a number, in bytes or with B, KiB, MiB or GiB; at least 1KiB",
+        (1024, "1KiB", "256MiB", "2 GiB"),
+        (1023, "1KB", "-1GiB"),
+    ),
+    fields.Seconds: Kind(
+        "duration: a number, in seconds or with s, m, h or d", (0, "0s", "15m", "1h", "1d"), ("1w", -1, "1.5h")
+    ),
+    fields.Hours: Kind(
+        "time to keep: a number with h, d or w; 1d to 3650d", ("24h", "3650d", "4w"), ("23h", 30, "3651d")
+    ),
+    fields.Count: Kind("number, 1 or more", (1, 64), (0,)),
+    fields.ChosenTypeText: Kind(
+        "`decimal(precision,scale)` with a precision of 1 to 38, `array`, `binary` or `variant`",
+        ("decimal(38,10)", "array", "binary", "variant"),
+        ("decimal(39,0)", "decimal(2,3)", "text"),
+    ),
+    fields.TableName: Kind("name as SQL writes it", ("public.orders", 'public."Order Items"'), ("", "a.b.c")),
+    fields.LakePath: Kind(
+        "folder or URI", ("lake", "/data/lake/shop", "s3a://bucket/shop"), ("", "s3:bucket", "s3a://b/100%")
+    ),
+    fields.SparkValue: Kind("text, number or boolean", ("4g", 8, 0.5, True), ([1],)),
+}
+
+# the sections, in the order of the file
+BLOCKS: Mapping[str, type[BaseModel]] = {
+    "The pipeline": models.PipelineModel,
+    "`source`": models.SourceModel,
+    "`source.messages`": models.MessagesModel,
+    "`lake`": models.LakeModel,
+    "`windows`": models.WindowsModel,
+    "`retention`": models.RetentionModel,
+    "`health`": models.HealthModel,
+    "A size threshold of `health`": models.SizeThresholdModel,
+    "A time threshold of `health`": models.TimeThresholdModel,
+    "An entry of `tables`": TableModel,
+    "`columns` of a table": ColumnsModel,
+    "`spark`": models.SparkModel,
+    "`merge`": models.MergeModel,
+}
+
+# the pages that say more
+MORE: Mapping[tuple[type[BaseModel], str], str] = {
+    (models.PipelineModel, "on_rewrite"): "schema-changes.md",
+    (models.PipelineModel, "on_unrepresentable"): "types.md#values-without-a-counterpart",
+    (models.SourceModel, "publication"): "publications.md",
+    (models.SourceModel, "plugin"): "operations.md#how-the-slot-is-read",
+    (models.SourceModel, "streaming"): "operations.md#how-the-slot-is-read",
+    (models.SourceModel, "adopt_slot"): "operations.md#how-the-slot-is-read",
+    (models.SourceModel, "key_prefix"): "dagster.md",
+    (models.SourceModel, "messages"): "protocol.md",
+    (models.RetentionModel, "change_log"): "operations.md#what-grows",
+    (models.RetentionModel, "cuts"): "consistent_cuts.md",
+    (models.PipelineModel, "health"): "operations.md#health",
+    (TableModel, "mode"): "modes.md",
+    (TableModel, "columns"): "publications.md#columns-of-a-table",
+    (TableModel, "key"): "operations.md#tables-without-a-key",
+    (TableModel, "mask"): "masking.md",
+    (TableModel, "types"): "types.md#another-type-for-a-column",
+    (TableModel, "on_unrepresentable"): "types.md#values-without-a-counterpart",
+    (TableModel, "translation"): "dagster.md#customise-it",
+    (models.SparkModel, "remote"): "dagster.md#without-a-jvm-in-each-run",
+    (models.SparkModel, "resource"): "dagster.md#customise-it",
+    (models.MergeModel, "engine"): "operations.md#without-spark",
+}
+
+_HEAD = """\
+# Configuration
+
+A pipeline is one YAML file. The command reads it (`--config FILE`), and so does Dagster (`defs/shop/defs.yaml`). This
+page lists every field. It is generated from the code that checks the file.
+
+```yaml
+type: cdc_assets.PostgresCdcComponent
+attributes:
+  name: shop
+  source: {dsn: "{{ env.SHOP_DSN }}"}
+  lake: {path: /data/lake/shop}
+  tables:
+    - public.orders                       # a table may be just its name
+    - name: public.customers              # or a mapping
+      mode: history
+      mask: {email: sha256}
+  merge: {engine: auto}
+```
+
+- `{{ env.NAME }}` is replaced by an environment variable. A variable that is not set is an error.
+- Fields that are not listed here are refused.
+- Names of columns are those of the catalogue, without quotes.
+- An invalid field is reported in one line, with the file, the line and what is allowed, and with a hint that shows a
+  correct form. Nothing is touched then.
+
+Exit codes of the command: 0 done, 1 failed, 2 wrong usage or configuration.
+"""
+
+
+def page() -> str:
+    """The whole text."""
+    return "\n".join([_HEAD, *(_section(title, model) for title, model in BLOCKS.items())])
+
+
+def _section(title: str, model: type[BaseModel]) -> str:
+    rows = [_row(model, name, hint) for name, hint in documented(model)]
+    about = _capital(" ".join((model.__doc__ or "").replace("``", "`").split()))
+    return "\n".join(
+        [
+            f"## {title}",
+            "",
+            about,
+            "",
+            "| field | type | default | meaning | example |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def documented(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    """The fields, with their types as the source code has them."""
+    hints = get_type_hints(model, include_extras=True)
+    yield from ((name, hints[name]) for name in model.model_fields)
+
+
+def _row(model: type[BaseModel], name: str, hint: Any) -> str:
+    field = model.model_fields[name]
+    meaning, default = (_with_code(text, hint) for text in _told(field))
+    if (model, name) in MORE:
+        meaning = f"{meaning} [More]({MORE[model, name]})"
+    example = f"`{in_yaml(field.examples[0])}`" if field.examples else ""
+    cells = (f"`{name}`", type_in_words(hint), default, meaning, example)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |".replace("|  |", "| |")
+
+
+def _with_code(text: str, hint: Any) -> str:
+    """Names in it as code: the values that the field may have, settings, functions, variables, commands."""
+    values = [re.escape(value) for value in _literals(hint) if isinstance(value, str)]
+    names = (
+        r'"null"',
+        *values,
+        r"[a-z]+\.[a-z.]+[a-z]",
+        r"\w+_\w+",
+        r"local\[\*\]",
+        r"decimal\(p,s\)",
+        "postgres-cdc [a-z]+",
+    )
+    return re.sub(rf"(?<![\w`.])(?:{'|'.join(names)})(?![\w`])", r"`\g<0>`", text)
+
+
+def _literals(hint: Any) -> Sequence[object]:
+    parts = get_args(hint)
+    return parts if get_origin(hint) is Literal else [value for part in parts for value in _literals(part)]
+
+
+def _told(field: FieldInfo) -> tuple[str, str]:
+    """The meaning, and the default: of one that is nothing, what the description says of it."""
+    meaning, _, said = (field.description or "").partition(" Default: ")
+    if field.is_required():
+        return meaning, "required"
+    if said:
+        return meaning, said.removesuffix(".")
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel) and value == type(value)():
+        return meaning, "see below"
+    if value in (None, (), {}):
+        return meaning, "none"
+    return meaning, f"`{value if isinstance(value, str) else _default_in_yaml(value, field)}`"
+
+
+def _default_in_yaml(value: Any, field: FieldInfo) -> str:
+    """As somebody would write it, with a unit."""
+    if isinstance(value, BaseModel):
+        shown = {
+            name: _with_unit(held, hint)
+            for name, hint in documented(type(value))
+            if (held := getattr(value, name)) is not None
+        }
+        return in_yaml(shown)
+    hint = next((kind for kind in (fields.Size, fields.Hours, fields.Seconds) if _is_of(field, kind)), None)
+    return in_yaml(_with_unit(value, hint))
+
+
+def _is_of(field: FieldInfo, kind: Any) -> bool:
+    return set(kind.__metadata__) <= set(field.metadata)
+
+
+def _with_unit(value: Any, hint: Any) -> Any:
+    hint = next((part for part in (hint, *get_args(hint)) if part in (fields.Size, fields.Hours, fields.Seconds)), None)
+    units: Mapping[str, int] = {
+        fields.Size: {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10},
+        fields.Hours: {"d": 24, "h": 1},
+        fields.Seconds: {"d": 86400, "h": 3600, "m": 60, "s": 1},
+    }.get(hint, {})
+    return next((f"{value // unit}{name}" for name, unit in units.items() if value % unit == 0), value)
+
+
+def in_yaml(value: object) -> str:
+    """In one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=sys.maxsize, sort_keys=False)
+    return text.removesuffix("...\n").strip()
+
+
+def type_in_words(hint: Any) -> str:
+    """What a reader may write."""
+    if hint in KINDS:
+        return KINDS[hint].words
+    if hint == fields.OrNull:
+        return '`error`, `"null"` or `clamp`'
+    if (origin := get_origin(hint)) in (Union, UnionType):
+        return ", or ".join(type_in_words(part) for part in get_args(hint) if part is not type(None))
+    if origin is Literal:
+        return _one_of(get_args(hint))
+    if origin is dict:
+        return f"mapping of names to {type_in_words(get_args(hint)[1])}"
+    if hasattr(hint, "__metadata__"):  # Annotated, by what only checks
+        return type_in_words(get_args(hint)[0])
+    if origin is not None:  # Sequence, tuple
+        return f"list of: {type_in_words(get_args(hint)[0])}"
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        link = f"[mapping](#{_anchor(_title(hint))})"
+        return f"name, or {link}" if hint is TableModel else link
+    return {bool: "`true` or `false`", str: "text", Any: "mapping", SecretStr: "text"}[hint]
+
+
+def _one_of(values: Sequence[object]) -> str:
+    *first, last = (f"`{value}`" for value in values)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _title(model: type[BaseModel]) -> str:
+    return next(title for title, listed in BLOCKS.items() if listed is model)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9_ -]", "", title.lower()).replace(" ", "-")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
