@@ -564,3 +564,29 @@ def test_on_an_object_store(database: Database, object_store: ObjectStore) -> No
     assert not any(info.path.startswith(f"{BUCKET}/shop/change_log") for info in found), "no empty folder either"
     assert sync(pipeline, no_spark).errors == (), "it begins anew"
     assert drop(pipeline, lake=True).removed
+
+
+def test_what_else_the_documentation_says_of_a_pipelines_life(
+    shop: Pipeline, database: Database, tmp_path: Path
+) -> None:
+    """One table removed and listed again, the pipeline renamed, its lake moved."""
+    published = "SELECT tablename::text FROM pg_publication_tables ORDER BY 1"
+    alone = replace(shop, tables=(shop.table(QualifiedName("public", "orders")),))
+    assert sync(alone, no_spark).errors == ()
+    assert database.execute(published) == [("orders",)]
+    assert Path(shop.lake.path, "tables/public/items/_delta_log").is_dir()
+    report = sync(shop, no_spark)
+    assert ([str(taken.name) for taken in report.snapshots], report.errors) == (["public.items"], ())
+
+    shutil.move(shop.lake.path, tmp_path / "moved")
+    renamed = replace(shop, name="renamed", lake=Lake(str(tmp_path / "moved")))
+    database.execute("UPDATE items SET note = 'z'")
+    report = sync(renamed, no_spark)
+    assert (report.snapshots, report.errors) == ((), ())
+    assert sum(table.changes.updates for table in report.tables) == 50
+
+    # a table that is no longer followed is still ours, and goes with the lake
+    assert sync(replace(renamed, tables=alone.tables), no_spark).errors == ()
+    names = [each.name for each in drop(replace(renamed, tables=alone.tables), lake=True).removed]
+    assert {"public.orders", "public.items", "_messages"} <= set(names)
+    assert files(tmp_path / "moved") == []
