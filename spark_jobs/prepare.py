@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.capture.slot_preparation import prepare_slot
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, LakeError, PreconditionError
+from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
@@ -53,7 +53,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
     with connected(pipeline.source.dsn) as connection:
         masks = mask_words(connection, pipeline)
         names = followed_names(connection, pipeline)
-        checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
+        checkpoint = landed_end(pipeline.lake)
         asked = (*names, MESSAGES_NAME) if has_messages_table(pipeline) else names
         progress = NO_PROGRESS if checkpoint is None else progress_of(pipeline.lake, asked, checkpoint.identity)
         states: dict[QualifiedName, TableState | LakeError] = {**progress.states, **progress.errors}

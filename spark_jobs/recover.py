@@ -16,6 +16,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError, SlotError
+from spark_jobs.lake.drop_mark import refuse_half_removed
 from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, silent
@@ -73,6 +74,7 @@ def recover(
     missing publication of the user's own.
     """
     started = time.monotonic()
+    refuse_half_removed(pipeline.lake)
     landed = ChangeLog(pipeline.lake.change_log).checkpoint()
     if landed is None:
         raise SlotError(

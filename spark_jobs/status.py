@@ -15,6 +15,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError, LakeError, NeedsSnapshotError, SlotError, SourceError
 from spark_jobs.lake.cuts import Cut, latest_cut
+from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
 from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
@@ -225,7 +226,7 @@ def _changed(
 
 def _landed(pipeline: Pipeline) -> _Landed | None:
     log = ChangeLog(pipeline.lake.change_log)
-    last = log.checkpoint()
+    last = landed_end(pipeline.lake)
     return _Landed(log, last, latest_cut(pipeline.lake)) if last else None
 
 

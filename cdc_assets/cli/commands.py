@@ -21,6 +21,7 @@ SUMMARIES = {
     "verify": "Compare tables with the source, row by row, at one LSN.",
     "cut": "Show which Delta version of each table shows one LSN.",
     "maintain": "Remove old data, compact small files.",
+    "drop": "Remove what a pipeline has made: its slot, its publication, on request its lake.",
     "demo": "Show the whole thing on this machine, in a few minutes.",
 }
 

@@ -88,10 +88,11 @@ class Terminal:
 
     def show(self, result: RenderableType) -> None:
         """The result on stdout; if stdout is a file, wide enough not to cut a table."""
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, width=200)
-        console.print(_Harmless(result))
+        _print(result, on_stderr=False)
+
+    def announce(self, what: RenderableType) -> None:
+        """What is about to be done, in the same form on stderr."""
+        _print(what, on_stderr=True)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
@@ -111,6 +112,13 @@ class Terminal:
             transient=True,
         ) as display:
             yield _Steps(display)
+
+
+def _print(what: RenderableType, *, on_stderr: bool) -> None:
+    console = Console(stderr=on_stderr, highlight=False)
+    if not console.is_terminal:
+        console = Console(stderr=on_stderr, highlight=False, width=200)
+    console.print(_Harmless(what))
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from spark_jobs.postgres.publication_comment import PublicationComment, may_writ
 def require_own_slot(control: Connection, pipeline: Pipeline) -> None:
     """For a slot that exists while this lake has landed nothing. Raises SlotError if it is read for another lake."""
     source = pipeline.source
-    comment = None if source.adopt_slot else _comment(control, pipeline)
-    if comment is None or comment.log_of(source.slot) in (None, ChangeLog(pipeline.lake.change_log).id()):
+    if not is_read_for_another(control, pipeline, ChangeLog(pipeline.lake.change_log).id()):
         return
     raise SlotError(
         f"slot {source.slot} is read for another lake: lake.path {pipeline.lake.path} has no change log, and the"
@@ -26,6 +25,12 @@ def require_own_slot(control: Connection, pipeline: Pipeline) -> None:
         hint="give this pipeline a name of its own, or a source.slot and a source.publication; where the other lake is"
         " given up, set source.adopt_slot: true",
     )
+
+
+def is_read_for_another(control: Connection, pipeline: Pipeline, log: str | None) -> bool:
+    """Whether the slot is known to be read for another change log than ``log``, and is not to be adopted."""
+    comment = None if pipeline.source.adopt_slot else _comment(control, pipeline)
+    return comment is not None and comment.log_of(pipeline.source.slot) not in (None, log)
 
 
 def note_owner(control: Connection, pipeline: Pipeline, comment: PublicationComment) -> None:

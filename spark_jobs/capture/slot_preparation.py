@@ -11,6 +11,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, SlotError
+from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
@@ -38,7 +39,7 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
         names = configured_names(pipeline)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
         identity = slot_identity(control, pipeline)
-        checkpoint = log.checkpoint()
+        checkpoint = landed_end(pipeline.lake)
         if checkpoint is not None:
             following_slot(control, pipeline, checkpoint, identity)
         elif _unused_slot(control, source.slot) is None:

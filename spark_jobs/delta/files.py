@@ -42,7 +42,7 @@ def storage_hint(said: str, otherwise: str = WRITABLE) -> str:
 
 
 # an object store takes tens of milliseconds per request, but serves many at once
-_REQUESTS_AT_ONCE = 16
+REQUESTS_AT_ONCE = 16
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # a small file is written in one request; else it would take three
 _ARROW_OPTIONS = {"s3": "allow_delayed_open=true"}
@@ -135,5 +135,5 @@ def ask_tables(
         except LakeError as error:
             return error
 
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
         return dict(zip(names, pool.map(answer_or_error, names), strict=True))

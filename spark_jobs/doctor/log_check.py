@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.slot_owner import require_own_slot
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import CdcError, SourceUnreachableError
+from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import slot_exists
 
@@ -20,7 +20,7 @@ AREA = "change log"
 def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
     """The change log by itself, and against the slot; a log that does not exist yet is ok."""
     try:
-        checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
+        checkpoint = landed_end(pipeline.lake)
     except CdcError as error:
         yield fail(AREA, "change log", error.what, error.hint)
         return

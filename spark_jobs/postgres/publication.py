@@ -204,6 +204,20 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
     )
 
 
+def drop_publication(connection: Connection, name: str) -> None:
+    """Drop our publication; one that is gone already is no error."""
+    with own_ddl(connection, f"publication {name} could not be dropped"):
+        connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def publication_owner(connection: Connection, name: str) -> str:
+    """The name of the role that owns it; empty if there is no such publication."""
+    query = "SELECT pubowner::regrole::text FROM pg_catalog.pg_publication WHERE pubname = %s"
+    with source_errors(f"publication {name} could not be read"):
+        row = connection.execute(query, [name]).fetchone()
+    return "" if row is None else str(row[0])
+
+
 def _in_step(connection: Connection, found: Publication, tables: Sequence[QualifiedName], lists: ColumnLists) -> bool:
     """Whether our publication has exactly these tables, each with its column list and no row filter."""
     if set(found.tables) != set(tables):

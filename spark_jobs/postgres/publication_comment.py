@@ -40,6 +40,9 @@ class PublicationComment:
     def with_log(self, slot: str, log: str) -> PublicationComment:
         return PublicationComment(tuple({**dict(self.logs), slot: log}.items()))
 
+    def without(self, slot: str) -> PublicationComment:
+        return PublicationComment(tuple(pair for pair in self.logs if pair[0] != slot))
+
 
 def may_write_comment(connection: Connection, publication: str) -> bool:
     """Whether the session may: it owns the publication, and the server is no standby."""

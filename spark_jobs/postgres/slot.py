@@ -192,6 +192,33 @@ def drop_slot(connection: Connection, slot: str) -> None:
         connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
 
 
+@dataclass(frozen=True)
+class SlotFound:
+    """A slot of any kind. ``plugin`` and ``database`` are None for a physical one. ``retained_bytes``: the WAL that the
+    server keeps for it, None if it is lost. ``is_synced``: a standby's copy of a slot of its primary."""
+
+    name: str
+    plugin: str | None
+    database: str | None
+    active_pid: int | None
+    retained_bytes: int | None
+    is_synced: bool
+
+
+def find_slot(connection: Connection, slot: str) -> SlotFound | None:
+    """The slot of this name, whatever its kind, database and state."""
+    query = """
+        SELECT slot_name::text, plugin::text, database::text, active_pid,
+               CASE WHEN wal_status IS DISTINCT FROM 'lost' THEN greatest(0, pg_wal_lsn_diff(
+                 CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END,
+                 restart_lsn))::bigint END,
+               coalesce(to_jsonb(s)->>'synced' = 'true', false)
+        FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s"""
+    with source_errors(f"slot {slot} could not be looked up"):
+        row = connection.execute(query, [slot]).fetchone()
+    return None if row is None else SlotFound(*row)
+
+
 def drop_lost_slot(connection: Connection, slot: str, plugin: str) -> bool:
     """Drop a slot that the server has invalidated; returns whether it was a failover slot. Raises SlotError unless it
     is an invalidated slot of ``plugin`` in this database."""

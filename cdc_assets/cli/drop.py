@@ -1,0 +1,85 @@
+"""``postgres-cdc drop``: removes what a pipeline has made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.terminal import FEW, Terminal, counted, new_table, size
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.drop.drop import drop, plan_drop
+from spark_jobs.drop.drop_report import DropPlan, DropReport, Left, Removal
+from spark_jobs.errors import ConfigurationError
+
+
+@click.command("drop")
+@config_option
+@click.option("--lake", is_flag=True, help="Remove the change log, the cuts and the tables in lake.path too.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed with --json, and where nobody can be asked.")
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path, lake: bool, yes: bool) -> Outcome:
+    """Remove what this pipeline has made; at the end of a pipeline.
+
+    Drops its slot, which would otherwise fill the source's disk, and the publication if this tool made it. Lists
+    everything by name first, and asks. The lake stays, and no longer changes; with --lake what is this pipeline's in
+    lake.path goes too, and whatever else lies there stays. If it is killed at any step, run it again.
+    """
+    pipeline = load_pipeline(config)
+    if not yes:
+        _require_somebody_to_ask(terminal)
+    plan = plan_drop(pipeline, lake=lake)
+    if plan.removals and not terminal.as_json:
+        terminal.announce(Group(_table("to be removed", plan.removals), *_stays(plan)))
+    if plan.removals and not yes and not click.confirm("Remove all this?", err=True):
+        return Outcome(plan, Text("nothing was removed"), failed=True)
+    with terminal.progress() as progress:
+        report = drop(pipeline, lake=lake, progress=progress)
+    return Outcome(report, _display(report), report.errors)
+
+
+def _require_somebody_to_ask(terminal: Terminal) -> None:
+    if terminal.as_json:
+        raise ConfigurationError("--json does not ask, and drop removes nothing unasked", hint="add --yes")
+    if not (sys.stdin.isatty() and terminal.errors.is_terminal):
+        raise ConfigurationError("there is no terminal in which to ask, and nothing was removed", hint="add --yes")
+
+
+def _display(report: DropReport) -> RenderableType:
+    if report.removed:
+        return Group(_table("removed", report.removed), *_stays(report))
+    lake = "" if report.keeps_lake else f", and nothing of this pipeline in {report.lake}"
+    return Group(Text(f"there is nothing to remove: no slot, no publication of ours{lake}"), *_stays(report))
+
+
+def _table(heading: str, removals: Sequence[Removal]) -> Table:
+    shown = new_table(heading, "name", "size", "", right=("size",))
+    for removal in removals:
+        known = "" if removal.bytes is None else size(removal.bytes)
+        note = removal.note or ("WAL that is kept for it" if removal.kind == "slot" and known else "")
+        shown.add_row(removal.kind, Text(removal.name), known, Text(note))
+    return shown
+
+
+def _stays(report: DropPlan | DropReport) -> tuple[Text, ...]:
+    lines = [f"stays: {each.name}: {each.why}" for each in _few(report.left)]
+    if len(report.left) > len(lines):
+        lines.append(f"stays: {len(report.left) - len(lines):,} others, which --json lists")
+    if report.keeps_lake and report.tables:
+        lines.append(
+            f"stays: {report.lake}/tables with {counted(report.tables, 'table')}, which no longer change;"
+            " --lake removes the lake too"
+        )
+    return tuple(map(Text, lines))
+
+
+def _few(left: Sequence[Left]) -> Sequence[Left]:
+    return left[:FEW]
