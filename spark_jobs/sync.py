@@ -6,6 +6,7 @@ crash.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +16,7 @@ from spark_jobs.apply.apply import CatchUpReport, apply
 from spark_jobs.apply.plan import Known
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import FileMoved, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.lake.cuts import Cut
@@ -37,6 +38,8 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.stopped_tables import TableStopped
+
+_log = logging.getLogger(__name__)
 
 # how often a table is read again at most in one sync; each round is one more cause
 _ROUNDS = 2
@@ -100,7 +103,8 @@ def sync(
     started = time.monotonic()
     prepared = prepare(pipeline)
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
-    done = _Done({table.name for table in prepared.stopped}, Known(prepared.checkpoint, prepared.progress))
+    stopped = {table.name for table in prepared.stopped}
+    done = _Done(stopped, prepared.checkpoint, Known(prepared.checkpoint, prepared.progress))
     with Exporter(pipeline.source.dsn, patience) as exporter:
         run = _Run(pipeline, spark, exporter, run_id, progress)
         done.waiting = {name: prepared.reasons.get(name, "") for name in prepared.missing}
@@ -228,20 +232,20 @@ def _follow(run: _Run, done: _Done) -> CaptureReport:
     upto, waited = _flushed(pipeline), False
     while True:
         captured = capture(pipeline, upto=upto, progress=progress)
-        done.windows += captured.landed
+        done.landed(captured)
         known, excluding = done.known_after(captured), {*done.failed, *done.waiting, *done.held}
         done.add(apply(run.spark, pipeline, excluding=excluding, run_id=run.run_id, progress=progress, known=known))
         if captured.caught_up:
-            due = _explained_by(captured)
-            if waited or due is None:
+            moved = done.not_explained
+            if not moved:
                 return captured
-            upto, waited = _flushed_beyond(pipeline, due), True
-
-
-def _explained_by(captured: CaptureReport) -> int | None:
-    """The LSN up to which the change log must reach to explain a moved file; None: nothing is left to explain."""
-    last = captured.landed[-1].catalogue if captured.landed else None
-    return max(file.until for file in last.moved) if last is not None and last.moved else None
+            if waited:
+                names = ", ".join(
+                    sorted({str(QualifiedName(file.table.nspname, file.table.relname)) for file in moved})
+                )
+                _log.warning("the next sync will tell whether %s must be read again: it has a new file", names)
+                return captured
+            upto, waited = _flushed_beyond(pipeline, max(file.until for file in moved)), True
 
 
 @again_when_lost
@@ -253,10 +257,12 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 @dataclass
 class _Done:
     """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
-    ``known``: how far log and tables are, until a table is written. ``waiting``: tables whose snapshot is still to be
-    taken, each with its reason. ``held``: tables of which partitions wait for a snapshot."""
+    ``last``: the log's newest marker that it knows. ``known``: how far log and tables are, until a table is written.
+    ``waiting``: tables whose snapshot is still to be taken, each with its reason. ``held``: tables of which partitions
+    wait for a snapshot."""
 
     stopped: set[QualifiedName]
+    last: WindowMarker
     known: Known | None = None
     failed: set[QualifiedName] = field(default_factory=set)
     waiting: Mapping[QualifiedName, str] = field(default_factory=dict)
@@ -268,12 +274,20 @@ class _Done:
     messages: TableApplied | None = None
     cut: Cut | None = None
 
+    def landed(self, captured: CaptureReport) -> None:
+        self.windows += captured.landed
+        self.last = self.windows[-1] if self.windows else self.last
+
+    @property
+    def not_explained(self) -> tuple[FileMoved, ...]:
+        """The files of tables that were moved, and may be explained by what lies beyond the change log."""
+        return self.last.catalogue.moved if self.last.catalogue is not None else ()
+
     def known_after(self, captured: CaptureReport) -> Known | None:
         """What is known after ``captured``; None if a table was written, or somebody else has landed windows."""
-        if self.known is None:
+        if self.known is None or self.last.window.hi != captured.landed_end:
             return None
-        last = captured.landed[-1] if captured.landed else self.known.checkpoint
-        return replace(self.known, checkpoint=last) if last.window.hi == captured.landed_end else None
+        return replace(self.known, checkpoint=self.last)
 
     def begin(self, begun: NewGenerations) -> None:
         self.known = None

@@ -68,8 +68,10 @@ SELECT slot_name::text, plugin::text, database::text, to_jsonb(s)->>'two_phase' 
                 CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END)
 FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s AND slot_type = 'logical'
 """
-# WAL that no commit flushes waits for the WAL writer, by default 0.2 s
+# the WAL writer comes every 0.2 s by default
 _FLUSH_LOOKS, _FLUSH_PAUSE_SECONDS = 30, 0.1
+# a commit without anything to write, which wakes the WAL writer: it flushes all that was inserted before
+_FLUSH = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_xact_id() END"
 # on a standby, decoding can read what is replayed
 _FLUSHED = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
@@ -262,8 +264,13 @@ def spare_slots(connection: Connection) -> int:
 def wait_until_flushed(connection: Connection, lsn: int) -> Lsn:
     """Wait until the WAL up to ``lsn`` is flushed, at most three seconds; returns ``flushed_lsn``.
 
-    The WAL must already be inserted, so that the WAL writer will flush it.
+    The WAL must already be inserted. What a transaction that is still open has written may wait for long: the server
+    flushes whole pages, and up to commits.
     """
+    if (flushed := flushed_lsn(connection)) >= lsn:
+        return flushed
+    with source_errors("the WAL could not be flushed"):
+        connection.execute(_FLUSH)
     for _ in range(_FLUSH_LOOKS):
         if flushed_lsn(connection) >= lsn:
             break

@@ -81,6 +81,20 @@ def test_where_the_configuration_says_so_the_table_stops_instead(
     assert_equal(spark, pipeline, ORDERS, ITEMS)
 
 
+def test_it_is_noticed_at_once_beside_a_transaction_whose_wal_nobody_flushes(
+    spark: SparkSession, database: Database, orders: Pipeline
+) -> None:
+    """The look at the catalogue ends at WAL that is inserted, the window at WAL that is flushed."""
+    database.execute(REWRITE, "UPDATE items SET sku = 'later'")
+    with database.connect() as other, other.transaction():
+        other.execute("INSERT INTO items VALUES (1000, 'open')")
+        report = sync(replace(orders, on_rewrite="error"), lambda: spark)
+        (error,) = report.errors
+        assert isinstance(error, NeedsSnapshotError)
+    assert set(read_again(synced(spark, orders))) == {"orders"}
+    assert_equal(spark, orders, ORDERS, ITEMS)
+
+
 def test_a_table_whose_snapshots_take_too_long_is_told_to_wait(
     spark: SparkSession, database: Database, orders: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
