@@ -548,20 +548,21 @@ def test_a_lake_that_is_named_by_a_uri(database: Database, tmp_path: Path, schem
 
 def test_on_an_object_store(database: Database, object_store: ObjectStore) -> None:
     pipeline = pipeline_of(made(database), Path("unused"), *NAMES)
-    pipeline = replace(pipeline, lake=Lake(f"s3a://{BUCKET}/shop"))
+    place = f"{BUCKET}/{database.name}"  # other tests use the same bucket
+    pipeline = replace(pipeline, lake=Lake(f"s3a://{place}/shop"))
     followed(pipeline, database)
     store = object_store.filesystem()
     for name in ("other/file", "shop/notes.txt", "shop/tables/public/orders/mine.csv"):
-        with store.open_output_stream(f"{BUCKET}/{name}") as stream:
+        with store.open_output_stream(f"{place}/{name}") as stream:
             stream.write(b"x")
     with pytest.raises(KilledError):
         drop(pipeline, lake=True, progress=killed_at(5))
     report = drop(pipeline, lake=True)
-    found = store.get_file_info(fs.FileSelector(BUCKET, recursive=True))
-    left = {info.path.removeprefix(f"{BUCKET}/") for info in found if info.type == fs.FileType.File}
+    found = store.get_file_info(fs.FileSelector(place, recursive=True))
+    left = {info.path.removeprefix(f"{place}/") for info in found if info.type == fs.FileType.File}
     assert left == {"other/file", "shop/notes.txt", "shop/tables/public/orders/mine.csv"}
-    assert {each.name for each in report.left} >= {f"s3a://{BUCKET}/shop/notes.txt"}
-    assert not any(info.path.startswith(f"{BUCKET}/shop/change_log") for info in found), "no empty folder either"
+    assert {each.name for each in report.left} >= {f"s3a://{place}/shop/notes.txt"}
+    assert not any(info.path.startswith(f"{place}/shop/change_log") for info in found), "no empty folder either"
     assert sync(pipeline, no_spark).errors == (), "it begins anew"
     assert drop(pipeline, lake=True).removed
 
