@@ -236,7 +236,7 @@ def _follow(run: _Run, done: _Done) -> CaptureReport:
         known, excluding = done.known_after(captured), {*done.failed, *done.waiting, *done.held}
         done.add(apply(run.spark, pipeline, excluding=excluding, run_id=run.run_id, progress=progress, known=known))
         if captured.caught_up:
-            moved = done.not_explained
+            moved = done.not_explained(captured)
             if not moved:
                 return captured
             if waited:
@@ -278,16 +278,18 @@ class _Done:
         self.windows += captured.landed
         self.last = self.windows[-1] if self.windows else self.last
 
-    @property
-    def not_explained(self) -> tuple[FileMoved, ...]:
-        """The files of tables that were moved, and may be explained by what lies beyond the change log."""
-        return self.last.catalogue.moved if self.last.catalogue is not None else ()
+    def not_explained(self, captured: CaptureReport) -> tuple[FileMoved, ...]:
+        """The files of tables that were moved, and may be explained by what lies beyond the change log. If somebody
+        else has landed windows, it is theirs to tell."""
+        seen = self.last.catalogue
+        return seen.moved if seen is not None and self._is_last(captured) else ()
 
     def known_after(self, captured: CaptureReport) -> Known | None:
         """What is known after ``captured``; None if a table was written, or somebody else has landed windows."""
-        if self.known is None or self.last.window.hi != captured.landed_end:
-            return None
-        return replace(self.known, checkpoint=self.last)
+        return replace(self.known, checkpoint=self.last) if self.known is not None and self._is_last(captured) else None
+
+    def _is_last(self, captured: CaptureReport) -> bool:
+        return self.last.window.hi == captured.landed_end
 
     def begin(self, begun: NewGenerations) -> None:
         self.known = None
