@@ -12,6 +12,7 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 from __future__ import annotations
 
 import json
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,10 +25,16 @@ from pyarrow import fs
 _MOST_HELD = 256
 _MOST_BYTES = 64 << 10
 _ETAG = "ETag"
+_MILLISECONDS = 1000
 # where a commit of ours holds its id: among the properties that ``deltalake`` writes, and in ``userMetadata``, the only
 # place that Spark offers
 COMMIT_ID = "commitId"
 USER_COMMIT_ID = "commit_id"
+
+
+def time_now() -> int:
+    """The time as Delta's log and files have it: in milliseconds since 1970."""
+    return int(time.time() * _MILLISECONDS)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
+from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.files import storage_hint
 from spark_jobs.delta.statistics import Statistics, is_wide
 from spark_jobs.errors import LakeError
@@ -21,7 +21,6 @@ from spark_jobs.errors import LakeError
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 128 << 10
 FILE_BYTES = 32 << 20
-_MILLISECONDS = 1000
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class DataFiles:
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        modified = int(time.time() * _MILLISECONDS) if self._modified is None else self._modified
+        modified = time_now() if self._modified is None else self._modified
         is_new = self._modified is None
         self.actions.append(AddAction(self._name, size, {}, modified, is_new, self._statistics.to_json()))
         self._writer = self._sink = None

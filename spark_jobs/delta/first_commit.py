@@ -9,7 +9,6 @@ https://developmentseed.org/obstore/latest/api/put/
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -20,13 +19,12 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 from pyarrow import fs
 
-from spark_jobs.delta.commit import Transaction
+from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import first_line
 from spark_jobs.delta.files import lake_filesystem, storage_hint, storage_uri
 from spark_jobs.errors import LakeError
 
 _FIRST = "00000000000000000000.json"
-_MILLISECONDS = 1000
 _READER_FEATURES = ("columnMapping", "deletionVectors", "timestampNtz")
 _WRITER_FEATURES = (*_READER_FEATURES, "appendOnly", "invariants")
 
@@ -46,7 +44,7 @@ def create_table(
     False if somebody else has created it. The table may use deletion vectors, column mapping and timestamps without a
     time zone. Raises LakeError if the storage refuses the write.
     """
-    now = int(time.time() * _MILLISECONDS)
+    now = time_now()
     actions = (
         {"commitInfo": _commit_info(now, files, user_metadata, rows)},
         {"protocol": _protocol()},

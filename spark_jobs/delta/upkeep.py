@@ -10,7 +10,6 @@ appended, so that a file's age is that of its rows. That is why only files of th
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import PostCommitHookProperties, RemoveAction
 
-from spark_jobs.delta.commit import Transaction
+from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout, row_groups
@@ -119,7 +118,7 @@ def _first_younger(files: Sequence[DataFile], column: str, age: timedelta) -> in
     """The first number after the oldest files, those whose rows were all appended longer ago than ``age``; None if
     there are none. ``files`` are in the order of their numbers.
     """
-    until = time.time() * _MILLISECONDS - age.total_seconds() * _MILLISECONDS
+    until = time_now() - age.total_seconds() * _MILLISECONDS
     old = takewhile(lambda file: file.modified < until and file.greatest.get(column) is not None, files)
     return max((file.greatest[column] + 1 for file in old), default=None)
 
@@ -183,7 +182,7 @@ def _replace(
     except BaseException:
         new.remove()
         raise
-    now = int(time.time() * _MILLISECONDS)
+    now = time_now()
     removed = [RemoveAction(file.path, is_loss, now, file.size, {}) for file in old]
     with commit_errors(path, OvertakenError(f"another process maintains {path}", hint="run it again")):
         handle.create_write_transaction(

@@ -8,7 +8,6 @@ that commit determines all before it. Otherwise, as after an error, the table is
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
@@ -19,7 +18,7 @@ import deltalake
 from deltalake import CommitProperties, DeltaTable
 
 from spark_jobs.delta.checkpoints import note_commit, write_checkpoint_if_due
-from spark_jobs.delta.commit import COMMIT_ID, Transaction
+from spark_jobs.delta.commit import COMMIT_ID, Transaction, time_now
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
@@ -27,7 +26,6 @@ from spark_jobs.delta.transaction_log import TransactionLog, note_version
 # an open table holds the list of its files: some ten megabytes for ten thousand of them
 _MOST_TABLES = 64
 _MOST_FILES = 50_000
-_MILLISECONDS = 1000
 
 
 @dataclass(frozen=True)
@@ -93,10 +91,9 @@ def commit_properties(
     The transaction says when it was made. ``deltalake`` leaves that out, and then Spark does not see the transaction in
     a table with ``delta.setTransactionRetentionDuration``: it would make a commit of the same number again.
     """
-    now = int(time.time() * _MILLISECONDS)
     return CommitProperties(
         custom_metadata={**metadata, COMMIT_ID: commit_id or uuid4().hex},
-        app_transactions=[deltalake.Transaction(transaction.app_id, transaction.version, now)],
+        app_transactions=[deltalake.Transaction(transaction.app_id, transaction.version, time_now())],
         max_commit_retries=retries,
     )
 

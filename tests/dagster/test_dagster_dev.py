@@ -22,6 +22,7 @@ from cdc_assets.demo.shop_schema import SHOP_TABLES
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.verify.row_compare import compare
 from tests.dagster.dagster_dev import DEMO_UI, DG_DEV, ROOT, DagsterDev, dagster_dev, wait_for
+from tests.fixtures.missing import is_missing
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -137,10 +138,7 @@ def _warnings_of_ours(dev: DagsterDev) -> list[str]:
 @pytest.fixture
 def page(trial: Trial) -> Iterator[Page]:
     if _CHROMIUM is None:
-        without = (
-            pytest.fail if os.environ.get("CI") else pytest.skip
-        )  # CI installs it: a skip there would hide a fault
-        without("no Chromium on the PATH")
+        is_missing("no Chromium on the PATH")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
