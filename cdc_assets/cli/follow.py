@@ -61,7 +61,7 @@ def command(terminal: Terminal, config: Path, every: float, health_file: Path | 
     otherwise one for each round that did something.
     """
     pipeline = load_pipeline(config)
-    lines = _json_line if terminal.as_json else _line
+    lines = _json_line if terminal.choice.as_json else _line
 
     def report(done: FollowRound) -> None:
         if (text := lines(done)) is not None:

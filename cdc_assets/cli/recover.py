@@ -8,7 +8,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import modes_changed, snapshot_table, tables_waiting
@@ -21,10 +21,9 @@ from spark_jobs.recover import RecoverReport, recover
 
 @click.command("recover")
 @config_option
-@all_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
+def command(terminal: Terminal, config: Path) -> Outcome:
     """Recover a pipeline whose slot was lost, or no longer continues the change log.
 
     Creates a new slot if there is none that can be read, begins a new chapter of the same change log, and takes a new
@@ -34,7 +33,7 @@ def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = recover(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report, everything), tuple(report.errors))
+    return Outcome(report, _display(report, terminal.choice.verbose), tuple(report.errors))
 
 
 def _display(report: RecoverReport, everything: bool) -> RenderableType:

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.options import config_option, output_options_with_metrics
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.prometheus import prometheus_text
-from cdc_assets.cli.terminal import new_table, only_counted, size, told_apart
+from cdc_assets.cli.terminal import Terminal, new_table, only_counted, size, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -26,23 +26,18 @@ _STYLES = {"warn": "yellow", "error": "bold red"}
 
 @click.command("status")
 @config_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "prometheus"]),
-    default="table",
-    show_default=True,
-    help="prometheus: metrics as text, for node_exporter's textfile collector.",
-)
-@all_option
-@output_options
-def command(config: Path, form: str, everything: bool) -> Outcome:
+@output_options_with_metrics
+@click.pass_obj
+def command(terminal: Terminal, config: Path) -> Outcome:
     """Show how far slot, change log and tables are. Needs no Java; changes nothing.
 
-    Values beyond the thresholds of `health` are shown in a line each, and do not change the exit code.
+    Values beyond the thresholds of `health` are shown in a line each, and do not change the exit code. Prometheus's
+    text format is meant for node_exporter's textfile collector.
     """
     status = pipeline_status(load_pipeline(config))
-    display = prometheus_text(status) if form == "prometheus" else _display(status, everything)
+    if terminal.choice.form == "prometheus":
+        return Outcome(status, prometheus_text(status), tuple(status.errors))
+    display = _display(status, terminal.choice.verbose)
     return Outcome(status, display, tuple(status.errors))
 
 

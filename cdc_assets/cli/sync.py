@@ -10,7 +10,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import (
@@ -31,10 +31,9 @@ from spark_jobs.sync import SyncReport, sync
 
 @click.command("sync")
 @config_option
-@all_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
+def command(terminal: Terminal, config: Path) -> Outcome:
     """Bring every table up to the source: create what is missing, capture, apply.
 
     Creates publication, slot and snapshots if they are missing, then takes the windows up to the WAL that is flushed.
@@ -46,7 +45,7 @@ def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
     little = partial(has_little_ahead, pipeline, captures=True)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = sync(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report, everything), tuple(report.errors))
+    return Outcome(report, _display(report, terminal.choice.verbose), tuple(report.errors))
 
 
 def _display(report: SyncReport, everything: bool = False) -> RenderableType:

@@ -38,7 +38,7 @@ def test_metrics_and_findings(database: Database, tmp_path: Path) -> None:
     table = 'public.U&"a""\\\\\\000Ab\\001B[31m"'
     health = {"lag_bytes": {"error": "1KiB"}, "oldest_transaction": {"warn": "0s"}}
     command = configured(tmp_path, database.dsn, database.name, [table], health=health)
-    before = samples(command("status", "--format", "prometheus"))
+    before = samples(command("status", "--output", "prometheus"))
     assert before["up", ""] == 1
     assert ("lag_bytes", "") not in before, "what is not known is absent"
 
@@ -48,7 +48,7 @@ def test_metrics_and_findings(database: Database, tmp_path: Path) -> None:
         held.execute("BEGIN")
         held.execute(sql.SQL("INSERT INTO {} SELECT generate_series(1, 1000)").format(sql.Identifier(NAME)))
         database.execute("CREATE TABLE other AS SELECT generate_series(1, 1000)")
-        now = command("status", "--format", "prometheus")
+        now = command("status", "--output", "prometheus")
         shown = command("status")
     found = samples(now)
     assert (now.exit_code, now.stderr) == (0, "")
@@ -69,7 +69,7 @@ def test_metrics_and_findings(database: Database, tmp_path: Path) -> None:
 
 def test_a_source_that_is_away_is_a_metric_too(database: Database, tmp_path: Path) -> None:
     command = configured(tmp_path, f"{database.dsn} port=1", database.name, ["public.t"])
-    answer = command("status", "--format", "prometheus")
+    answer = command("status", "--output", "prometheus")
     assert samples(answer)["up", ""] == 0
     assert answer.exit_code == 1
     assert "cannot connect to PostgreSQL" in answer.problem
