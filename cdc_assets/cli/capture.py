@@ -19,7 +19,9 @@ from spark_jobs.sync import prepare
 
 @click.command("capture")
 @config_option
-@click.option("--to", "upto", metavar="LSN", callback=read_lsn, help="Stop here; default: the WAL flushed at the start.")
+@click.option(
+    "--to", "upto", metavar="LSN", callback=read_lsn, help="Stop here; default: the WAL flushed at the start."
+)
 @click.option("--max-windows", type=click.IntRange(min=1), help="Read at most this many; default: windows.max_per_run.")
 @output_options
 @click.pass_obj

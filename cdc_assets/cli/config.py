@@ -1,4 +1,4 @@
-"""``postgres-cdc config``: the configuration file alone; neither the source nor the lake is asked."""
+"""``postgres-cdc config show`` and ``validate``: the configuration file alone, without source and lake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_assets.cli.terminal import counted
 from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, load_model, load_pipeline
 from cdc_assets.configuration.models import PipelineModel
 
-_SECRET = "**********"
+_HIDDEN = "**********"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def validate(config: Path) -> Outcome:
 @config_option
 @output_options
 def show(config: Path) -> Outcome:
-    """Print every field with its value or default. Secrets are not shown: the connection string, the settings of Spark."""
+    """Print every field with its value, or with its default. The connection string and Spark's settings are hidden."""
     load_pipeline(config)  # refuses what the fields alone do not show
     document = _document(load_model(config))
     return Outcome(document, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
@@ -64,6 +64,6 @@ def _document(model: PipelineModel) -> dict[str, Any]:
     attributes["source"]["slot"] = model.source.slot or model.name
     attributes["source"]["publication"] = attributes["source"]["publication"] or model.name
     # settings of Spark, and the URL of a Connect server, may hold tokens
-    attributes["spark"]["config"] = dict.fromkeys(model.spark.config, _SECRET)
-    attributes["spark"]["remote"] = model.spark.remote and _SECRET
+    attributes["spark"]["config"] = dict.fromkeys(model.spark.config, _HIDDEN)
+    attributes["spark"]["remote"] = model.spark.remote and _HIDDEN
     return {"type": COMPONENT_TYPE, "attributes": attributes}

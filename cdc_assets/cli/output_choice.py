@@ -21,7 +21,12 @@ def options_of(*forms: Form) -> tuple[click.Option, ...]:
     meanings = f"The form of the result. Default: {forms[0]}."
     return (
         click.Option(["--output", "-o"], type=click.Choice(forms), expose_value=False, help=meanings),
-        click.Option(["--json"], is_flag=True, expose_value=False, help="Short for --output json: one JSON document and nothing else."),
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            expose_value=False,
+            help="Short for --output json: one JSON document and nothing else.",
+        ),
         click.Option(
             ["--verbose", "-v"],
             is_flag=True,
@@ -53,9 +58,10 @@ class OutputChoice:
         lenient = click.Command(None, params=list(options_of(*get_args(Form))), add_help_option=False)
         context = click.Context(lenient, ignore_unknown_options=True, allow_extra_args=True, resilient_parsing=True)
         given, _, _ = lenient.make_parser(context).parse_args(list(arguments))
-        form, level = given.get("output"), given.get("log_level")
+        asked, level = given.get("output"), given.get("log_level")
+        forms: dict[object, Form] = {form: form for form in get_args(Form)}
         return cls(
-            form="json" if given.get("json") else form if form in get_args(Form) else "table",
+            form="json" if given.get("json") else forms.get(asked, "table"),
             verbose=bool(given.get("verbose")),
             quiet=bool(given.get("quiet")),
             log_level=level if level in LEVELS else None,
