@@ -10,6 +10,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from cdc_assets.cli.dry_run import dry_run_option, dry_run_outcome
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
@@ -25,15 +26,17 @@ from cdc_assets.cli.terminal import Terminal, counted, size
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.dry_run import plan_sync
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 
 
 @click.command("sync")
 @config_option
+@dry_run_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path) -> Outcome:
+def command(terminal: Terminal, config: Path, dry_run: bool) -> Outcome:
     """Bring every table up to the source: create what is missing, capture, apply.
 
     Creates publication, slot and snapshots if they are missing, then takes the windows up to the WAL that is flushed.
@@ -42,6 +45,8 @@ def command(terminal: Terminal, config: Path) -> Outcome:
     somebody else is named, with that transaction; the next sync takes the snapshot.
     """
     pipeline = load_pipeline(config)
+    if dry_run:
+        return dry_run_outcome(plan_sync(pipeline), everything=terminal.choice.verbose)
     little = partial(has_little_ahead, pipeline, captures=True)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = sync(pipeline, spark, progress=progress)
