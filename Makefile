@@ -1,4 +1,4 @@
-# make demo and make test do all their own set-up: they need Python 3.10 to 3.13 with venv, and nothing else.
+# make demo and make test do all their own set-up: they need Python 3.11 to 3.14 with venv, and nothing else.
 # PYTHON=/path/to/python chooses the interpreter of .venv.
 
 VENV := .venv
@@ -83,7 +83,7 @@ ui: $(JARS_READY)  ## the Dagster UI on the demo: its server, its lake, its runs
 
 lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet --no-deps "uv>=0.9"
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra demo --extra connect --group dev pyproject.toml --output-file requirements.lock
 
 clean:  ## remove what make made: .venv, .cache, tool caches

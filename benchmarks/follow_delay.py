@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TypeAlias
@@ -155,7 +155,7 @@ def _followed(server: PostgresServer, file: Path, arguments: argparse.Namespace)
         _wait(rounds, process, "snapshots", 0)
         with running_pgbench(server, "postgres", rate=arguments.rate):
             beats = _beat(server, process, arguments.seconds)
-        ended = datetime.now(timezone.utc)
+        ended = datetime.now(UTC)
         while rounds[-1]["lag_bytes"] != 0 or datetime.fromisoformat(str(rounds[-1]["lag_asked_at"])) < ended:
             if process.poll() is not None:
                 sys.exit(f"postgres-cdc follow ended with exit code {process.returncode}")

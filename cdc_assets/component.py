@@ -24,7 +24,7 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from cdc_assets.assets.tables import TableRun
 

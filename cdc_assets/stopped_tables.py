@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 STOPPED_TAG = "postgres_cdc/stopped"
 
@@ -25,7 +25,7 @@ class StoppedTable:
     tries: int
 
     def __str__(self) -> str:
-        since = datetime.fromtimestamp(self.since, timezone.utc)
+        since = datetime.fromtimestamp(self.since, UTC)
         times = "once" if self.tries == 1 else f"{self.tries} times"
         return f"{self.name} is stopped since {since:%Y-%m-%d %H:%M:%S} UTC (tried {times})"
 

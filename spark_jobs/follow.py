@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.apply.table_applied import TableApplied
@@ -287,7 +287,7 @@ class Follower:
         errors += [pause.error for name, pause in self._paused.items() if name not in self._stopped]
         now = time.monotonic()
         return FollowRound(
-            datetime.now(timezone.utc),
+            datetime.now(UTC),
             now - started,
             windows,
             changes,
@@ -299,7 +299,7 @@ class Follower:
             tuple(table for table in begun.modes if table.error is None),
             tuple(error.hint for error in errors),
             self._tables_waiting(),
-            None if asked_at is None else datetime.now(timezone.utc) - timedelta(seconds=now - asked_at),
+            None if asked_at is None else datetime.now(UTC) - timedelta(seconds=now - asked_at),
         )
 
     def _lag(self) -> tuple[int, float, float] | tuple[None, None, None]:

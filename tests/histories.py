@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -71,7 +71,7 @@ def log_rows(
             "commit_lsn": commit_lsn,
             "ordinal": ordinal,
             "xid": commit_lsn,
-            "commit_time": datetime.fromtimestamp(commit_lsn, timezone.utc),
+            "commit_time": datetime.fromtimestamp(commit_lsn, UTC),
             "origin": None,
             "kind": write_message(message)[:1].decode(),
             "relid": RELID,

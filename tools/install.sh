@@ -4,17 +4,17 @@ set -eu
 venv=$1
 
 fits() {
-    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' >/dev/null 2>&1
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' >/dev/null 2>&1
 }
 
 find_python() {
-    for python in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.10 python; do
+    for python in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
         if fits "$python"; then
             echo "$python"
             return
         fi
     done
-    echo "postgres-cdc: needs Python 3.10 to 3.13 with its venv module; none was found on the PATH:" \
+    echo "postgres-cdc: needs Python 3.11 to 3.14 with its venv module; none was found on the PATH:" \
         "install one (on Debian: apt-get install python3-venv) or name it: make PYTHON=/path/to/python3" >&2
     exit 1
 }

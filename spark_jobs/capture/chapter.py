@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from spark_jobs.capture.catalogue_look import look_at_catalogue
 from spark_jobs.capture.continuity import check_slot, slot_identity
@@ -51,7 +51,7 @@ def begin_chapter(
             facts_by_name(control, names)
         start = _start(control, after, now)
         ordinal = after.ordinal + 1
-        seen = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        seen = datetime.now(UTC).isoformat(timespec="seconds")
         first = WindowMarker(
             ordinal,
             Window(start, start),

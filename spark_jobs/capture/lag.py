@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from spark_jobs.change_log.commit_times import last_commit_time
 from spark_jobs.change_log.log import ChangeLog
@@ -34,5 +34,5 @@ def lag_behind(pipeline: Pipeline, landed: WindowMarker, flushed: Lsn) -> Lag:
     landed_at = log.landed_at()
     committed = last_commit_time(log, landed.ordinal) if behind > pipeline.windows.max_bytes else None
     since = committed or landed_at
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     return Lag(behind, max(0.0, (now - since).total_seconds()) if since else 0.0)

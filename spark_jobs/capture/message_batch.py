@@ -34,8 +34,8 @@ class MessageBatch:
         """Read an Arrow ``binary`` array without nulls. An empty message has kind 0."""
         wide = pa.types.is_large_binary(messages.type)
         _, offsets_buffer, data_buffer = messages.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)
-        offsets = offsets[messages.offset : messages.offset + len(messages) + 1].astype(np.int64)
+        all_offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)
+        offsets: Ints = all_offsets[messages.offset : messages.offset + len(messages) + 1].astype(np.int64)
         data = np.frombuffer(data_buffer or b"", np.uint8)
         start, length = offsets[:-1], np.diff(offsets)
         kind = np.zeros(len(messages), np.uint8)

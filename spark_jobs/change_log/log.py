@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any
 
@@ -75,7 +75,7 @@ class ChangeLog:
     def landed_at(self) -> datetime | None:
         """When the last window was landed, None before the first. The cost does not grow with the log."""
         appended = [file.modified for file in self._listed(self.files.of_last_append)]
-        return datetime.fromtimestamp(max(appended) / 1000, timezone.utc) if appended else None
+        return datetime.fromtimestamp(max(appended) / 1000, UTC) if appended else None
 
     def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
         """The markers of the windows after this ordinal, in order. The cost depends on their number."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 import pyarrow as pa
 
 
-class RowKind(str, Enum):
+class RowKind(StrEnum):
     """One character per row. The letters of changes are pgoutput's own message types.
 
     A message of a type that this version does not know is a row with that letter and without relid; the marker lists

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import numpy as np
@@ -53,7 +53,7 @@ def _ends(lake_type: LakeType) -> tuple[object, object]:
         case LakeKind.TIMESTAMP_NTZ:
             return datetime.min, datetime.max
         case LakeKind.TIMESTAMP:
-            return datetime.min.replace(tzinfo=timezone.utc), datetime.max.replace(tzinfo=timezone.utc)
+            return datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
         case LakeKind.DECIMAL:
             return _decimal_ends(lake_type)
     raise ValueError(f"{lake_type.sql} can hold every value")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """A ``fail`` stops ``sync``; a ``warn`` may stop it later, or slow it down."""
 
     OK = "ok"

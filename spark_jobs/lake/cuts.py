@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -129,7 +129,7 @@ def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
     cut = _cut_of_file(cuts, files[0]) if len(files) == 1 else _cut_of(cuts.dataset(files).to_table())
     if cut is None:
         return None
-    return replace(cut, written_at=datetime.fromtimestamp(max(file.modified for file in files) / 1000, timezone.utc))
+    return replace(cut, written_at=datetime.fromtimestamp(max(file.modified for file in files) / 1000, UTC))
 
 
 def _cut_of_file(cuts: CountedFiles, file: DataFile) -> Cut | None:

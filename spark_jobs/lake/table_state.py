@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from pyarrow import fs
@@ -286,7 +286,7 @@ def _cause(fields: dict[str, Any] | None) -> SnapshotCause | None:
 
 def _with_seconds(cause: SnapshotCause, commit: Commit) -> SnapshotCause:
     """The cause that the snapshot's own ``commit`` has, with the time that the snapshot took."""
-    ended = datetime.fromtimestamp(commit.timestamp / 1_000_000, timezone.utc)
+    ended = datetime.fromtimestamp(commit.timestamp / 1_000_000, UTC)
     return replace(cause, seconds=max(0.0, (ended - cause.at).total_seconds()))
 
 

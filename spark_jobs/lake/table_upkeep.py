@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
@@ -50,7 +50,7 @@ def history_properties(cuts: timedelta) -> dict[str, str]:
 
 def keep_table_small(spark: SparkSession, path: str, cuts: timedelta) -> TableFiles:
     """Purge if that is due, then OPTIMIZE and VACUUM. Raises Spark's own exceptions."""
-    table, now = delta_identifier(path), datetime.now(timezone.utc)
+    table, now = delta_identifier(path), datetime.now(UTC)
     with isolated_session(spark, {"spark.databricks.delta.autoCompact.enabled": "false"}) as own:
         before = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         purged = before["properties"].get(_PURGED)

@@ -8,14 +8,14 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Literal
 
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.relation import Relation
 
-_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Unchanged(Enum):

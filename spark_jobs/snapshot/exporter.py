@@ -33,7 +33,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.snapshot.export import ExportedSnapshot
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ then, if it goes on changing, every few hours: it must not keep the source readi
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from spark_jobs.lake.table_state import SnapshotCause
 
@@ -18,7 +18,7 @@ _LONGEST_PAUSE = timedelta(hours=24)
 
 def next_cause(last: SnapshotCause | None, reason: str) -> SnapshotCause:
     """The cause of an automatic snapshot that begins now."""
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     return SnapshotCause(reason, now, spent_of(last, now))
 
 
@@ -36,7 +36,7 @@ def next_snapshot_at(last: SnapshotCause | None) -> datetime | None:
         return None
     over = spent_of(last, _end(last)) - _AT_ONCE.total_seconds()
     due = _end(last) + min(timedelta(seconds=max(0.0, over) / _SHARE), _LONGEST_PAUSE)
-    return due if due > datetime.now(timezone.utc) else None
+    return due if due > datetime.now(UTC) else None
 
 
 def _end(last: SnapshotCause) -> datetime:

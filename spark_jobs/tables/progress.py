@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from math import ceil
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
@@ -106,7 +106,7 @@ def _as_in_cut(lake: Lake, names: Sequence[QualifiedName], cut: Cut | None) -> d
 
 def _in_turn(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
     """The tables to check now. If no cut is old, after ``_TURNS`` cuts it was the turn of all."""
-    if cut.written_at is None or datetime.now(timezone.utc) - cut.written_at > _OLD:
+    if cut.written_at is None or datetime.now(UTC) - cut.written_at > _OLD:
         return tables
     count = ceil(len(tables) / _TURNS)
     first = cut.number * count % max(1, len(tables))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_seconds_behind(database: Database, make_pipeline: MakePipeline) -> None
     pipeline = replace(make_pipeline("public.t"), windows=WindowLimits(max_bytes=1 << 20))
     prepare(pipeline)
     database.execute("INSERT INTO t VALUES (1)")
-    committed = datetime.now(timezone.utc)
+    committed = datetime.now(UTC)
     time.sleep(1.5)
     capture(pipeline)
     log = ChangeLog(pipeline.lake.change_log)
@@ -37,7 +37,7 @@ def test_seconds_behind(database: Database, make_pipeline: MakePipeline) -> None
     assert lag_behind(pipeline, landed, end) == Lag(0, 0.0), "however long ago that was"
     since_landing = lag_behind(pipeline, landed, Lsn(end + 100))
     since_commit = lag_behind(pipeline, landed, Lsn(end + (1 << 20) + 1))
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     assert since_landing.bytes == 100
     assert 0 <= since_landing.seconds <= (now - landed_at).total_seconds()
     assert since_commit.seconds >= since_landing.seconds + 1.0

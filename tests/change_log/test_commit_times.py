@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from spark_jobs.errors import GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from tests.change_log.test_window_marker import IDENTITY
 
-NOON = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 # per window: commit LSN and seconds after noon; the clock of 210 is behind that of 120, windows 3 to 9 are empty
 COMMITS = {1: ((110, 0), (120, 9)), 2: ((210, 8), (220, 20))}
 

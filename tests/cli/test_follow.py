@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ class Following:
 
     def wait_until_shown(self) -> Round:
         """Until the tables show what is committed now: asked of the server after this call."""
-        called = datetime.now(timezone.utc)
+        called = datetime.now(UTC)
 
         def asked_since(done: Round) -> bool:
             since = timedelta(seconds=done["lag_seconds"] or 0)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from cdc_assets.cli.points import point
 from spark_jobs.logicalrep.lsn import Lsn
 
-_NOON = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+_NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["2026-11-22T12:00:00Z", "2026-11-22 12:00:00+00", "2026-11-22T13:00+01:00", "2026-11-22 08:00:00.000000-04"],
+    [
+        "2026-11-22T12:00:00Z",
+        "2026-11-22t12:00:00z",
+        "2026-11-22 12:00:00+00",
+        "2026-11-22T13:00+01:00",
+        "2026-11-22 08:00:00.000000-04",
+    ],
 )
 def test_a_time(text: str) -> None:
     assert point(text) == _NOON

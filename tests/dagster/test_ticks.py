@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -203,7 +203,7 @@ def test_the_first_snapshot_is_tried_again(unmade: UnderDagster) -> None:
 def ended(shop: UnderDagster, run_id: str, ago: timedelta) -> None:
     """The run has failed, that long ago."""
     failure = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "shop_snapshot")
-    shop.instance.run_storage.handle_run_event(run_id, failure, datetime.now(timezone.utc) - ago)
+    shop.instance.run_storage.handle_run_event(run_id, failure, datetime.now(UTC) - ago)
 
 
 def test_pipelines_do_not_wait_for_each_other(tmp_path: Path, instance: dg.DagsterInstance) -> None:

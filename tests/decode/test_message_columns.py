@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from spark_jobs.logicalrep.messages import LogicalMessage
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from tests.wire import write_message
 
-COMMITTED = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+COMMITTED = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
 LSNS = st.integers(0, (1 << 63) - 1).map(Lsn)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 MESSAGES = st.builds(LogicalMessage, st.booleans(), LSNS, TEXT, st.binary(max_size=40))

@@ -17,7 +17,7 @@ from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.wire_type import wire_type
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 BIGINT = LakeType(LakeKind.BIGINT)
 DECIMAL = LakeType(LakeKind.DECIMAL, 10, 2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.delta.statistics import Statistics, is_wide
 
-UTC = pa.timestamp("us", tz="UTC")
+TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def of(*groups: pa.Array) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def of(*groups: pa.Array) -> dict[str, Any]:
         (pa.array([date(2024, 2, 29), date(1, 1, 1)]), "0001-01-01", "2024-02-29"),
         (pa.array([datetime(1969, 12, 31, 23, 59, 59, 999999)]), "1969-12-31T23:59:59.999", "1969-12-31T23:59:59.999"),
         (
-            pa.array([datetime(2024, 1, 1, 0, 0, 0, 123456, timezone.utc)], UTC),
+            pa.array([datetime(2024, 1, 1, 0, 0, 0, 123456, UTC)], TIMESTAMP),
             "2024-01-01T00:00:00.123Z",
             "2024-01-01T00:00:00.123Z",
         ),

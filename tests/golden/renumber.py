@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from tests.golden.golden_file import LSN_STEP, Row
 
@@ -37,7 +37,7 @@ _FIELDS = {
 _IN_STREAM = "RYIUDTM"
 _FORMATS = {"L": ">Q", "T": ">q", "X": ">I", "R": ">I", "Y": ">I"}
 _FIRST_USER_OID = 16384
-_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # the lines of test_decoding that are not a row's or a message's
 _TEXT_XID = re.compile(r"^(BEGIN |COMMIT |.*\bTXN |.*, txid )(\d+)( \(at .*\))?$")
 _TEXT_TIME = re.compile(r" \(at (.*)\)$")
@@ -130,7 +130,7 @@ def _walk_text(rows: Sequence[Row], rewrite: Rewrite) -> tuple[Row, ...]:
 
 
 def _time(text: str, rewrite: Rewrite) -> str:
-    written = datetime.fromisoformat(re.sub(r"\+00$", "+00:00", text))
+    written = datetime.fromisoformat(text)
     microseconds = (written - _POSTGRES_EPOCH) // timedelta(microseconds=1)
     moved = _POSTGRES_EPOCH + timedelta(microseconds=rewrite("T", microseconds))
     return moved.strftime("%Y-%m-%d %H:%M:%S+00")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from spark_jobs.lake.table_state import SnapshotCause
 from spark_jobs.snapshot.pace import next_snapshot_at, spent_of
 
-NOW = datetime.now(timezone.utc)
+NOW = datetime.now(UTC)
 HOUR = 3600.0
 
 

@@ -32,8 +32,9 @@ from tests.spark.followed_pipeline import Followed
 from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
+    from typing import LiteralString
+
     from pyspark.sql import SparkSession
-    from typing_extensions import LiteralString
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from spark_jobs.logicalrep.errors import FieldError, TrailingBytesError, TruncatedMessageError
 from spark_jobs.logicalrep.test_decoding.lines import TableName
@@ -14,7 +14,7 @@ _BARE_NAME = re.compile(rb"[a-z_][a-z0-9_]*")
 # what format_type writes: bare words and quoted names, maybe with a schema; one [] for an array
 _TYPE_NAME = re.compile(rb'(?:"(?:[^"]|"")+"|[^"\[\]])+(?:\[\])?')
 _TIME = re.compile(rb"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?")
-_EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class LineCursor:
@@ -106,7 +106,7 @@ class LineCursor:
         hours, minutes, seconds = (int(match[group] or 0) for group in (9, 10, 11))
         offset = timedelta(hours=hours, minutes=minutes, seconds=seconds) * (1 if match[8] == b"+" else -1)
         try:
-            local = datetime(year, month, day, hour, minute, second, micros, tzinfo=timezone.utc)
+            local = datetime(year, month, day, hour, minute, second, micros, tzinfo=UTC)
         except ValueError:
             raise FieldError(f"{field}: not a time") from None
         return (local - _EPOCH - offset) // timedelta(microseconds=1)
