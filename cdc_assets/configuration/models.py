@@ -15,7 +15,7 @@ from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
     Dsn,
-    Hours,
+    KeptFor,
     KeyPart,
     LakePath,
     OrNull,
@@ -148,13 +148,13 @@ class WindowsModel(StrictModel):
 class RetentionModel(StrictModel):
     """How long `postgres-cdc maintain` keeps old data."""
 
-    change_log: Hours = Field(
-        default=30 * 24,
+    change_log: KeptFor = Field(
+        default=30 * 86400,
         description="How long captured windows are kept. Windows that a table has not applied yet are kept longer.",
         examples=["30d"],
     )
-    cuts: Hours = Field(
-        default=30 * 24,
+    cuts: KeptFor = Field(
+        default=30 * 86400,
         description="How long cuts are kept, with the table versions that they name.",
         examples=["30d"],
     )
