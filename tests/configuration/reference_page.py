@@ -221,12 +221,7 @@ def _told(field: FieldInfo) -> tuple[str, str]:
 def _default_in_yaml(value: Any, field: FieldInfo) -> str:
     """As somebody would write it, with a unit."""
     if isinstance(value, BaseModel):
-        shown = {
-            name: _with_unit(held, hint)
-            for name, hint in documented(type(value))
-            if (held := getattr(value, name)) is not None
-        }
-        return in_yaml(shown)
+        return in_yaml({name: _with_unit(getattr(value, name), hint) for name, hint in documented(type(value))})
     hint = next((kind for kind in (fields.Size, fields.KeptFor, fields.Seconds) if _is_of(field, kind)), None)
     return in_yaml(_with_unit(value, hint))
 
@@ -236,6 +231,8 @@ def _is_of(field: FieldInfo, kind: Any) -> bool:
 
 
 def _with_unit(value: Any, hint: Any) -> Any:
+    if value is None:
+        return None
     parts = (hint, *get_args(hint))
     if fields.Size in parts:
         return size_text(value)
