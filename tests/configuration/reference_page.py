@@ -136,6 +136,9 @@ attributes:
 ```
 
 - `{{ env.NAME }}` is replaced by an environment variable. A variable that is not set is an error.
+- The command also sets the variables of the project's `.env`, as `dg` does, except those that are set already. It takes
+  the nearest file from the folder of the YAML file up to the root of the project, which has a `pyproject.toml` or
+  `dg.toml`; outside a project only that in the folder itself.
 - Fields that are not listed here are refused.
 - Names of columns are those of the catalogue, without quotes.
 - An invalid field is reported in one line, with the file, the line and what is allowed, and with a hint that shows a
