@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from cdc_assets.configuration.engine_form import pipeline_of
-from cdc_assets.configuration.environment import EnvironmentScope
+from cdc_assets.configuration.environment import EnvironmentScope, set_from_env_file
 from cdc_assets.configuration.field_errors import FieldError, unknown_field
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.validated_fields import validated
@@ -25,7 +25,8 @@ _TOP_LEVEL = ("type", "attributes", "requirements", "post_processing", "template
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
-    """Read a configuration file. A relative ``lake.path`` in it is relative to the file's folder.
+    """Read a configuration file, and the project's ``.env``. A relative ``lake.path`` in it is relative to the file's
+    folder.
 
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or a field is wrong; nothing was touched.
@@ -41,6 +42,7 @@ def load_model(path: str | Path) -> PipelineModel:
     """The fields of the file itself, with their defaults. Raises what ``load_pipeline`` raises."""
     file = Path(path)
     document = _pipeline_document(file)
+    set_from_env_file(file.resolve().parent)
     try:
         return validated(PipelineModel, document.value["attributes"], {"env": EnvironmentScope()})
     except FieldError as error:
