@@ -19,9 +19,10 @@ from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import renewable_session
-from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.follow import Follower, FollowRound
+from spark_jobs.readable_size import size
 
 _EVERY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0}
