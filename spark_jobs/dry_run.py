@@ -50,8 +50,8 @@ class ColumnsToFollow:
 @dataclass(frozen=True)
 class DryRun:
     """``broken``: why the slot no longer continues the change log; empty if it does. ``creates``: what is missing in
-    source and lake. ``lag_bytes`` of WAL are to be captured, and the server decodes ``decoded_bytes`` for them.
-    ``landed_changes`` are captured but not applied. ``stopped`` tables would not be written.
+    source and lake. ``lag_bytes`` of WAL are to be captured, and the server decodes ``restart_bytes`` for them.
+    ``pending_changes`` are captured but not applied. ``stopped`` tables would not be written.
     """
 
     broken: str
@@ -59,8 +59,8 @@ class DryRun:
     snapshots: tuple[SnapshotToTake, ...]
     columns: tuple[ColumnsToFollow, ...]
     lag_bytes: int | None
-    decoded_bytes: int | None
-    landed_changes: int
+    restart_bytes: int | None
+    pending_changes: int
     stopped: tuple[TableStopped, ...]
 
     @property
@@ -112,9 +112,9 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         creates,
         tuple(_to_take(name, reason, sizes.get(name), pace) for name, reason in reasons.items()),
         tuple(table for table in columns if table.name not in reasons),
-        lag_bytes=status.log.behind_bytes if status.log else None,
-        decoded_bytes=status.slot.restart_distance if status.slot else None,
-        landed_changes=sum(table.behind_changes or 0 for table in status.tables),
+        lag_bytes=status.log.lag_bytes if status.log else None,
+        restart_bytes=status.slot.restart_bytes if status.slot else None,
+        pending_changes=sum(table.pending_changes or 0 for table in status.tables),
         stopped=(*stopped, *(table for table in failed if table.name in going_on and table.name not in reasons)),
     )
 

@@ -13,11 +13,12 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.output_choice import FEW
-from cdc_assets.cli.terminal import Terminal, counted, new_table, size
+from cdc_assets.cli.terminal import Terminal, counted, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.drop.drop import drop, plan_drop
 from spark_jobs.drop.drop_report import DropPlan, DropReport, Left, Removal
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.readable_size import size
 
 
 @click.command("drop")

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import counted, new_table, only_counted, size, told_apart
+from cdc_assets.cli.terminal import counted, new_table, only_counted, told_apart
 from spark_jobs.dry_run import DryRun, SnapshotToTake
+from spark_jobs.readable_size import size
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
 
@@ -38,10 +39,10 @@ def display(plan: DryRun, *, everything: bool = False) -> RenderableType:
     if plan.snapshots:
         parts += [*([Text()] if lines else []), _snapshots(plan.snapshots, everything=everything)]
     if plan.lag_bytes is not None and not plan.broken:
-        decoded = "" if plan.decoded_bytes is None else f", for which the server decodes {size(plan.decoded_bytes)}"
+        decoded = "" if plan.restart_bytes is None else f", for which the server decodes {size(plan.restart_bytes)}"
         parts += [*([Text()] if parts else []), Text(f"would capture {size(plan.lag_bytes)} of WAL{decoded}")]
-    if plan.landed_changes:
-        parts.append(Text(f"would apply {counted(plan.landed_changes, 'change')} that are in the change log already"))
+    if plan.pending_changes:
+        parts.append(Text(f"would apply {counted(plan.pending_changes, 'change')} that are in the change log already"))
     return Group(*parts, Text("nothing was done"))
 
 

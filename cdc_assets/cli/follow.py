@@ -18,10 +18,11 @@ from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import renewable_session
-from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.units import read_duration
 from spark_jobs.follow import Follower, FollowRound
+from spark_jobs.readable_size import size
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:

@@ -22,12 +22,13 @@ from cdc_assets.cli.table_reports import (
     snapshot_table,
     tables_waiting,
 )
-from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.dry_run import plan_sync
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.readable_size import size
 from spark_jobs.sync import SyncReport, sync
 
 
@@ -71,7 +72,7 @@ def _display(report: SyncReport, everything: bool = False) -> RenderableType:
     parts.append(
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "
-            f"{size(report.lag_before)} behind before, {size(report.lag_after)} now"
+            f"{size(report.lag_bytes_before)} behind before, {size(report.lag_bytes)} now"
         )
     )
     return Group(*parts)

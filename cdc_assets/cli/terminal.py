@@ -1,4 +1,4 @@
-"""What a person sees: progress and problems on stderr, the result on stdout, sizes and counts in readable figures."""
+"""What a person sees: progress and problems on stderr, the result on stdout, counts in readable figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import TextIO, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.filesize import decimal
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressDisplay
 from rich.segment import Segment
@@ -21,11 +20,7 @@ from cdc_assets.cli.output_choice import FEW, OutputChoice
 from cdc_assets.step_amount import step_amount
 from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
-
-
-def size(count: int) -> str:
-    """Bytes as a person reads them: ``193.4 MB``."""
-    return decimal(count)
+from spark_jobs.readable_size import size
 
 
 def counted(count: int, noun: str) -> str:

@@ -87,7 +87,7 @@ def test_what_sync_would_do_is_what_it_does(database: Database, tmp_path: Path) 
 
     database.execute("UPDATE orders SET v = 'z' WHERE id < 100")
     _done(command, "capture")
-    assert _planned(command, database)["landed_changes"] == 99
+    assert _planned(command, database)["pending_changes"] == 99
 
     database.execute("ALTER TABLE items ALTER n TYPE text")
     planned = _planned(command, database)

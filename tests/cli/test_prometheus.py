@@ -54,7 +54,9 @@ def test_metrics_and_findings(database: Database, tmp_path: Path) -> None:
     assert (now.exit_code, now.stderr) == (0, "")
     assert found["lag_bytes", ""] > 1024
     assert found["lag_seconds", ""] > 0
-    assert found["restart_distance_bytes", ""] >= found["lag_bytes", ""]
+    assert found["restart_bytes", ""] >= found["lag_bytes", ""]
+    assert found["restart_distance_bytes", ""] == found["restart_bytes", ""], "the former name"
+    assert "# HELP postgres_cdc_restart_distance_bytes renamed to postgres_cdc_restart_bytes\n" in now.stdout
     assert found["oldest_transaction_seconds", ""] > 0
     assert found["free_replication_slots", ""] > 0
     assert found["slot_active", ""] == 0
@@ -63,7 +65,7 @@ def test_metrics_and_findings(database: Database, tmp_path: Path) -> None:
     assert found["table_stopped", table] == 0
     assert shown.exit_code == 0
     assert "error: " in shown.stdout
-    assert "bytes of WAL are not landed: run sync" in shown.stdout
+    assert "iB of WAL are not landed: run sync" in shown.stdout
     assert f"warn: a transaction holds the slot back (of server process {pid}" in shown.stdout
 
 
@@ -97,3 +99,23 @@ def test_the_documented_cron_line_never_empties_the_file(database: Database, tmp
     assert f'postgres_cdc_up{{pipeline="{database.name}"}} 0.0' in down
     command.configuration.write_text("type: nothing")
     assert run() == down
+
+
+def test_a_table_is_late_by_what_it_does_not_show(database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)")
+    command = configured(tmp_path, database.dsn, database.name, ["public.t", "public.u"])
+    assert command("sync").exit_code == 0
+    database.execute("INSERT INTO t VALUES (1)")
+    assert command("capture").exit_code == 0
+
+    def told() -> tuple[float, float, float]:
+        status = command("status", "--json").document
+        t, u = status["tables"]
+        return t["lag_seconds"], u["lag_seconds"], status["log"]["lag_seconds"]
+
+    t, u, log = told()
+    assert t > log, "since the commit, which was before the landing"
+    assert u == log, "it has no change to apply"
+    assert command("apply").exit_code == 0
+    t, u, log = told()
+    assert t == u == log
