@@ -1,27 +1,44 @@
-"""The Dagster component, and the command beside it.
+"""The Python interface: the Dagster component, and what the command does, for other schedulers.
 
-The component is imported on first use: the command and every code location of the environment import this package, and
+    with lazy_session(pipeline.spark) as spark:
+        report = sync(pipeline, spark)
+
+Each name is imported on first use: the command and every code location of the environment import this package, and
 should not have to load Dagster, still less Spark.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cdc_assets.cli.spark import lazy_session
     from cdc_assets.component import PostgresCdcComponent
+    from cdc_assets.configuration.load_pipeline import load_pipeline
+    from spark_jobs.configuration import Pipeline
+    from spark_jobs.errors import CdcError
+    from spark_jobs.sync import SyncReport, sync
 
-__all__ = ["PostgresCdcComponent"]
+__all__ = ["CdcError", "Pipeline", "PostgresCdcComponent", "SyncReport", "lazy_session", "load_pipeline", "sync"]
+
+_MODULES = {
+    "CdcError": "spark_jobs.errors",
+    "Pipeline": "spark_jobs.configuration",
+    "PostgresCdcComponent": "cdc_assets.component",
+    "SyncReport": "spark_jobs.sync",
+    "lazy_session": "cdc_assets.cli.spark",
+    "load_pipeline": "cdc_assets.configuration.load_pipeline",
+    "sync": "spark_jobs.sync",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name == "PostgresCdcComponent":
-        from cdc_assets.component import PostgresCdcComponent
-
-        return PostgresCdcComponent
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     # Dagster's registry lists a package's components by dir()
-    return [*globals(), "PostgresCdcComponent"]
+    return [*globals(), *__all__]

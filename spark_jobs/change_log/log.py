@@ -219,7 +219,14 @@ class ChangeLog:
 
     def _markers_of(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
         rows = self._scan(files, rows_of_kind(RowKind.WINDOW), ["data"])
-        markers = [WindowMarker.from_json(data) for data in rows.column("data").to_pylist()]
+        try:
+            markers = [WindowMarker.from_json(data) for data in rows.column("data").to_pylist()]
+        except (KeyError, TypeError, ValueError) as error:
+            raise LakeError(
+                f"a window's marker in {self.path} is not understood: a newer version of postgres-cdc has written it,"
+                " or it is damaged",
+                hint="use the version that has written to this lake last; nothing was changed",
+            ) from error
         return tuple(sorted(markers, key=lambda marker: marker.ordinal))
 
     def _listed(self, files: Callable[[], tuple[DataFile, ...]]) -> tuple[DataFile, ...]:

@@ -80,6 +80,16 @@ def test_reading_by_relation_and_window(log: ChangeLog) -> None:
     assert (fact.window, fact.relid, fact.version, fact.facts) == (4, 16384, 42, FACTS)
 
 
+@pytest.mark.parametrize("written", [b'{"ordinal":1,"later":true}', b"not JSON", b'{"window":["0/10","x"]}'])
+def test_a_marker_of_a_later_release_is_refused_in_one_line(log: ChangeLog, written: bytes) -> None:
+    assert log.land(IDENTITY, 0, window(0))
+    row = {"window": 1, "commit_lsn": 200, "ordinal": -1, "kind": "W", "data": written}
+    assert log.land(IDENTITY, 1, [pa.RecordBatch.from_pylist([row], schema=CHANGE_LOG_SCHEMA)])
+    with pytest.raises(LakeError, match=r"marker in .* is not understood: a newer version") as refused:
+        log.checkpoint()
+    assert refused.value.hint.startswith("use the version that has written to this lake last")
+
+
 def test_error_of_the_producer_comes_out_and_nothing_lands(log: ChangeLog) -> None:
     log.land(IDENTITY, 0, window(0))
 

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import yaml
+
+import cdc_assets.cli
 
 DSN_VARIABLE = "POSTGRES_CDC_TEST_DSN"
 SPARK = {"engine": "spark"}
+SCHEMAS = Path(cdc_assets.cli.__file__).parent / "schemas"
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,15 @@ class Answer:
     exit_code: int
     stdout: str
     stderr: str
+    command: str
 
     @property
     def document(self) -> Any:
-        """Stdout as the one JSON document that it must be."""
-        return json.loads(self.stdout)
+        """Stdout as the one JSON document that it must be, in the form that the command's schema promises."""
+        document = json.loads(self.stdout)
+        schema = json.loads((SCHEMAS / f"{self.command}.json").read_text())
+        jsonschema.Draft202012Validator(schema).validate(document)
+        return document
 
     @property
     def problem(self) -> str:
@@ -58,7 +66,7 @@ class Command:
             environment |= {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
         command = [sys.executable, "-m", "cdc_assets.cli", name, "--config", str(self.configuration), *options]
         answer = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
-        return Answer(answer.returncode, answer.stdout, answer.stderr)
+        return Answer(answer.returncode, answer.stdout, answer.stderr, name)
 
 
 def configured(folder: Path, dsn: str, name: str, tables: Sequence[str | Mapping[str, Any]], **changes: Any) -> Command:

@@ -21,7 +21,7 @@ from dagster.components.testing.test_cases import TestTranslation
 from dagster.components.testing.utils import create_defs_folder_sandbox
 from dagster_pyspark import LazyPySparkResource
 from dagster_shared.serdes import serialize_value
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # comes with Dagster
+from jsonschema import Draft202012Validator
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline

@@ -185,7 +185,7 @@ class Journey:
             timeout=300,
             check=False,
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Answer(done.returncode, done.stdout, done.stderr, "")
 
 
 def places(trial: Trial) -> Mapping[str, str]:
