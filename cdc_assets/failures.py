@@ -17,7 +17,9 @@ from spark_jobs.retries import MAY_PASS
 # for what may pass; the sensor waits between runs on its own
 RETRY_POLICY = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)
 _RECOVER_COMMAND = re.compile(r"`postgres-cdc recover(?: --config FILE)?`")
-_SNAPSHOT_COMMAND = re.compile(r"postgres-cdc snapshot ('(?:[^']|'\\'')+')")  # as ``new_snapshot`` quotes the name
+_SNAPSHOT_COMMAND = re.compile(
+    r"postgres-cdc snapshot --table ('(?:[^']|'\\'')+')"
+)  # as ``new_snapshot`` quotes the name
 
 
 def recover_job_name(pipeline_name: str) -> str:

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from rich.filesize import decimal
-
 from cdc_assets.step_amount import step_amount
 from spark_jobs.progress import Progress, Step
+from spark_jobs.readable_size import size
 
 _SECONDS = 5.0
 
@@ -35,7 +34,7 @@ def _rest(step: Step, pace: float) -> str:
     """The pace so far and the time left, of what is counted in bytes: tables are not alike."""
     if step.unit != "bytes" or pace <= 0:
         return ""
-    speed = f", {decimal(round(pace))}/s"
+    speed = f", {size(round(pace))}/s"
     if step.total is None or step.done >= step.total:
         return speed
     return f"{speed}, {timedelta(seconds=round((step.total - step.done) / pace))} left"

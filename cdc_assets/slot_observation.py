@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 # a sensor's tick must end in time, however busy the server is
 _STATEMENT_TIMEOUT = "10s"
 _FIRST_REACH = 128
+# the names of one version ago: plots and alerts of users still ask for them
+_FORMERLY = {
+    "confirmed_flush_bytes": "confirmed_flush_distance_bytes",
+    "restart_bytes": "restart_distance_bytes",
+    "safe_wal_size": "safe_wal_size_bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -124,16 +130,16 @@ def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:
 
 
 def health_metadata(health: SlotHealth, lag: Lag | None) -> Mapping[str, dg.MetadataValue]:
-    """Distances in bytes, ages in seconds: numbers are plotted. ``lag_bytes`` is WAL that is not landed yet."""
+    """Bytes and seconds as numbers, which are plotted. ``lag_bytes`` is WAL that is not landed yet."""
     oldest = health.oldest_transaction
     numbers = {
         "lag_bytes": lag.bytes if lag else None,
         "lag_seconds": int(lag.seconds) if lag else None,
-        "confirmed_flush_distance_bytes": health.confirmed_flush_distance,
-        "restart_distance_bytes": health.restart_distance,
-        "safe_wal_size_bytes": health.safe_wal_size,
+        "confirmed_flush_bytes": health.confirmed_flush_bytes,
+        "restart_bytes": health.restart_bytes,
+        "safe_wal_size": health.safe_wal_size,
         "oldest_transaction_seconds": int(oldest.age.total_seconds()) if oldest and oldest.age is not None else None,
-        "free_replication_slots": health.free_slots,
+        "free_replication_slots": health.free_replication_slots,
     }
     texts = {
         "wal_status": health.wal_status,
@@ -144,6 +150,7 @@ def health_metadata(health: SlotHealth, lag: Lag | None) -> Mapping[str, dg.Meta
         "oldest_transaction": oldest,
         "system_identifier": health.server.system_identifier,
     }
+    numbers |= {former: numbers[name] for name, former in _FORMERLY.items()}
     return {
         **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
         **{name: dg.MetadataValue.text(str(text)) for name, text in texts.items() if text is not None},

@@ -51,7 +51,7 @@ def one_line(text: str) -> str:
 def new_snapshot(table: object = "schema.table") -> str:
     """The hint that names the command, quoted for a shell. ``table``: a QualifiedName, or a name as it prints one."""
     quoted = str(table).replace("'", "'\\''")
-    return f"take a new snapshot of this table: postgres-cdc snapshot '{quoted}'"
+    return f"take a new snapshot of this table: postgres-cdc snapshot --table '{quoted}'"
 
 
 class CdcError(Exception):

@@ -73,7 +73,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         checkpoint = prepare_slot(pipeline, tables)
-    began = _Begun(pipeline, checkpoint, masks, states)
+    began = BegunGenerations(pipeline, checkpoint, masks, states)
     # a cut may be older than a table's newest generation, so the table itself is asked before a new one is begun
     needing = tuple(name for name in tables if began.needs_another(name))
     in_doubt = [name for name in needing if name in progress.states]
@@ -86,7 +86,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class BegunGenerations:
     """The generations that the tables have, and what the configuration asks for. ``masks``: their words."""
 
     pipeline: Pipeline

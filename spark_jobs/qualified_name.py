@@ -11,7 +11,8 @@ from spark_jobs.errors import CONTROLS
 
 # one SQL identifier: "quoted, with "" for a quote", U&"with \\XXXX for a character", or a bare word, which PostgreSQL
 # folds to lower case. https://www.postgresql.org/docs/current/sql-syntax-lexical.html#SQL-SYNTAX-IDENTIFIERS
-_IDENTIFIER = re.compile(r'([Uu]&)?"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+QUOTED = r'([Uu]&)?"((?:[^"]|"")+)"'
+_IDENTIFIER = re.compile(rf"{QUOTED}|([^\W\d][\w$]*)")
 _BARE = re.compile(r"[a-z_][a-z0-9_$]*")
 # what PostgreSQL 14 to 19 take for a name only in quotes: the words of pg_get_keywords() that are reserved, also those
 # that may be the name of a function or a type
@@ -48,7 +49,7 @@ class QualifiedName:
         parts: list[str] = []
         at = 0
         while match := _IDENTIFIER.match(text, at):
-            parts.append(_read(match))
+            parts.append(unquoted(match))
             at = match.end()
             if at == len(text) or text[at] != ".":
                 break
@@ -71,7 +72,8 @@ class QualifiedName:
         return f"{quoted_identifier(self.nspname)}.{relname}" if self.nspname else relname
 
 
-def _read(match: re.Match[str]) -> str:
+def unquoted(match: re.Match[str]) -> str:
+    """The characters that one identifier, ``QUOTED`` or bare, stands for. Raises ValueError for a wrong escape."""
     unicode, quoted, bare = match.groups()
     if bare:
         return str(bare).lower()

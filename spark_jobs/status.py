@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache, partial
 
 from spark_jobs.capture.catalogue_look import certain_changes
 from spark_jobs.capture.continuity import check_health
-from spark_jobs.capture.lag import Lag, lag_behind
+from spark_jobs.capture.lag import Lag, lag_behind, lag_since
 from spark_jobs.capture.slot_findings import Finding, slot_findings
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -34,21 +35,22 @@ from spark_jobs.tables.stopped_tables import stopped_tables
 
 @dataclass(frozen=True)
 class LogStatus:
-    """``windows``: how many were landed so far, up to ``landed_end``. ``behind_bytes`` of WAL are not landed, and the
-    log is ``behind_seconds`` late; None: not known."""
+    """``landed_windows`` were landed so far, up to ``landed_end``. ``lag_bytes`` of WAL are not landed, and the log is
+    ``lag_seconds`` late; None: not known."""
 
-    windows: int
+    landed_windows: int = field(metadata={"formerly": "windows"})
     landed_end: Lsn
-    behind_bytes: int | None
-    behind_seconds: float | None
+    lag_bytes: int | None = field(metadata={"formerly": "behind_bytes"})
+    lag_seconds: float | None = field(metadata={"formerly": "behind_seconds"})
 
 
 @dataclass(frozen=True)
 class TableStatus:
     """One table: it shows the source at ``applied_lsn``; all None before its snapshot.
 
-    ``behind_windows`` are landed but not applied, with ``behind_changes`` of this table in them; ``behind_bytes`` is
-    the WAL between it and the source. ``snapshot_reason``: why the snapshot was taken, empty if it was the first or was
+    ``pending_windows`` are landed but not applied, with ``pending_changes`` of this table in them; ``lag_bytes`` is
+    the WAL between it and the source. What was committed more than ``lag_seconds`` ago is in the table; None: not
+    known. ``snapshot_reason``: why the snapshot was taken, empty if it was the first or was
     asked for. ``missing_operations``: those that its publications left out at that time; the lake does not see them.
     ``mode``: what the table keeps, which may differ from the present configuration. ``partitions``: those that were
     last read again since the snapshot, and why. ``strategy``: how our last commit was written; None for a snapshot.
@@ -58,9 +60,10 @@ class TableStatus:
     name: QualifiedName
     snapshot_lsn: Lsn | None = None
     applied_lsn: Lsn | None = None
-    behind_windows: int | None = None
-    behind_changes: int | None = None
-    behind_bytes: int | None = None
+    pending_windows: int | None = field(default=None, metadata={"formerly": "behind_windows"})
+    pending_changes: int | None = field(default=None, metadata={"formerly": "behind_changes"})
+    lag_bytes: int | None = field(default=None, metadata={"formerly": "behind_bytes"})
+    lag_seconds: float | None = None
     delta_version: int | None = None
     error: CdcError | None = None
     snapshot_reason: str = ""
@@ -75,13 +78,13 @@ class TableStatus:
 class MessagesStatus:
     """The messages table: it has the messages up to ``applied_lsn``; all None before the first apply.
 
-    ``behind_messages`` counts those of all prefixes in the ``behind_windows``.
+    ``pending_messages`` counts those of all prefixes in the ``pending_windows``.
     """
 
     applied_lsn: Lsn | None = None
-    behind_windows: int | None = None
-    behind_messages: int | None = None
-    behind_bytes: int | None = None
+    pending_windows: int | None = field(default=None, metadata={"formerly": "behind_windows"})
+    pending_messages: int | None = field(default=None, metadata={"formerly": "behind_messages"})
+    lag_bytes: int | None = field(default=None, metadata={"formerly": "behind_bytes"})
     delta_version: int | None = None
     error: CdcError | None = None
 
@@ -138,6 +141,20 @@ class _Asked:
     error: CdcError | None = None
 
 
+@dataclass(frozen=True)
+class _Late:
+    """How far the source is, how late the change log is, and of a window, how long ago it was committed."""
+
+    flushed: Lsn | None = None
+    log_seconds: float | None = None
+    since: Callable[[int], float | None] = lambda _: None
+
+    def seconds_of(self, pending: Mapping[int, int]) -> float | None:
+        """How late a table is, by the number of its changes in each window that is not applied."""
+        first = next((ordinal for ordinal, changes in pending.items() if changes), None)
+        return self.log_seconds if first is None or self.log_seconds is None else self.since(first)
+
+
 def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
     """How far everything is, according to source and lake. A source that cannot be reached, or a table that cannot be
     read, is an error in the result.
@@ -149,13 +166,14 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
     flushed = asked.slot.flushed_lsn if asked.slot else None
     read_again = pipeline.on_rewrite != "error"
     lag = lag_behind(pipeline, landed.last, flushed) if landed and flushed and not asked.error else None
+    late = _Late(flushed, lag.seconds, cache(partial(lag_since, landed.log))) if landed and lag else _Late(flushed)
     return PipelineStatus(
         pipeline=pipeline.name,
         lake=pipeline.lake.path,
         slot=asked.slot,
         source_error=asked.error,
         log=None if landed is None else _log_status(landed, flushed, lag),
-        tables=tuple(_table_status(name, landed, flushed, asked, read_again=read_again) for name in asked.names),
+        tables=tuple(_table_status(name, landed, late, asked, read_again=read_again) for name in asked.names),
         messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
         findings=slot_findings(asked.slot, lag, pipeline.health) if asked.slot else (),
     )
@@ -236,7 +254,7 @@ def _log_status(landed: _Landed, flushed: Lsn | None, lag: Lag | None) -> LogSta
 
 
 def _table_status(
-    name: QualifiedName, landed: _Landed | None, flushed: Lsn | None, asked: _Asked, *, read_again: bool
+    name: QualifiedName, landed: _Landed | None, late: _Late, asked: _Asked, *, read_again: bool
 ) -> TableStatus:
     state = asked.states.get(name)
     if landed is None or state is None:
@@ -248,14 +266,16 @@ def _table_status(
     applied = next((marker.window.hi for marker in asked.markers if marker.ordinal == ordinal), None)
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
     if is_of_earlier_chapter(state, landed.last.identity.chapter):
-        flushed = None  # the table's LSNs cannot be compared with this WAL
+        late = _Late()  # the table's LSNs cannot be compared with this WAL
+    changes = {marker.ordinal: _changes(marker, name) for marker in pending}
     return TableStatus(
         name=name,
         snapshot_lsn=state.snapshot_lsn,
         applied_lsn=applied_lsn,
-        behind_windows=len(pending),
-        behind_changes=sum(_changes(marker, name) for marker in pending),
-        behind_bytes=_behind(applied_lsn, flushed),
+        pending_windows=len(pending),
+        pending_changes=sum(changes.values()),
+        lag_bytes=_behind(applied_lsn, late.flushed),
+        lag_seconds=late.seconds_of(changes),
         delta_version=state.version,
         error=asked.trouble.get(name),
         snapshot_reason=state.cause.reason if state.cause else "",
@@ -288,9 +308,9 @@ def _messages_status(pipeline: Pipeline, landed: _Landed | None, flushed: Lsn | 
     applied = next((marker.window.hi for marker in markers if marker.ordinal == ordinal), None)
     return MessagesStatus(
         applied_lsn=applied,
-        behind_windows=len(pending),
-        behind_messages=sum(marker.logical_messages for marker in pending),
-        behind_bytes=_behind(applied, flushed) if applied else None,
+        pending_windows=len(pending),
+        pending_messages=sum(marker.logical_messages for marker in pending),
+        lag_bytes=_behind(applied, flushed) if applied else None,
         delta_version=state.version,
     )
 

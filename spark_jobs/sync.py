@@ -54,8 +54,8 @@ class SyncReport:
     ``messages`` combines all rounds of the messages table, None if there is none. ``modes``: the tables that were
     brought into another mode without a snapshot.
 
-    ``lag_before`` and ``lag_after`` are bytes of WAL between the end of the change log and what the server had flushed,
-    measured at the start and at the end; a table that stopped is in ``errors`` and does not count. ``waiting``: tables
+    ``lag_bytes`` of WAL lie between the end of the change log and what the server had flushed at the end of the sync,
+    ``lag_bytes_before`` at its start; a table that stopped is in ``errors`` and does not count. ``waiting``: tables
     whose snapshot waits for a transaction of somebody else; the next sync takes it. ``shows_something``: whether any
     table has a snapshot.
     """
@@ -64,8 +64,8 @@ class SyncReport:
     windows: tuple[WindowMarker, ...]
     tables: tuple[TableApplied, ...]
     cut: Cut | None
-    lag_before: int
-    lag_after: int
+    lag_bytes_before: int = field(metadata={"formerly": "lag_before"})
+    lag_bytes: int = field(metadata={"formerly": "lag_after"})
     seconds: float
     messages: TableApplied | None = None
     stopped: tuple[TableStopped, ...] = ()
@@ -330,8 +330,8 @@ class _Done:
         self,
         prepared: Prepared,
         transaction: OpenTransaction | None,
-        lag_before: int,
-        lag_after: int,
+        lag_bytes_before: int,
+        lag_bytes: int,
         seconds: float,
     ) -> SyncReport:
         tables = tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds)
@@ -341,8 +341,8 @@ class _Done:
             tuple(self.windows),
             tables,
             self.cut,
-            lag_before,
-            lag_after,
+            lag_bytes_before,
+            lag_bytes,
             seconds,
             self.messages,
             prepared.stopped,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from cdc_assets.cli.options import all_option, config_option, output_options, read_lsn, read_table_names
+from cdc_assets.cli.chosen_tables import chosen_tables, table_option, tables_as_arguments
+from cdc_assets.cli.options import config_option, output_options, read_lsn
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import applied_table
@@ -16,27 +17,32 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_pattern import TablePattern
 
 
 @click.command("apply")
 @config_option
-@click.argument("tables", nargs=-1, callback=read_table_names)
-@click.option("--upto", metavar="LSN", callback=read_lsn, help="Stop at the last window that ends at or before this.")
-@all_option
+@table_option
+@click.option("--to", "upto", metavar="LSN", callback=read_lsn, help="Up to the last window that ends here or before.")
+@tables_as_arguments
 @output_options
 @click.pass_obj
 def command(
-    terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], upto: Lsn | None, everything: bool
+    terminal: Terminal,
+    config: Path,
+    tables: tuple[TablePattern, ...],
+    arguments: tuple[TablePattern, ...],
+    upto: Lsn | None,
 ) -> Outcome:
-    """Bring TABLES (default: all) up to the change log, each from its own watermark.
+    """Bring tables (default: all) up to the change log, each from its own watermark.
 
     Spark starts only when there is something to write. A table that must stop stops only itself; the exit code is then
     1.
     """
     pipeline = load_pipeline(config)
+    chosen = chosen_tables(pipeline, (*tables, *arguments))
     little = partial(has_little_ahead, pipeline, captures=False)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
-        report = apply(spark, pipeline, tables or None, upto=upto, progress=progress)
-    shown = applied_table(report.tables, report.messages, everything=everything)
+        report = apply(spark, pipeline, chosen, upto=upto, progress=progress)
+    shown = applied_table(report.tables, report.messages, everything=terminal.choice.verbose)
     return Outcome(report, shown, tuple(report.errors))

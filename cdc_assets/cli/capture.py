@@ -9,17 +9,20 @@ from rich.text import Text
 
 from cdc_assets.cli.options import config_option, output_options, read_lsn
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.readable_size import size
 from spark_jobs.sync import prepare
 
 
 @click.command("capture")
 @config_option
-@click.option("--upto", metavar="LSN", callback=read_lsn, help="Stop here; default: the WAL flushed at the start.")
+@click.option(
+    "--to", "upto", metavar="LSN", callback=read_lsn, help="Stop here; default: the WAL flushed at the start."
+)
 @click.option("--max-windows", type=click.IntRange(min=1), help="Read at most this many; default: windows.max_per_run.")
 @output_options
 @click.pass_obj

@@ -9,6 +9,7 @@ import click
 
 # in the order of --help: the commands that one runs first come first
 SUMMARIES = {
+    "config": "Check the configuration file, or show it with every default.",
     "doctor": "Check every precondition, change nothing.",
     "sync": "Create what is missing and bring every table up to the source.",
     "follow": "Sync all day in one process, with one Spark session.",
@@ -47,7 +48,7 @@ class LazyGroup(click.Group):
         return command if isinstance(command, click.Command) else None
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("dagster-postgres-cdc"), prog_name="postgres-cdc")
 def postgres_cdc() -> None:
     """PostgreSQL tables followed into Delta Lake, exactly once.

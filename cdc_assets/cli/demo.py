@@ -14,9 +14,10 @@ from rich.text import Text
 from cdc_assets.cli.options import output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.terminal import Terminal, new_table, size
+from cdc_assets.cli.terminal import Terminal, new_table
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import LakeError
+from spark_jobs.readable_size import size
 
 if TYPE_CHECKING:
     from cdc_assets.demo.demo_report import DemoReport
@@ -68,8 +69,8 @@ def _tables(report: DemoReport) -> Table:
         shown.add_row(
             Text(str(table.name)),
             *(f"{count:,}" for count in (same.source_rows, same.lake_rows, table.snapshot_rows, table.changes)),
-            size(table.lag_before),
-            size(table.lag_after),
+            size(table.lag_bytes_before),
+            size(table.lag_bytes),
             verdict,
         )
     return shown

@@ -9,9 +9,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import FEW, new_table
+from cdc_assets.cli.output_choice import FEW
+from cdc_assets.cli.terminal import Terminal, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.doctor import Diagnosis, Verdict, diagnose
 from spark_jobs.errors import PreconditionError
@@ -21,9 +22,9 @@ _STYLE = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
 
 @click.command("doctor")
 @config_option
-@all_option
 @output_options
-def command(config: Path, everything: bool) -> Outcome:
+@click.pass_obj
+def command(terminal: Terminal, config: Path) -> Outcome:
     """Check every precondition, change nothing.
 
     Checks the source (settings, privileges, publication, tables, slot), the lake and Spark, and says for each fault
@@ -33,7 +34,7 @@ def command(config: Path, everything: bool) -> Outcome:
     count = len(diagnosis.failures)
     failed = f"{count} of {len(diagnosis.checks)} checks failed"
     problems = (PreconditionError(failed, hint="correct what is marked fail"),) if count else ()
-    return Outcome(diagnosis, _display(diagnosis, everything), problems)
+    return Outcome(diagnosis, _display(diagnosis, terminal.choice.verbose), problems)
 
 
 def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:
@@ -41,7 +42,7 @@ def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:
     well = Counter(check.area for check in diagnosis.checks if check.verdict is Verdict.OK)
     counted = [] if everything else [area for area, number in well.items() if number > FEW]
     for area in counted:
-        table.add_row(Text("ok", style="green"), area, f"{well[area]:,} checks", "all well: --all lists them")
+        table.add_row(Text("ok", style="green"), area, f"{well[area]:,} checks", "all well: --verbose lists them")
     for check in diagnosis.checks:
         if check.verdict is Verdict.OK and check.area in counted:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +12,13 @@ from rich.text import Text
 
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import FEW, Terminal, counted, new_table, size
+from cdc_assets.cli.output_choice import FEW
+from cdc_assets.cli.terminal import Terminal, counted, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.drop.drop import drop, plan_drop
 from spark_jobs.drop.drop_report import DropPlan, DropReport, Left, Removal
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.readable_size import size
 
 
 @click.command("drop")
@@ -37,7 +38,7 @@ def command(terminal: Terminal, config: Path, lake: bool, yes: bool) -> Outcome:
     if not yes:
         _require_somebody_to_ask(terminal)
     plan = plan_drop(pipeline, lake=lake)
-    if plan.removals and not terminal.as_json:
+    if plan.removals and not terminal.choice.as_json:
         terminal.announce(Group(_table("to be removed", plan.removals), *_stays(plan)))
     if plan.removals and not yes and not click.confirm("Remove all this?", err=True):
         return Outcome(plan, Text("nothing was removed"), failed=True)
@@ -47,9 +48,9 @@ def command(terminal: Terminal, config: Path, lake: bool, yes: bool) -> Outcome:
 
 
 def _require_somebody_to_ask(terminal: Terminal) -> None:
-    if terminal.as_json:
+    if terminal.choice.as_json:
         raise ConfigurationError("--json does not ask, and drop removes nothing unasked", hint="add --yes")
-    if not (sys.stdin.isatty() and terminal.errors.is_terminal):
+    if not terminal.can_ask:
         raise ConfigurationError("there is no terminal in which to ask, and nothing was removed", hint="add --yes")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import tempfile
 import threading
@@ -19,19 +18,20 @@ from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import renewable_session
-from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from cdc_assets.configuration.units import read_duration
 from spark_jobs.follow import Follower, FollowRound
-
-_EVERY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0}
+from spark_jobs.readable_size import size
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    match = _EVERY.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a time: expected 5s, 500ms or 2m", ctx, param)
-    return float(match[1]) * _SECONDS[match[2]]
+    text = value.strip()
+    try:
+        # min is the old spelling of m
+        return read_duration(text.removesuffix("in") if text.endswith("min") else text).total_seconds()
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a time: {error}, as in 5s", ctx, param) from None
 
 
 def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
@@ -42,7 +42,9 @@ def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) ->
 
 @click.command("follow")
 @config_option
-@click.option("--every", default="5s", callback=_seconds, metavar="TIME", help="How often tables are written: 5s, 2m.")
+@click.option(
+    "--every", default="5s", callback=_seconds, metavar="TIME", help="How often tables are written: 500ms, 5s, 2m."
+)
 @click.option(
     "--health-file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -61,7 +63,7 @@ def command(terminal: Terminal, config: Path, every: float, health_file: Path | 
     otherwise one for each round that did something.
     """
     pipeline = load_pipeline(config)
-    lines = _json_line if terminal.as_json else _line
+    lines = _json_line if terminal.choice.as_json else _line
 
     def report(done: FollowRound) -> None:
         if (text := lines(done)) is not None:

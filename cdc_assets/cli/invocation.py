@@ -14,7 +14,9 @@ import click
 
 from cdc_assets.cli.commands import postgres_cdc
 from cdc_assets.cli.json_output import error_document, json_text
+from cdc_assets.cli.old_spellings import current_spelling
 from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.output_choice import OutputChoice
 from cdc_assets.cli.terminal import Terminal
 from spark_jobs.errors import CdcError, one_line
 
@@ -26,34 +28,37 @@ Said: TypeAlias = tuple[str, str]  # what happened, and the hint
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing is raised."""
-    as_json = "--json" in arguments
-    terminal = Terminal(as_json=as_json)
     if not arguments:
         run(["--help"])
         return USAGE
+    current, renamed = current_spelling(arguments)
+    terminal = Terminal(OutputChoice.of(current))
+    terminal.choice.set_up_logging()
+    for warning in renamed:
+        terminal.problem(warning)
     try:
-        with _stdout_for_help_only(arguments, terminal):
-            outcome = postgres_cdc.main(list(arguments), prog_name="postgres-cdc", standalone_mode=False, obj=terminal)
+        with _stdout_for_help_only(current, terminal):
+            outcome = postgres_cdc.main(current, prog_name="postgres-cdc", standalone_mode=False, obj=terminal)
     except CdcError as error:
-        _trace(arguments)
-        return _failed(terminal, error, as_json, (error.what, error.hint), error.exit_code)
+        _trace(terminal)
+        return _failed(terminal, error, (error.what, error.hint), error.exit_code)
     except click.ClickException as error:
-        return _failed(terminal, error, as_json, _usage(error), USAGE)
+        return _failed(terminal, error, _usage(error), USAGE)
     except (click.Abort, KeyboardInterrupt):
         terminal.problem("interrupted", "run it again to go on from where it stopped")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: reported with a non-zero exit code
-        _trace(arguments)
-        return _failed(terminal, error, as_json, _unexpected(error), 1)
-    return _finished(terminal, outcome, as_json)
+        _trace(terminal)
+        return _failed(terminal, error, _unexpected(error), 1)
+    return _finished(terminal, outcome)
 
 
-def _trace(arguments: Sequence[str]) -> None:
-    if "--debug" in arguments:
+def _trace(terminal: Terminal) -> None:
+    if terminal.choice.verbose:
         traceback.print_exc()
 
 
-def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
+def _finished(terminal: Terminal, outcome: object) -> int:
     if not isinstance(outcome, Outcome):  # --help and --version have printed their output
         return outcome if isinstance(outcome, int) else 0
     for problem in outcome.problems:
@@ -61,10 +66,12 @@ def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
     try:
         if outcome.report is None:  # the command has printed its lines
             pass
-        elif as_json:
+        elif terminal.choice.as_json:
             sys.stdout.write(json_text(outcome.report) + "\n")
         elif isinstance(outcome.display, str):
             sys.stdout.write(outcome.display)
+        elif terminal.choice.quiet:
+            pass
         else:
             terminal.show(outcome.display)
         sys.stdout.flush()
@@ -73,9 +80,9 @@ def _finished(terminal: Terminal, outcome: object, as_json: bool) -> int:
     return outcome.exit_code
 
 
-def _failed(terminal: Terminal, error: Exception, as_json: bool, said: Said, exit_code: int) -> int:
+def _failed(terminal: Terminal, error: Exception, said: Said, exit_code: int) -> int:
     terminal.problem(*said)
-    if as_json:
+    if terminal.choice.as_json:
         sys.stdout.write(json_text(error_document(error, *said)) + "\n")
         sys.stdout.flush()
     return exit_code
@@ -91,7 +98,7 @@ def _unexpected(error: Exception) -> Said:
     """The type and the place, but not the message: a library's message may hold a row's values or a password."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"unexpected {type(error).__name__}{place}: this is a defect", "run it again with --debug to see where"
+    return f"unexpected {type(error).__name__}{place}: this is a defect", "run it again with --verbose to see where"
 
 
 @contextmanager

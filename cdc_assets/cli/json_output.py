@@ -1,11 +1,15 @@
-"""Reports as JSON: the fields of frozen dataclasses under their own names; LSNs and names as PostgreSQL prints them."""
+"""Reports as JSON: the fields of frozen dataclasses under their own names; LSNs and names as PostgreSQL prints them.
+
+A field that was renamed says so where it is declared, ``field(metadata={"formerly": "old_name"})``: for one version the
+document has its value under the old name too.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import Field, asdict, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
 from pathlib import PurePath
@@ -51,7 +55,7 @@ def json_value(value: object) -> object:
     if isinstance(value, CdcError):
         return {"type": type(value).__name__, "message": value.what, "hint": value.hint}
     if is_dataclass(value) and not isinstance(value, type):
-        return _document({field.name: getattr(value, field.name) for field in fields(value)})
+        return _document({field: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, Mapping):
         return {str(json_value(key)): json_value(item) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset | set):
@@ -59,9 +63,10 @@ def json_value(value: object) -> object:
     raise TypeError(f"a report holds a {type(value).__name__}, which has no JSON form here")
 
 
-def _document(report: Mapping[str, object]) -> dict[str, object]:
+def _document(report: Mapping[Field[object], object]) -> dict[str, object]:
     document: dict[str, object] = {}
-    for name, value in report.items():
+    for field, value in report.items():
+        names = (field.name, *filter(None, [field.metadata.get("formerly")]))
         # the counts become fields of the object that they belong to
-        document |= asdict(value) if isinstance(value, ChangeCounts) else {name: json_value(value)}
+        document |= asdict(value) if isinstance(value, ChangeCounts) else dict.fromkeys(names, json_value(value))
     return document

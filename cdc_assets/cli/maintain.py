@@ -12,9 +12,10 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.terminal import Terminal, new_table, size
+from cdc_assets.cli.terminal import Terminal, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.maintain.maintain import MaintainReport, maintain
+from spark_jobs.readable_size import size
 
 
 @click.command("maintain")

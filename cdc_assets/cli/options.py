@@ -8,26 +8,28 @@ from typing import TypeVar
 
 import click
 
-from cdc_assets.cli.terminal import FEW
+from cdc_assets.cli.output_choice import Form, options_of
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.qualified_name import QualifiedName
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
 
 CONFIG_VARIABLE = "POSTGRES_CDC_CONFIG"
+DEFAULT_CONFIG = "postgres-cdc.yaml"
 
 
-def output_options(function: CommandFunction) -> CommandFunction:
-    """``--json`` and ``--debug``: ``invocation`` reads them; they are declared here for ``--help`` and the parser."""
-    debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the trace of a failure.")
-    as_json = click.option("--json", is_flag=True, expose_value=False, help="Print one JSON document and nothing else.")
-    return as_json(debug(function))
+def _declared(*forms: Form) -> Callable[[CommandFunction], CommandFunction]:
+    """``OutputChoice.of`` reads these options; they are declared for ``--help`` and the parser of the command."""
+
+    def declare(function: CommandFunction) -> CommandFunction:
+        declared: list[click.Parameter] = function.__dict__.setdefault("__click_params__", [])
+        declared.extend(reversed(options_of(*forms)))  # as decorators do, from the last to the first
+        return function
+
+    return declare
 
 
-def all_option(function: CommandFunction) -> CommandFunction:
-    """``--all``: also list what is well, however much it is."""
-    help_text = f"List also what is well, if it is more than {FEW} lines; else it is counted."
-    return click.option("--all", "everything", is_flag=True, help=help_text)(function)
+output_options = _declared("table", "json")
+output_options_with_metrics = _declared("table", "json", "prometheus")
 
 
 def config_option(function: CommandFunction) -> CommandFunction:
@@ -35,11 +37,11 @@ def config_option(function: CommandFunction) -> CommandFunction:
     option = click.option(
         "--config",
         "-c",
-        required=True,
+        default=DEFAULT_CONFIG,
         envvar=CONFIG_VARIABLE,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help=f"The pipeline's YAML file; else the one that ${CONFIG_VARIABLE} names.",
+        help=f"The pipeline's YAML file. Default: ${CONFIG_VARIABLE}, then {DEFAULT_CONFIG}.",
     )
     return option(function)
 
@@ -50,13 +52,5 @@ def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> L
         return None
     try:
         return Lsn.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
-def read_table_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[QualifiedName, ...]:
-    """Callback of an argument whose values are tables' names as SQL writes them."""
-    try:
-        return tuple(map(QualifiedName.parse, value))
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None

@@ -14,6 +14,9 @@ from prometheus_client.registry import Collector
 
 from spark_jobs.status import PipelineStatus
 
+# the names of one version ago: dashboards and alerts of users still ask for them
+_FORMERLY = {"restart_bytes": "restart_distance_bytes", "safe_wal_size_bytes": "safe_wal_bytes"}
+
 _Samples = Iterable[tuple[Mapping[str, str], float | None]]
 
 
@@ -38,23 +41,28 @@ class _Gauges(Collector):
         counts = {s: sum(each.severity == s for each in status.findings) for s in ("warn", "error")}
         one: Mapping[str, tuple[str, float | None]] = {
             "up": ("1: the source answered, and the slot continues the change log", status.source_error is None),
-            "lag_bytes": ("WAL that is not landed in the change log", log.behind_bytes if log else None),
-            "lag_seconds": ("time that the change log is behind the source", log.behind_seconds if log else None),
-            "restart_distance_bytes": (
+            "lag_bytes": ("WAL that is not landed in the change log", log.lag_bytes if log else None),
+            "lag_seconds": ("time that the change log is behind the source", log.lag_seconds if log else None),
+            "restart_bytes": (
                 "WAL retained for the slot, decoded by each read",
-                slot.restart_distance if slot else None,
+                slot.restart_bytes if slot else None,
             ),
-            "safe_wal_bytes": ("WAL until max_slot_wal_keep_size is exceeded", slot.safe_wal_size if slot else None),
+            "safe_wal_size_bytes": (
+                "WAL until max_slot_wal_keep_size is exceeded",
+                slot.safe_wal_size if slot else None,
+            ),
             "oldest_transaction_seconds": (
                 "age of the oldest transaction that holds the slot back",
                 oldest.age.total_seconds() if oldest and oldest.age is not None else None,
             ),
-            "free_replication_slots": ("of the whole server", slot.free_slots if slot else None),
+            "free_replication_slots": ("of the whole server", slot.free_replication_slots if slot else None),
             "slot_active": ("1: a server process is reading from the slot", slot.active if slot else None),
-            "landed_windows": ("windows ever landed in the change log", log.windows if log else None),
+            "landed_windows": ("windows ever landed in the change log", log.landed_windows if log else None),
         }
         for name, (meaning, number) in one.items():
             yield self._gauge(name, meaning, (), [({}, number)])
+            if former := _FORMERLY.get(name):
+                yield self._gauge(former, f"renamed to postgres_cdc_{name}", (), [({}, number)])
         yield self._gauge(
             "findings", "values beyond a threshold", ("severity",), [({"severity": s}, n) for s, n in counts.items()]
         )
@@ -62,8 +70,9 @@ class _Gauges(Collector):
     def _of_tables(self) -> Iterator[GaugeMetricFamily]:
         tables = [({"table": str(table.name)}, table) for table in self.status.tables]
         of_each: Mapping[str, tuple[str, _Samples]] = {
-            "table_lag_bytes": ("WAL between the table and the source", [(n, t.behind_bytes) for n, t in tables]),
-            "table_pending_changes": ("landed but not applied", [(n, t.behind_changes) for n, t in tables]),
+            "table_lag_bytes": ("WAL between the table and the source", [(n, t.lag_bytes) for n, t in tables]),
+            "table_lag_seconds": ("time that the table is behind the source", [(n, t.lag_seconds) for n, t in tables]),
+            "table_pending_changes": ("landed but not applied", [(n, t.pending_changes) for n, t in tables]),
             "table_delta_version": ("newest version of the Delta table", [(n, t.delta_version) for n, t in tables]),
             "table_stopped": ("1: the table is stopped", [(n, t.error is not None) for n, t in tables]),
         }

@@ -8,23 +8,27 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.dry_run import dry_run_option, dry_run_outcome
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import modes_changed, snapshot_table, tables_waiting
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.dry_run import DryRun, plan_recover
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.recover import RecoverReport, recover
+
+_NOTHING = Text("there is nothing to recover: the slot continues the change log, and every table has its snapshot")
 
 
 @click.command("recover")
 @config_option
-@all_option
+@dry_run_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
+def command(terminal: Terminal, config: Path, dry_run: bool) -> Outcome:
     """Recover a pipeline whose slot was lost, or no longer continues the change log.
 
     Creates a new slot if there is none that can be read, begins a new chapter of the same change log, and takes a new
@@ -32,14 +36,22 @@ def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
     to recover. If it is killed at any step, run it again.
     """
     pipeline = load_pipeline(config)
+    if dry_run:
+        plan = plan_recover(pipeline)
+        everything = terminal.choice.verbose
+        return dry_run_outcome(plan, everything=everything) if _is_needed(plan) else Outcome(plan, _NOTHING)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = recover(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report, everything), tuple(report.errors))
+    return Outcome(report, _display(report, terminal.choice.verbose), tuple(report.errors))
+
+
+def _is_needed(plan: DryRun) -> bool:
+    return bool(plan.broken or plan.snapshots or plan.stopped)
 
 
 def _display(report: RecoverReport, everything: bool) -> RenderableType:
     if report.nothing_to_do:
-        return Text("there is nothing to recover: the slot continues the change log, and every table has its snapshot")
+        return _NOTHING
     begun = [Text(_begun(report.chapter)), Text()] if report.chapter is not None else []
     begun += [modes_changed(report.modes), Text()] if report.modes else []
     waiting = [Text(), tables_waiting(report.waiting)] if report.waiting else []

@@ -10,7 +10,8 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import config_option, output_options, read_lsn, read_table_names
+from cdc_assets.cli.chosen_tables import chosen_tables, table_option
+from cdc_assets.cli.options import config_option, output_options, read_lsn
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.points import read_point
 from cdc_assets.cli.spark import lazy_session
@@ -22,6 +23,7 @@ from spark_jobs.replay.as_of import TableAsOf, table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
 from spark_jobs.replay.table_replayed import ReplayReport
+from spark_jobs.table_pattern import TablePattern
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 _GOOD = ("applied", "rebuilt")
@@ -31,12 +33,10 @@ _GOOD = ("applied", "rebuilt")
 @config_option
 @click.option("--from", "lo", metavar="LSN", callback=read_lsn, help="Where the range begins.")
 @click.option("--to", "hi", metavar="LSN", callback=read_lsn, help="Where it ends, exclusive.")
-@click.option(
-    "--table", "tables", metavar="NAME", multiple=True, callback=read_table_names, help="One table; may be repeated."
-)
+@table_option
 @click.option("--rebuild", "rebuilds", is_flag=True, help="Make the tables again from before the range.")
-@click.option("--as-of", metavar="LSN|TIME", callback=read_point, help="Build one table as it was there, beside it.")
-@click.option("--into", metavar="PATH", help="Where --as-of builds: a path or URI that holds nothing yet.")
+@click.option("--at", metavar="LSN|TIME", callback=read_point, help="Build one table as it was before, beside it.")
+@click.option("--into", metavar="PATH", help="Where --at builds: a path or URI that holds nothing yet.")
 @output_options
 @click.pass_obj
 def command(
@@ -44,9 +44,9 @@ def command(
     config: Path,
     lo: Lsn | None,
     hi: Lsn | None,
-    tables: tuple[QualifiedName, ...],
+    tables: tuple[TablePattern, ...],
     rebuilds: bool,
-    as_of: Lsn | datetime | None,
+    at: Lsn | datetime | None,
     into: str | None,
 ) -> Outcome:
     """Apply a range of the change log again, without the source.
@@ -55,18 +55,20 @@ def command(
     --rebuild a table is built again, from before the range to where it is, in one commit. Windows are taken whole; the
     range that they cover is printed.
 
-    With --as-of a table is built at PATH as it was before the LSN, or at the time, from its earlier versions and the
+    With --at a table is built at PATH as it was before the LSN, or at the time, from its earlier versions and the
     change log; the pipeline's own table is not changed. TIME has a time zone, as in 2026-11-22T13:00:00Z.
     """
-    if as_of is not None or into is not None:
-        if as_of is None or into is None or len(tables) != 1 or rebuilds or lo is not None or hi is not None:
-            raise click.UsageError("--as-of goes with --into and one --table, and nothing else")
-        return _as_of(terminal, config, tables[0], as_of, into)
+    if at is not None or into is not None:
+        name = tables[0].name if len(tables) == 1 else None
+        if at is None or into is None or name is None or rebuilds or lo is not None or hi is not None:
+            raise click.UsageError("--at goes with --into and the name of one --table, and nothing else")
+        return _as_of(terminal, config, name, at, into)
     if lo is None or hi is None:
-        raise click.UsageError("give --from and --to, or --as-of and --into")
+        raise click.UsageError("give --from and --to, or --at and --into")
     pipeline = load_pipeline(config)
+    chosen = chosen_tables(pipeline, tables)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
-        report = (rebuild if rebuilds else replay)(spark, pipeline, lo, hi, tables or None, progress=progress)
+        report = (rebuild if rebuilds else replay)(spark, pipeline, lo, hi, chosen, progress=progress)
     return Outcome(report, _display(report), tuple(report.errors))
 
 

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import click
 
-from cdc_assets.cli.options import all_option, config_option, output_options, read_table_names
+from cdc_assets.cli.chosen_tables import chosen_tables, table_option, tables_as_arguments
+from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import snapshot_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import prepare, snapshot
+from spark_jobs.table_pattern import TablePattern
 from spark_jobs.tables.followed_tables import configured_names, require_followed
 
 
@@ -28,25 +30,47 @@ class SnapshotReport:
 
 @click.command("snapshot")
 @config_option
-@click.argument("tables", nargs=-1, callback=read_table_names)
-@all_option
+@table_option
+@click.option("--all", "every", is_flag=True, help="All tables.")
+@tables_as_arguments
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, tables: tuple[QualifiedName, ...], everything: bool) -> Outcome:
-    """Create or replace the Delta tables of TABLES (default: all) with the source as it is at one LSN.
+def command(
+    terminal: Terminal,
+    config: Path,
+    tables: tuple[TablePattern, ...],
+    arguments: tuple[TablePattern, ...],
+    every: bool,
+) -> Outcome:
+    """Create or replace Delta tables with the source as it is at one LSN.
 
-    Creates publication and slot if they are missing. `sync` takes missing snapshots itself.
+    Creates publication and slot if they are missing. `sync` takes missing snapshots itself. Give --table or --all;
+    otherwise it asks before it reads all tables again.
     """
+    patterns = (*tables, *arguments)
+    if every and patterns:
+        raise click.UsageError("--all and --table exclude each other")
+    if not every and not patterns and not _is_meant(terminal):
+        return Outcome(None, "", failed=True)
     pipeline = load_pipeline(config)
+    chosen = chosen_tables(pipeline, patterns) or ()
     configured = configured_names(pipeline)
     if configured is not None:  # check before anything is created
-        require_followed(tables, configured)
+        require_followed(chosen, configured)
     prepared = prepare(pipeline)
     stopped = {table.name: table.error for table in prepared.stopped}
-    require_followed(tables, (*prepared.tables, *stopped))
-    wanted = [name for name in tables or prepared.tables if name not in stopped]
+    require_followed(chosen, (*prepared.tables, *stopped))
+    wanted = [name for name in chosen or prepared.tables if name not in stopped]
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = SnapshotReport(snapshot(spark, pipeline, wanted, progress=progress) if wanted else ())
-    errors = [error for name, error in stopped.items() if not tables or name in tables]
+    errors = [error for name, error in stopped.items() if not chosen or name in chosen]
     errors += [table.error for table in report.snapshots if table.error]
-    return Outcome(report, snapshot_table(report.snapshots, everything=everything), tuple(errors))
+    return Outcome(report, snapshot_table(report.snapshots, everything=terminal.choice.verbose), tuple(errors))
+
+
+def _is_meant(terminal: Terminal) -> bool:
+    """Whether all tables are to be read, as neither ``--table`` nor ``--all`` says so."""
+    if terminal.can_ask:
+        return click.confirm("Take new snapshots of all tables?", err=True)
+    terminal.problem(f"write --all for snapshots of all tables; {OLD_SPELLING_ENDS}")
+    return True

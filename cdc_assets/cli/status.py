@@ -9,14 +9,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.options import config_option, output_options_with_metrics
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.prometheus import prometheus_text
-from cdc_assets.cli.terminal import new_table, only_counted, size, told_apart
+from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.published_tables import unseen_operations
+from spark_jobs.readable_size import size
 from spark_jobs.status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
 
 _UNKNOWN = "–"
@@ -26,23 +27,18 @@ _STYLES = {"warn": "yellow", "error": "bold red"}
 
 @click.command("status")
 @config_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "prometheus"]),
-    default="table",
-    show_default=True,
-    help="prometheus: metrics as text, for node_exporter's textfile collector.",
-)
-@all_option
-@output_options
-def command(config: Path, form: str, everything: bool) -> Outcome:
+@output_options_with_metrics
+@click.pass_obj
+def command(terminal: Terminal, config: Path) -> Outcome:
     """Show how far slot, change log and tables are. Needs no Java; changes nothing.
 
-    Values beyond the thresholds of `health` are shown in a line each, and do not change the exit code.
+    Values beyond the thresholds of `health` are shown in a line each, and do not change the exit code. Prometheus's
+    text format is meant for node_exporter's textfile collector.
     """
     status = pipeline_status(load_pipeline(config))
-    display = prometheus_text(status) if form == "prometheus" else _display(status, everything)
+    if terminal.choice.form == "prometheus":
+        return Outcome(status, prometheus_text(status), tuple(status.errors))
+    display = _display(status, terminal.choice.verbose)
     return Outcome(status, display, tuple(status.errors))
 
 
@@ -77,8 +73,8 @@ def _slot_and_log(status: PipelineStatus) -> Table:
     if slot := status.slot:
         facts.add_row(
             f"slot {slot.slot_name}",
-            f"confirmed {slot.confirmed_flush_lsn}, {_bytes(slot.confirmed_flush_distance)} behind; the server keeps "
-            f"{_bytes(slot.restart_distance)} of WAL for it ({slot.wal_status}"
+            f"confirmed {slot.confirmed_flush_lsn}, {_bytes(slot.confirmed_flush_bytes)} behind; the server keeps "
+            f"{_bytes(slot.restart_bytes)} of WAL for it ({slot.wal_status}"
             + (f", {size(slot.safe_wal_size)} left" if slot.safe_wal_size is not None else "")
             + ")",
         )
@@ -88,13 +84,13 @@ def _slot_and_log(status: PipelineStatus) -> Table:
             facts.add_row("", f"being read by server process {slot.active_pid}")
         if slot.oldest_transaction is not None:
             facts.add_row("oldest transaction", Text(str(slot.oldest_transaction)))
-        facts.add_row("replication slots", f"{slot.free_slots} free")
+        facts.add_row("replication slots", f"{slot.free_replication_slots} free")
     elif status.source_error is None:
         facts.add_row("slot", "does not exist yet: run sync")
     if log := status.log:
-        late = "" if log.behind_seconds is None else f", {log.behind_seconds:,.0f} s"
-        behind = f"{_bytes(log.behind_bytes)}{late} behind"
-        facts.add_row("change log", f"{log.windows} windows, up to {log.landed_end}, {behind}")
+        late = "" if log.lag_seconds is None else f", {log.lag_seconds:,.0f} s"
+        behind = f"{_bytes(log.lag_bytes)}{late} behind"
+        facts.add_row("change log", f"{log.landed_windows} windows, up to {log.landed_end}, {behind}")
     else:
         facts.add_row("change log", "does not exist yet: run sync")
     return facts
@@ -108,30 +104,30 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             Text(str(table.name) if table.mode == "mirror" else f"{table.name} ({table.mode})"),
             str(table.snapshot_lsn or _UNKNOWN),
             str(table.applied_lsn or _UNKNOWN),
-            _bytes(table.behind_bytes),
-            _count(table.behind_windows),
-            _count(table.behind_changes),
+            _bytes(table.lag_bytes),
+            _count(table.pending_windows),
+            _count(table.pending_changes),
             _count(table.delta_version),
             _WAITS
             if table.waits_for is not None
-            else _state(table.error, table.applied_lsn, table.behind_changes, "no snapshot yet: sync reads it whole"),
+            else _state(table.error, table.applied_lsn, table.pending_changes, "no snapshot yet: sync reads it whole"),
         )
     if messages is not None:
         shown.add_row(
             "_messages",
             _UNKNOWN,
             str(messages.applied_lsn or _UNKNOWN),
-            _bytes(messages.behind_bytes),
-            _count(messages.behind_windows),
-            _count(messages.behind_messages),
+            _bytes(messages.lag_bytes),
+            _count(messages.pending_windows),
+            _count(messages.pending_messages),
             _count(messages.delta_version),
-            _state(messages.error, messages.applied_lsn, messages.behind_messages, "does not exist yet"),
+            _state(messages.error, messages.applied_lsn, messages.pending_messages, "does not exist yet"),
         )
     return shown
 
 
 def _is_well(table: TableStatus) -> bool:
-    return table.error is None and table.applied_lsn is not None and not table.behind_changes
+    return table.error is None and table.applied_lsn is not None and not table.pending_changes
 
 
 def _state(error: CdcError | None, applied: Lsn | None, behind: int | None, not_begun: str) -> Text:

@@ -10,7 +10,8 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options
+from cdc_assets.cli.dry_run import dry_run_option, dry_run_outcome
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import (
@@ -21,20 +22,22 @@ from cdc_assets.cli.table_reports import (
     snapshot_table,
     tables_waiting,
 )
-from cdc_assets.cli.terminal import Terminal, counted, size
+from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.dry_run import plan_sync
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.readable_size import size
 from spark_jobs.sync import SyncReport, sync
 
 
 @click.command("sync")
 @config_option
-@all_option
+@dry_run_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
+def command(terminal: Terminal, config: Path, dry_run: bool) -> Outcome:
     """Bring every table up to the source: create what is missing, capture, apply.
 
     Creates publication, slot and snapshots if they are missing, then takes the windows up to the WAL that is flushed.
@@ -43,10 +46,12 @@ def command(terminal: Terminal, config: Path, everything: bool) -> Outcome:
     somebody else is named, with that transaction; the next sync takes the snapshot.
     """
     pipeline = load_pipeline(config)
+    if dry_run:
+        return dry_run_outcome(plan_sync(pipeline), everything=terminal.choice.verbose)
     little = partial(has_little_ahead, pipeline, captures=True)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
         report = sync(pipeline, spark, progress=progress)
-    return Outcome(report, _display(report, everything), tuple(report.errors))
+    return Outcome(report, _display(report, terminal.choice.verbose), tuple(report.errors))
 
 
 def _display(report: SyncReport, everything: bool = False) -> RenderableType:
@@ -67,7 +72,7 @@ def _display(report: SyncReport, everything: bool = False) -> RenderableType:
     parts.append(
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "
-            f"{size(report.lag_before)} behind before, {size(report.lag_after)} now"
+            f"{size(report.lag_bytes_before)} behind before, {size(report.lag_bytes)} now"
         )
     )
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""What a person sees: progress and problems on stderr, the result on stdout, sizes and counts in readable figures."""
+"""What a person sees: progress and problems on stderr, the result on stdout, counts in readable figures."""
 
 from __future__ import annotations
 
@@ -10,30 +10,23 @@ from datetime import timedelta
 from typing import TextIO, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.filesize import decimal
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressDisplay
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from cdc_assets.cli.output_choice import FEW, OutputChoice
 from cdc_assets.step_amount import step_amount
 from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
-
-
-def size(count: int) -> str:
-    """Bytes as a person reads them: ``193.4 MB``."""
-    return decimal(count)
+from spark_jobs.readable_size import size
 
 
 def counted(count: int, noun: str) -> str:
     """``1 window``, ``1,200 windows``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
-
-# so many that are well are listed; of more, only their number is said
-FEW = 20
 
 _Item = TypeVar("_Item")
 
@@ -51,7 +44,7 @@ def told_apart(
 
 def only_counted(said: str) -> Text:
     """The line for what is well and not listed."""
-    return Text(f"{said}: --all lists them", style="green")
+    return Text(f"{said}: --verbose lists them", style="green")
 
 
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:
@@ -63,12 +56,17 @@ def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = 
 
 
 class Terminal:
-    """The two consoles of one call. Progress is drawn only if stderr is a terminal. ``as_json``: for a program."""
+    """The two consoles of one call. Progress is drawn only if stderr is a terminal."""
 
-    def __init__(self, *, as_json: bool = False) -> None:
-        self.as_json = as_json
+    def __init__(self, choice: OutputChoice | None = None) -> None:
+        self.choice = choice or OutputChoice()
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
         self.stdout: TextIO = sys.stdout  # the process's own, while output of the work goes to stderr
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody is there to answer, and the result is not for a program."""
+        return sys.stdin.isatty() and self.errors.is_terminal and not self.choice.as_json
 
     def problem(self, what: str, hint: str = "") -> None:
         """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched. What to do is on a
@@ -97,7 +95,7 @@ class Terminal:
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Draws steps as they come, for as long as the block lasts."""
-        if not self.errors.is_terminal:
+        if self.choice.quiet or not self.errors.is_terminal:
             yield silent
             return
         with ProgressDisplay(

@@ -10,13 +10,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import all_option, config_option, output_options, read_table_names
+from cdc_assets.cli.chosen_tables import chosen_tables, table_option
+from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import one_line
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_pattern import TablePattern
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.table_verified import DifferingRow, TableVerified, VerifyReport
 from spark_jobs.verify.verify import verify
@@ -39,14 +40,7 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 @click.command("verify")
 @config_option
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    callback=read_table_names,
-    metavar="NAME",
-    help="Only this table; may be given several times. Default: all.",
-)
+@table_option
 @click.option("--quick", is_flag=True, help="Compare hashes, and row by row only what differs.")
 @click.option(
     "--sample",
@@ -62,17 +56,15 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="N",
     help="Name the keys of up to N differing rows of each table.",
 )
-@all_option
 @output_options
 @click.pass_obj
 def command(
     terminal: Terminal,
     config: Path,
-    tables: tuple[QualifiedName, ...],
+    tables: tuple[TablePattern, ...],
     quick: bool,
     sample: float | None,
     differences: int,
-    everything: bool,
 ) -> Outcome:
     """Compare tables with the source, row by row, at one LSN.
 
@@ -82,9 +74,10 @@ def command(
     """
     how = Thoroughness(quick, sample, differences)
     pipeline = load_pipeline(config)
+    chosen = chosen_tables(pipeline, tables)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
-        report = verify(pipeline, spark, tables or None, how=how, progress=progress)
-    return Outcome(report, display(report, everything), report.problems)
+        report = verify(pipeline, spark, chosen, how=how, progress=progress)
+    return Outcome(report, display(report, terminal.choice.verbose), report.problems)
 
 
 def display(report: VerifyReport, everything: bool = False) -> RenderableType:

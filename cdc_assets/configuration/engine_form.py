@@ -53,7 +53,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         ),
         lake=lake_of(model, folder),
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
-        retention=Retention(timedelta(hours=model.retention.change_log), timedelta(hours=model.retention.cuts)),
+        retention=Retention(timedelta(seconds=model.retention.change_log), timedelta(seconds=model.retention.cuts)),
         health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
         tables=tables,
         on_unrepresentable=model.on_unrepresentable,

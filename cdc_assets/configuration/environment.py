@@ -2,14 +2,19 @@
 
 There is one difference from Dagster's own scope: a variable that is not set is an error. There it would become the text
 ``None`` inside a connection string. ``{{ env('NAME', 'default') }}`` and ``{{ env.NAME or 'default' }}`` work alike.
+
+The project's ``.env`` is read as well, because ``dg`` and ``dagster dev`` set its variables for Dagster:
+https://docs.dagster.io/guides/operate/configuration/using-environment-variables-and-secrets
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from dotenv import load_dotenv
 from jinja2 import StrictUndefined, TemplateSyntaxError, Undefined, UndefinedError
 from jinja2.nativetypes import NativeEnvironment
 from pydantic import SecretStr
@@ -18,6 +23,8 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.table_mask import SALT_VARIABLE
 
 _REQUIRED = object()
+# by these Dagster knows a project, too
+_OF_A_PROJECT = ("pyproject.toml", "dg.toml")
 _environment = NativeEnvironment(undefined=StrictUndefined)
 
 
@@ -41,6 +48,21 @@ class EnvironmentScope:
         if name.startswith(("jinja", "__")):  # jinja probes objects for its own attributes
             raise AttributeError(name)
         return os.environ.get(name, MissingVariable(name))
+
+
+def set_from_env_file(folder: Path) -> None:
+    """Set the variables of the project's ``.env``, except those that are set already: of the file in ``folder``, or of
+    the nearest one above, up to the root of the project. Outside a project no folder above is searched, since it may be
+    somebody else's, as /tmp is. Raises ConfigurationError."""
+    folders = (folder, *folder.parents)
+    root = next((at for at, each in enumerate(folders) if any((each / name).is_file() for name in _OF_A_PROJECT)), 0)
+    file = next((each / ".env" for each in folders[: root + 1] if (each / ".env").is_file()), None)
+    try:
+        if file is not None:
+            load_dotenv(file)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{file}: cannot be read: {reason}") from None
 
 
 def mask_salt() -> SecretStr | None:

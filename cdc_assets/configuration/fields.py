@@ -5,23 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
+from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
 from spark_jobs.column_options import ChosenType
 from spark_jobs.qualified_name import QualifiedName
 
-_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
-_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SMALLEST_WINDOW = 1 << 10
-_DURATION = re.compile(r"(\d{1,6})\s*(h|d|w)")
-_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
-_MOST_DAYS = 3650
+_SHORTEST_KEPT, _LONGEST_KEPT = timedelta(days=1), timedelta(days=3650)
 # of two letters or more, as C:\\ is a folder; a scheme before // is checked where the storage is opened
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
-_SECONDS = re.compile(r"(\d{1,9})\s*(s|m|h|d)?")
-_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def require_named_once(names: Sequence[str]) -> None:
@@ -67,32 +63,29 @@ def _messages(value: object) -> object:
 
 
 def _size(value: object) -> int:
-    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
-    if match is None:
-        raise ValueError("expected a size (units B, KiB, MiB, GiB)")
-    size = int(match[1]) * _UNIT[match[2] or "B"]
+    size = read_size(value)
     if size < _SMALLEST_WINDOW:
-        raise ValueError("expected at least 1KiB")
+        raise ValueError(f"expected at least {size_text(_SMALLEST_WINDOW)}")
     return size
 
 
-def _duration(value: object) -> int:
-    """Returns hours, as Dagster has no type for durations."""
-    match = _DURATION.fullmatch(str(value).strip())
-    if match is None:
-        raise ValueError("expected a duration (units h, d, w)")
-    hours = int(match[1]) * _HOURS[match[2]]
-    if not _HOURS["d"] <= hours <= _MOST_DAYS * _HOURS["d"]:
-        raise ValueError(f"expected 1d to {_MOST_DAYS}d")
-    return hours
+def _kept_for(value: object) -> int:
+    """Returns seconds, as Dagster has no type for durations."""
+    duration = read_duration(value, needs_unit=True)
+    if not _SHORTEST_KEPT <= duration <= _LONGEST_KEPT:
+        raise ValueError(f"expected {duration_text(_SHORTEST_KEPT)} to {duration_text(_LONGEST_KEPT)}")
+    return _whole_seconds(duration)
 
 
 def _seconds(value: object) -> int:
     """A plain number means seconds."""
-    match = None if isinstance(value, bool) else _SECONDS.fullmatch(str(value).strip())
-    if match is None:
-        raise ValueError("expected a duration (units s, m, h, d)")
-    return int(match[1]) * _UNIT_SECONDS[match[2] or "s"]
+    return _whole_seconds(read_duration(value))
+
+
+def _whole_seconds(duration: timedelta) -> int:
+    if duration % timedelta(seconds=1):
+        raise ValueError("expected whole seconds")
+    return int(duration.total_seconds())
 
 
 def _positive(value: int) -> int:
@@ -163,7 +156,7 @@ Publication = Annotated[
 MESSAGES = BeforeValidator(_messages)
 Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
-Hours = Annotated[int, BeforeValidator(_duration, json_schema_input_type=int | str)]
+KeptFor = Annotated[int, BeforeValidator(_kept_for, json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_positive)]
 Streaming = Annotated[
     Literal["off", "on", "parallel"],

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from cdc_assets.configuration.engine_form import pipeline_of
-from cdc_assets.configuration.environment import EnvironmentScope
+from cdc_assets.configuration.environment import EnvironmentScope, set_from_env_file
 from cdc_assets.configuration.field_errors import FieldError, unknown_field
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.validated_fields import validated
@@ -25,29 +25,36 @@ _TOP_LEVEL = ("type", "attributes", "requirements", "post_processing", "template
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
-    """Read a configuration file. A relative ``lake.path`` in it is relative to the file's folder.
+    """Read a configuration file, and the project's ``.env``. A relative ``lake.path`` in it is relative to the file's
+    folder.
 
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or a field is wrong; nothing was touched.
     """
+    model = load_model(path)
+    try:
+        return pipeline_of(model, Path(path).resolve().parent)
+    except ConfigurationError as error:
+        raise error.within(str(path)) from None
+
+
+def load_model(path: str | Path) -> PipelineModel:
+    """The fields of the file itself, with their defaults. Raises what ``load_pipeline`` raises."""
     file = Path(path)
     document = _pipeline_document(file)
-    attributes = document.value["attributes"]
+    set_from_env_file(file.resolve().parent)
     try:
-        model = validated(PipelineModel, attributes, {"env": EnvironmentScope()})
+        return validated(PipelineModel, document.value["attributes"], {"env": EnvironmentScope()})
     except FieldError as error:
         raise error.at(f"{file}:{document.line(('attributes', *error.path))}") from None
-    try:
-        return pipeline_of(model, file.resolve().parent)
-    except ConfigurationError as error:
-        raise error.within(str(file)) from None
 
 
 def _pipeline_document(file: Path) -> YamlDocument:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigurationError(f"{file}: no such file") from None
+        hint = "name it with --config FILE; `postgres-cdc init` writes a new one"
+        raise ConfigurationError(f"{file}: no such file", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
     try:

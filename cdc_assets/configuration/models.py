@@ -6,16 +6,17 @@ PostgreSQL knows whether a table exists.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
     Dsn,
-    Hours,
+    KeptFor,
     KeyPart,
     LakePath,
     OrNull,
@@ -29,6 +30,7 @@ from cdc_assets.configuration.fields import (
 )
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableModel
+from cdc_assets.configuration.units import duration_text, size_text
 from spark_jobs.configuration import (
     PLUGIN_SETTINGS,
     MergeEngine,
@@ -148,13 +150,13 @@ class WindowsModel(StrictModel):
 class RetentionModel(StrictModel):
     """How long `postgres-cdc maintain` keeps old data."""
 
-    change_log: Hours = Field(
-        default=30 * 24,
+    change_log: KeptFor = Field(
+        default=30 * 86400,
         description="How long captured windows are kept. Windows that a table has not applied yet are kept longer.",
         examples=["30d"],
     )
-    cuts: Hours = Field(
-        default=30 * 24,
+    cuts: KeptFor = Field(
+        default=30 * 86400,
         description="How long cuts are kept, with the table versions that they name.",
         examples=["30d"],
     )
@@ -164,10 +166,14 @@ class SizeThresholdModel(StrictModel):
     """The sizes from which a check warns, or fails."""
 
     warn: Size | None = Field(
-        default=None, description="From this size on the check warns. Default: it never warns.", examples=["1GiB"]
+        default=None,
+        description="From this size on the check warns; `null`: never. Default: that of the pair, above.",
+        examples=["1GiB"],
     )
     error: Size | None = Field(
-        default=None, description="From this size on the check fails. Default: it never fails.", examples=["10GiB"]
+        default=None,
+        description="From this size on the check fails; `null`: never. Default: that of the pair, above.",
+        examples=["10GiB"],
     )
 
 
@@ -175,15 +181,20 @@ class TimeThresholdModel(StrictModel):
     """The durations from which a check warns, or fails."""
 
     warn: Seconds | None = Field(
-        default=None, description="From this duration on the check warns. Default: it never warns.", examples=["15m"]
+        default=None,
+        description="From this duration on the check warns; `null`: never. Default: that of the pair, above.",
+        examples=["15m"],
     )
     error: Seconds | None = Field(
-        default=None, description="From this duration on the check fails. Default: it never fails.", examples=["1d"]
+        default=None,
+        description="From this duration on the check fails; `null`: never. Default: that of the pair, above.",
+        examples=["1d"],
     )
 
 
 class HealthModel(StrictModel):
-    """The thresholds of the slot's health in `status`, `doctor`, the check `slot_health` and the metrics."""
+    """The thresholds of the slot's health in `status`, `doctor`, the check `slot_health` and the metrics. A
+    threshold of a pair that is not written keeps its default; `null` switches it off."""
 
     lag_bytes: SizeThresholdModel = Field(
         default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not captured yet."
@@ -203,6 +214,29 @@ class HealthModel(StrictModel):
         description="WAL that can still be written before max_slot_wal_keep_size invalidates the slot. The check warns"
         " or fails below these sizes.",
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _with_defaults(cls, value: object, info: ValidationInfo) -> object:
+        """A threshold of the pair that is not written keeps its default."""
+        default: BaseModel = cls.model_fields[str(info.field_name)].default
+        written = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+        return {**default.model_dump(), **written} if isinstance(written, Mapping) else value
+
+    @field_validator("*")
+    @classmethod
+    def _warns_first(cls, value: SizeThresholdModel | TimeThresholdModel, info: ValidationInfo) -> object:
+        # of safe_wal_size, the smaller one is the worse one
+        if value.warn is None or value.error is None or info.field_name == "safe_wal_size" or value.warn <= value.error:
+            return value
+        shown = size_text if isinstance(value, SizeThresholdModel) else _seconds_text
+        raise ValueError(
+            f"warn: {shown(value.warn)} is more than error: {shown(value.error)}; set both, or switch one off with null"
+        )
+
+
+def _seconds_text(seconds: int) -> str:
+    return duration_text(timedelta(seconds=seconds))
 
 
 class SparkModel(StrictModel):

@@ -15,17 +15,17 @@ from spark_jobs.verify.row_compare import Comparison
 
 @dataclass(frozen=True)
 class TableResult:
-    """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; the lags are bytes of
-    WAL before and after the last sync. ``read_again``: why it got a second snapshot, empty if it did not;
-    ``partitions``: those whose rows were read again without the rest of the table; ``columns``: the changes of its
-    columns in place."""
+    """One table at the end. ``changes`` were applied after its snapshot of ``snapshot_rows``; it is ``lag_bytes`` of
+    WAL behind the source after the last sync, and was ``lag_bytes_before`` before it. ``read_again``: why it got a
+    second snapshot, empty if it did not; ``partitions``: those whose rows were read again without the rest of the
+    table; ``columns``: the changes of its columns in place."""
 
     name: QualifiedName
     comparison: Comparison
     snapshot_rows: int
     changes: int
-    lag_before: int
-    lag_after: int
+    lag_bytes_before: int = field(metadata={"formerly": "lag_before"})
+    lag_bytes: int = field(metadata={"formerly": "lag_after"})
     read_again: str = ""
     partitions: str = ""
     columns: tuple[str, ...] = ()
@@ -98,8 +98,8 @@ def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, a
         comparison=comparison,
         snapshot_rows=tally.snapshot_rows[name],
         changes=tally.changes[name],
-        lag_before=_lag(before, name),
-        lag_after=_lag(after, name),
+        lag_bytes_before=_lag(before, name),
+        lag_bytes=_lag(after, name),
         read_again=tally.read_again.get(name, ""),
         partitions=tally.partitions.get(name, ""),
         columns=tally.columns.get(name, ()),
@@ -111,4 +111,4 @@ def _why(snapshot: TableSnapshot) -> str:
 
 
 def _lag(status: PipelineStatus, name: QualifiedName) -> int:
-    return next(table.behind_bytes or 0 for table in status.tables if table.name == name)
+    return next(table.lag_bytes or 0 for table in status.tables if table.name == name)

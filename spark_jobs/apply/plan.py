@@ -76,7 +76,7 @@ def plan_apply(
     asked_for = (*tables, MESSAGES_NAME) if messages else tables
     progress = known.progress.of(asked_for) if known else progress_of(pipeline.lake, asked_for, checkpoint.identity)
     missing = {
-        name: LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
+        name: LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
         for name in progress.without_snapshot(tables)
     }
     progress = replace(progress, errors={**progress.errors, **missing})

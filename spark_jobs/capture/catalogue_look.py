@@ -201,6 +201,12 @@ def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -
     return {suspect.fingerprint.name: suspect.reasons for suspect in suspects if suspect.reasons}
 
 
+def column_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
+    """By table, the DDL on its columns that left all rows as they are."""
+    suspects = _differences(before, now)
+    return {each.fingerprint.name: tuple(c.what for c in each.columns) for each in suspects if each.columns}
+
+
 def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> tuple[_Suspect, ...]:
     by_relid = {fingerprint.relid: fingerprint for fingerprint in before}
     by_name = {fingerprint.name: fingerprint for fingerprint in by_relid.values()}

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from spark_jobs.change_log.commit_times import last_commit_time
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_times import window_times
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn
 
@@ -34,5 +35,15 @@ def lag_behind(pipeline: Pipeline, landed: WindowMarker, flushed: Lsn) -> Lag:
     landed_at = log.landed_at()
     committed = last_commit_time(log, landed.ordinal) if behind > pipeline.windows.max_bytes else None
     since = committed or landed_at
-    now = datetime.now(UTC)
-    return Lag(behind, max(0.0, (now - since).total_seconds()) if since else 0.0)
+    return Lag(behind, _seconds_since(since) if since else 0.0)
+
+
+def lag_since(log: ChangeLog, ordinal: int) -> float | None:
+    """How late a table is that shows nothing of window ``ordinal``, in which it has changes: the seconds since the
+    window's first commit. Raises LakeError."""
+    times = window_times(log, ordinal, ordinal).get(ordinal)
+    return _seconds_since(times.first) if times else None
+
+
+def _seconds_since(time: datetime) -> float:
+    return max(0.0, (datetime.now(UTC) - time).total_seconds())

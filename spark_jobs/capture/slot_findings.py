@@ -13,6 +13,7 @@ from spark_jobs.capture.lag import Lag
 from spark_jobs.configuration import HealthLimits, Threshold
 from spark_jobs.errors import RECOVER
 from spark_jobs.postgres.health import SlotHealth
+from spark_jobs.readable_size import size
 
 Severity = Literal["warn", "error"]
 
@@ -38,17 +39,17 @@ def _of_state(health: SlotHealth) -> Iterator[Finding]:
     elif health.wal_status == "unreserved":
         yield Finding("error", f"slot {slot} is about to be lost: capture now, or raise max_slot_wal_keep_size")
     elif health.wal_status == "extended" and health.safe_wal_size is not None:
-        text = f"slot {slot} holds more than max_wal_size; {health.safe_wal_size:,} bytes of WAL until it is lost"
+        text = f"slot {slot} holds more than max_wal_size; {size(health.safe_wal_size)} of WAL until it is lost"
         yield Finding("warn", f"{text}: run sync, or see why it does not run")
 
 
 def _of_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
-    safe, kept = health.safe_wal_size, health.restart_distance
+    safe, kept = health.safe_wal_size, health.restart_bytes
     if safe is not None and (severity := _below(safe, limits.safe_wal_size)):
-        text = f"{safe:,} bytes of WAL until max_slot_wal_keep_size is exceeded: capture, or raise it"
+        text = f"{size(safe)} of WAL until max_slot_wal_keep_size is exceeded: capture, or raise it"
         yield Finding(severity, text)
     if kept is not None and (severity := _above(kept, limits.restart_bytes)):
-        text = f"the server keeps {kept:,} bytes of WAL for the slot, and each read decodes them: end old transactions"
+        text = f"the server keeps {size(kept)} of WAL for the slot, and each read decodes them: end old transactions"
         yield Finding(severity, f"{text}, run sync")
 
 
@@ -57,7 +58,7 @@ def _of_lag(lag: Lag | None, limits: HealthLimits) -> Iterator[Finding]:
         return
     way_out = "run sync, or see why it does not run"
     if severity := _above(lag.bytes, limits.lag_bytes):
-        yield Finding(severity, f"{lag.bytes:,} bytes of WAL are not landed: {way_out}")
+        yield Finding(severity, f"{size(lag.bytes)} of WAL are not landed: {way_out}")
     if severity := _above(lag.seconds, limits.lag_seconds):
         yield Finding(severity, f"the change log is {lag.seconds:,.0f} s behind the source: {way_out}")
 
@@ -67,7 +68,7 @@ def _of_others(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
     if oldest and oldest.age and (severity := _above(oldest.age.total_seconds(), limits.oldest_transaction)):
         ended = "commit it or roll it back" if oldest.gid is None else oldest.way_to_end
         yield Finding(severity, f"a transaction holds the slot back ({oldest}): {ended}")
-    if health.free_slots < 1:
+    if health.free_replication_slots < 1:
         yield Finding("warn", "no replication slot is free: a snapshot needs one; raise max_replication_slots by one")
 
 

@@ -15,6 +15,7 @@ from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
 from spark_jobs.postgres.replication import replication_connection
 from spark_jobs.postgres.slot import slot_status
 from spark_jobs.qualified_name import quoted_identifier
+from spark_jobs.readable_size import size
 
 AREA = "source"
 
@@ -122,7 +123,7 @@ def _slot_kind(health: SlotHealth, source: Source) -> Check:
 def _slot_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Check]:
     """A slot that is lost, or about to be, stops sync; a value beyond its threshold does not."""
     what = "WAL kept for the slot"
-    found = f"{(health.restart_distance or 0) / 1e6:,.1f} MB, {health.wal_status}"
+    found = f"{size(health.restart_bytes or 0)}, {health.wal_status}"
     if health.wal_status == "unreserved":
         yield fail(AREA, what, found, "the server removes it at the next checkpoint: run sync now")
     elif health.invalidation_reason:

@@ -5,7 +5,7 @@ https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
@@ -27,9 +27,10 @@ class ServerIdentity:
 class SlotHealth:
     """The present state of one slot and its server.
 
-    Distances are bytes of WAL up to ``flushed_lsn``: those from ``confirmed_flush_lsn`` are not captured yet; those
-    from ``restart_lsn`` must be kept by the server, which decodes them again with each read. ``safe_wal_size``: bytes
-    of WAL left before the slot is in danger, None for no limit. ``free_slots``: of the whole server.
+    ``confirmed_flush_bytes`` and ``restart_bytes`` of WAL lie between the LSNs of these names and ``flushed_lsn``: the
+    former are not captured yet; the latter must be kept by the server, which decodes them again with each read.
+    ``safe_wal_size``: bytes of WAL left before the slot is in danger, None for no limit. ``free_replication_slots``: of
+    the whole server.
     """
 
     slot_name: str
@@ -43,16 +44,14 @@ class SlotHealth:
     safe_wal_size: int | None
     invalidation_reason: str | None
     oldest_transaction: OpenTransaction | None
-    free_slots: int
+    free_replication_slots: int = field(metadata={"formerly": "free_slots"})
     server: ServerIdentity
+    confirmed_flush_bytes: int | None = field(init=False)
+    restart_bytes: int | None = field(init=False)
 
-    @property
-    def confirmed_flush_distance(self) -> int | None:
-        return _distance(self.confirmed_flush_lsn, self.flushed_lsn)
-
-    @property
-    def restart_distance(self) -> int | None:
-        return _distance(self.restart_lsn, self.flushed_lsn)
+    def __post_init__(self) -> None:  # fields, so that they are in the JSON document
+        object.__setattr__(self, "confirmed_flush_bytes", _distance(self.confirmed_flush_lsn, self.flushed_lsn))
+        object.__setattr__(self, "restart_bytes", _distance(self.restart_lsn, self.flushed_lsn))
 
     @property
     def active(self) -> bool:
@@ -124,7 +123,7 @@ def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerId
         safe_wal_size=safe,
         invalidation_reason=reason,
         oldest_transaction=None if oldest.pid is None and oldest.gid is None else oldest,
-        free_slots=free,
+        free_replication_slots=free,
         server=ServerIdentity(*server),
     )
 

@@ -100,7 +100,7 @@ def _lsn(landed: LandedWindows, at: Point) -> Lsn:
         raise GapError(
             f"the change log {landed.path} holds no transaction that committed after {at.isoformat()}, so it may not"
             f" hold all before; it ends at {landed.end}",
-            hint=f"`postgres-cdc capture` first, or --as-of {landed.end}",
+            hint=f"`postgres-cdc capture` first, or --at {landed.end}",
         )
     if after.window < landed.identity.chapter:
         raise GapError(
@@ -124,7 +124,7 @@ def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName
         if landed.shown_by(oldest) <= lsn:
             return oldest
     if oldest is None:
-        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot '{name}'")
+        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
     raise LakeError(f"{name}: the oldest version in Delta's log is as of {landed.shown_by(oldest)}")
 
 

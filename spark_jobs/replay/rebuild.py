@@ -160,7 +160,7 @@ def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> Ta
     if state is None or state.is_lost:
         lost = ": Delta's log clean-up has removed the commit that says how far the table is"
         what = " has no snapshot yet" if state is None else lost
-        raise LakeError(f"{name}{what}", hint=f"postgres-cdc snapshot '{name}'")
+        raise LakeError(f"{name}{what}", hint=f"postgres-cdc snapshot --table '{name}'")
     return known_state(state, latest_cut(pipeline.lake))
 
 
@@ -174,5 +174,5 @@ def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, 
             return past.state
     raise LakeError(
         f"{state.name}: Delta's log has no version in mode {state.mode} from before window {first}",
-        hint=f"choose a later range, or take a new snapshot: postgres-cdc snapshot '{state.name}'",
+        hint=f"choose a later range, or take a new snapshot: postgres-cdc snapshot --table '{state.name}'",
     )

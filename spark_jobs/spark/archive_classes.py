@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.readable_size import size
 from spark_jobs.spark.class_archive import class_archive
 from spark_jobs.spark.driver_jars import class_path
 from spark_jobs.spark.java import find_java
@@ -35,10 +36,10 @@ def main() -> None:
         if arguments.file is not None:
             os.environ["XDG_CACHE_HOME"] = elsewhere
         made = _made(options)
-        size = f"{made.stat().st_size >> 20} MB" if made else "this Java archives none"
+        taken = size(made.stat().st_size) if made else "this Java archives none"
         if made and arguments.file is not None:
             shutil.copyfile(made, arguments.file)
-    sys.stdout.write(f"classes of Spark: {size}\n")
+    sys.stdout.write(f"classes of Spark: {taken}\n")
 
 
 def _made(options: SparkOptions) -> Path | None:

@@ -169,7 +169,7 @@ def windows_behind(pipeline: Pipeline) -> int | None:
     messages = pipeline_status(pipeline).messages
     assert messages is not None
     assert messages.error is None
-    return messages.behind_windows
+    return messages.pending_windows
 
 
 def test_an_older_copy_of_the_table_is_not_the_one_of_the_cut(pipeline: Pipeline, tmp_path: Path) -> None:

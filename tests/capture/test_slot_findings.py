@@ -27,7 +27,7 @@ WELL = SlotHealth(
     safe_wal_size=None,
     invalidation_reason=None,
     oldest_transaction=None,
-    free_slots=3,
+    free_replication_slots=3,
     server=ServerIdentity(1, 1, 180000, "shop"),
 )
 OLD = OpenTransaction(4711, None, timedelta(hours=2))
@@ -47,12 +47,12 @@ NEVER = HealthLimits(*[Threshold()] * 5)
         ({"wal_status": "lost"}, "error", "slot shop is lost (wal_removed): `postgres-cdc recover"),
         ({"invalidation_reason": "idle_timeout"}, "error", "slot shop is lost (idle_timeout)"),
         ({"wal_status": "unreserved"}, "error", "about to be lost: capture now"),
-        ({"wal_status": "extended", "safe_wal_size": 9 << 30}, "warn", "9,663,676,416 bytes of WAL until it is lost"),
-        ({"safe_wal_size": 1 << 20}, "warn", "1,048,576 bytes of WAL until max_slot_wal_keep_size is exceeded"),
+        ({"wal_status": "extended", "safe_wal_size": 9 << 30}, "warn", "9.0 GiB of WAL until it is lost"),
+        ({"safe_wal_size": 1 << 20}, "warn", "1.0 MiB of WAL until max_slot_wal_keep_size is exceeded"),
         (
             {"restart_lsn": Lsn(1)},
             "warn",
-            "the server keeps 1,099,511,627,775 bytes of WAL for the slot, and each read",
+            "the server keeps 1.0 TiB of WAL for the slot, and each read",
         ),
         ({"oldest_transaction": OLD}, "warn", "holds the slot back (of server process 4711, open for 7,200 s): commit"),
         (
@@ -60,7 +60,7 @@ NEVER = HealthLimits(*[Threshold()] * 5)
             "warn",
             "(prepared as 'gid', open for 7,200 s): COMMIT PREPARED 'gid' or ROLLBACK PREPARED 'gid', in database",
         ),
-        ({"free_slots": 0}, "warn", "no replication slot is free"),
+        ({"free_replication_slots": 0}, "warn", "no replication slot is free"),
     ],
 )
 def test_the_slot(change: dict[str, Any], severity: str, said: str) -> None:

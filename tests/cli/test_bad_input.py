@@ -156,7 +156,7 @@ def test_a_table_dropped_later_holds_back_neither_the_others_nor_the_slot(databa
 
 def test_a_mistyped_table_is_refused_before_anything_is_made(database: Database, tmp_path: Path) -> None:
     database.execute(_ORDERS)
-    answer = configured(tmp_path, database.dsn, database.name, ["public.orders"])("snapshot", "public.order")
+    answer = configured(tmp_path, database.dsn, database.name, ["public.orders"])("snapshot", "--table", "public.order")
     assert answer.exit_code == 2
     assert answer.problem == "not followed by this pipeline: public.order"
     assert answer.hint == "did you mean public.orders?"

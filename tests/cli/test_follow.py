@@ -141,7 +141,7 @@ def test_it_goes_on_until_it_is_told_to_stop(
         process.process.send_signal(signal.SIGTERM)
         last = process.wait_for_end()
     assert last["is_last"]
-    assert {table.behind_windows for table in pipeline_status(lake.pipeline).tables} == {0}, (
+    assert {table.pending_windows for table in pipeline_status(lake.pipeline).tables} == {0}, (
         "what is captured is applied"
     )
     if not last["lag_bytes"]:

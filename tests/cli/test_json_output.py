@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
 
 from cdc_assets.cli.json_output import json_text
+from cdc_assets.demo.demo_report import TableResult
 from spark_jobs.errors import GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.health import SlotHealth
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import LogStatus, MessagesStatus, TableStatus
+from spark_jobs.sync import SyncReport
 
 
 @dataclass(frozen=True)
 class _Report:
     value: object
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    lag_bytes: int = field(metadata={"formerly": "behind_bytes"})
+    other: int = 2
+
+
+def test_a_renamed_field_keeps_its_former_name() -> None:
+    assert list(json.loads(json_text(_Renamed(1))).items()) == [("lag_bytes", 1), ("behind_bytes", 1), ("other", 2)]
+
+
+def test_the_names_of_one_version_ago_are_in_the_documents() -> None:
+    """Programs of users read them until the next version."""
+    former = {
+        LogStatus: {"windows", "behind_bytes", "behind_seconds"},
+        TableStatus: {"behind_windows", "behind_changes", "behind_bytes"},
+        MessagesStatus: {"behind_windows", "behind_messages", "behind_bytes"},
+        SlotHealth: {"free_slots"},
+        SyncReport: {"lag_before", "lag_after"},
+        TableResult: {"lag_before", "lag_after"},
+    }
+    assert {kind: {field.metadata.get("formerly") for field in fields(kind)} - {None} for kind in former} == former
 
 
 @pytest.mark.parametrize(

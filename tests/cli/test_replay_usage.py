@@ -9,21 +9,21 @@ import pytest
 from cdc_assets.cli.invocation import run
 
 _RANGE = ["--from", "0/10", "--to", "0/20"]
-_AS_OF = ["--as-of", "0/10", "--into", "/nowhere"]
+_AS_OF = ["--at", "0/10", "--into", "/nowhere"]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "give --from and --to, or --as-of and --into"),
+        ([], "give --from and --to, or --at and --into"),
         (["--from", "0/10"], "give --from and --to"),
         (["--from", "0/10", "--to", "now"], "not an LSN"),
         (_AS_OF, "one --table"),
         ([*_AS_OF, "--table", "a", "--table", "b"], "one --table"),
         ([*_AS_OF, "--table", "a", "--rebuild"], "nothing else"),
         ([*_AS_OF, "--table", "a", *_RANGE], "nothing else"),
-        (["--as-of", "0/10", "--table", "a"], "goes with --into"),
-        (["--as-of", "noon", "--into", "/nowhere", "--table", "a"], "neither an LSN nor a time"),
+        (["--at", "0/10", "--table", "a"], "goes with --into"),
+        (["--at", "noon", "--into", "/nowhere", "--table", "a"], "neither an LSN nor a time"),
         ([*_RANGE, "--table", "a.b.c"], "not a table name"),
         (_RANGE, "no such file"),
     ],

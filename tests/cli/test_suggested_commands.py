@@ -18,7 +18,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROO
 SOURCES = (path for folder in ("spark_jobs", "cdc_assets", "orchestration") for path in (ROOT / folder).rglob("*.py"))
 _SPAN = re.compile(r"`(postgres-cdc [^`(]+)`")
 _LINE = re.compile(r"^[ #$]*(?:exec )?(postgres-cdc [^#\n>;]+)", re.MULTILINE)  # of a block
-_NAMED = re.compile(r"(?<!`)(postgres-cdc snapshot '[^'\n]*')")  # in a hint
+_NAMED = re.compile(r"(?<!`)(postgres-cdc snapshot --table '[^'\n]*')")  # in a hint
 _OPTIONAL = re.compile(r"[\[\]…]")
 MEANT = {
     "FILE": "shop.yaml",
@@ -52,4 +52,4 @@ def test_it_is_accepted(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name in SUMMARIES
     found = postgres_cdc.get_command(click.Context(postgres_cdc), name)
     assert found is not None
-    found.make_context(name, rest, obj=Terminal(as_json=False))
+    found.make_context(name, rest, obj=Terminal())

@@ -53,7 +53,7 @@ def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_fol
     captured = command("capture", "--json", without_java=True)
     assert captured.exit_code == 0, captured.stderr
     assert captured.document["caught_up"]
-    behind = {table["name"]: table["behind_changes"] for table in command("status", "--json").document["tables"]}
+    behind = {table["name"]: table["pending_changes"] for table in command("status", "--json").document["tables"]}
     assert behind == {"public.orders": 20, "public.items": 1}
 
     applied = command("apply", "--json")
@@ -64,7 +64,7 @@ def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_fol
     assert counts == {"public.orders": (0, 10, 10), "public.items": (1, 0, 0)}
     lake.assert_equal()
     status = command("status", "--json").document
-    assert [table["behind_changes"] for table in status["tables"]] == [0, 0]
+    assert [table["pending_changes"] for table in status["tables"]] == [0, 0]
 
     again = command("sync", "--json")
     assert again.exit_code == 0

@@ -73,5 +73,5 @@ def test_what_is_counted_in_bytes_shows_its_pace() -> None:
         for done in range(1, 4):
             display.update(task, completed=done * 1_000_000)
     read, windows = display.tasks
-    assert BytesPerSecond().render(read).plain == "500.0 kB/s"
+    assert BytesPerSecond().render(read).plain == "488.3 KiB/s"
     assert BytesPerSecond().render(windows).plain == ""

@@ -55,7 +55,7 @@ def test_missing_environment_variable(tmp_path: Path) -> None:
 
 
 def test_malformed_lsn(tmp_path: Path) -> None:
-    answer = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])("capture", "--upto", "yesterday")
+    answer = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])("capture", "--to", "yesterday")
     assert answer.exit_code == 2
     assert "not an LSN" in answer.problem
 

@@ -48,7 +48,7 @@ def test_one_line_for_each_table_that_is_not_equal() -> None:
     items, users = REPORT.problems
     assert items.lines == "public.items was not compared at 0/10: it has other columns\nhint: snapshot it"
     assert "1 rows are missing in the lake, 1 are extra, 1 are changed, of 1,000" in users.what
-    assert "take a new snapshot of this table: postgres-cdc snapshot 'public.U&" in users.hint
+    assert "take a new snapshot of this table: postgres-cdc snapshot --table 'public.U&" in users.hint
     assert "[bold]" not in users.lines, "Dagster keeps this line, and keys may be somebody's data"
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -19,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from cdc_assets.configuration import fields, models
 from cdc_assets.configuration.table_model import ColumnsModel, TableModel
+from cdc_assets.configuration.units import duration_text, size_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 COMMAND = "python -m tests.configuration.reference_page"
@@ -44,15 +46,19 @@ KINDS: Mapping[Any, Kind] = {
     ),
     fields.KeyPart: Kind("text of letters, digits and underscores", ("eu",), ("e-u", "")),
     fields.Size: Kind(
-        "size: a number, in bytes or with B, KiB, MiB or GiB; at least 1KiB",
-        (1024, "1KiB", "256MiB", "2 GiB"),
-        (1023, "1KB", "-1GiB"),
+        "size: a number, in bytes or with B, KiB, MiB, GiB or TiB; at least 1KiB",
+        (1024, "1KiB", "256MiB", "2 GiB", "1.5TiB"),
+        (1023, "1KB", "-1GiB", "1s"),
     ),
     fields.Seconds: Kind(
-        "duration: a number, in seconds or with s, m, h or d", (0, "0s", "15m", "1h", "1d"), ("1w", -1, "1.5h")
+        "duration: a number, in seconds or with ms, s, m, h, d or w; whole seconds",
+        (0, "0s", "15m", "1.5h", "1d", "2w", "2000ms"),
+        (-1, "500ms", "1min", "1KiB", True, "36501d"),
     ),
-    fields.Hours: Kind(
-        "time to keep: a number with h, d or w; 1d to 3650d", ("24h", "3650d", "4w"), ("23h", 30, "3651d")
+    fields.KeptFor: Kind(
+        "duration: a number with ms, s, m, h, d or w; 1d to 3650d, whole seconds",
+        ("24h", "3650d", "4w", "90000s"),
+        ("23h", 30, "3651d", "86400500ms"),
     ),
     fields.Count: Kind("number, 1 or more", (1, 64), (0,)),
     fields.ChosenTypeText: Kind(
@@ -130,6 +136,9 @@ attributes:
 ```
 
 - `{{ env.NAME }}` is replaced by an environment variable. A variable that is not set is an error.
+- The command also sets the variables of the project's `.env`, as `dg` does, except those that are set already. It takes
+  the nearest file from the folder of the YAML file up to the root of the project, which has a `pyproject.toml` or
+  `dg.toml`; outside a project only that in the folder itself.
 - Fields that are not listed here are refused.
 - Names of columns are those of the catalogue, without quotes.
 - An invalid field is reported in one line, with the file, the line and what is allowed, and with a hint that shows a
@@ -215,13 +224,8 @@ def _told(field: FieldInfo) -> tuple[str, str]:
 def _default_in_yaml(value: Any, field: FieldInfo) -> str:
     """As somebody would write it, with a unit."""
     if isinstance(value, BaseModel):
-        shown = {
-            name: _with_unit(held, hint)
-            for name, hint in documented(type(value))
-            if (held := getattr(value, name)) is not None
-        }
-        return in_yaml(shown)
-    hint = next((kind for kind in (fields.Size, fields.Hours, fields.Seconds) if _is_of(field, kind)), None)
+        return in_yaml({name: _with_unit(getattr(value, name), hint) for name, hint in documented(type(value))})
+    hint = next((kind for kind in (fields.Size, fields.KeptFor, fields.Seconds) if _is_of(field, kind)), None)
     return in_yaml(_with_unit(value, hint))
 
 
@@ -230,13 +234,12 @@ def _is_of(field: FieldInfo, kind: Any) -> bool:
 
 
 def _with_unit(value: Any, hint: Any) -> Any:
-    hint = next((part for part in (hint, *get_args(hint)) if part in (fields.Size, fields.Hours, fields.Seconds)), None)
-    units: Mapping[str, int] = {
-        fields.Size: {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10},
-        fields.Hours: {"d": 24, "h": 1},
-        fields.Seconds: {"d": 86400, "h": 3600, "m": 60, "s": 1},
-    }.get(hint, {})
-    return next((f"{value // unit}{name}" for name, unit in units.items() if value % unit == 0), value)
+    if value is None:
+        return None
+    parts = (hint, *get_args(hint))
+    if fields.Size in parts:
+        return size_text(value)
+    return duration_text(timedelta(seconds=value)) if {fields.KeptFor, fields.Seconds} & set(parts) else value
 
 
 def in_yaml(value: object) -> str:

@@ -23,7 +23,7 @@ def test_a_new_snapshot_is_an_asset(table: QualifiedName, asset: str) -> None:
 
 
 def test_a_command_that_names_no_table_stays_as_it_is() -> None:
-    said = "run postgres-cdc snapshot 'public.\"Bob' first"
+    said = "run postgres-cdc snapshot --table 'public.\"Bob' first"
     assert for_dagster(said, "shop") == said
 
 

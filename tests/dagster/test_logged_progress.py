@@ -11,10 +11,10 @@ def test_bytes_with_their_pace_and_the_time_left() -> None:
     lines: list[str] = []
     progress = logged_progress(lines.append, lambda: next(clock))
     for done in (100, 150, 300, 500):
-        progress(Step("read", "public.item", done * 1_000_000, 500_000_000, "bytes"))
+        progress(Step("read", "public.item", done << 20, 500 << 20, "bytes"))
     assert lines == [
-        "read public.item: 300.0 MB of 500.0 MB, 20.0 MB/s, 0:00:10 left",
-        "read public.item: 500.0 MB of 500.0 MB, 20.0 MB/s",
+        "read public.item: 300.0 MiB of 500.0 MiB, 20.0 MiB/s, 0:00:10 left",
+        "read public.item: 500.0 MiB of 500.0 MiB, 20.0 MiB/s",
     ]
 
 
@@ -23,8 +23,8 @@ def test_a_second_piece_of_work_has_a_pace_of_its_own() -> None:
     lines: list[str] = []
     progress = logged_progress(lines.append, lambda: next(clock))
     for done, total in ((10, 100), (100, 100), (10, 400), (200, 400)):
-        progress(Step("read", "public.item", done * 1_000_000, total * 1_000_000, "bytes"))
-    assert [line.partition(", ")[2] for line in lines] == ["900.0 kB/s", "", "19.0 MB/s, 0:00:11 left"]
+        progress(Step("read", "public.item", done << 20, total << 20, "bytes"))
+    assert [line.partition(", ")[2] for line in lines] == ["921.6 KiB/s", "", "19.0 MiB/s, 0:00:11 left"]
 
 
 def test_what_is_counted_otherwise() -> None:

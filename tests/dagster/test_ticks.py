@@ -155,13 +155,14 @@ def test_thresholds_of_the_configuration_decide_what_is_told(shop: UnderDagster)
     numbers = {name: value.value for name, value in observation.metadata.items()}
     assert isinstance(numbers["lag_bytes"], int)
     assert numbers["lag_bytes"] > 1024
-    assert {"lag_seconds", "restart_distance_bytes", "free_replication_slots"} <= set(numbers)
+    assert {"lag_seconds", "restart_bytes", "free_replication_slots"} <= set(numbers)
+    assert numbers["restart_distance_bytes"] == numbers["restart_bytes"], "the former name"
 
     _, evaluation = told(lag_bytes={"warn": "1KiB"})
     assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)
     _, evaluation = told(lag_bytes={"warn": "1KiB", "error": "2KiB"})
     assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.ERROR)
-    assert "bytes of WAL are not landed: run sync" in str(evaluation.description)
+    assert "iB of WAL are not landed: run sync" in str(evaluation.description)
     assert "lag_bytes" in evaluation.metadata
 
 

@@ -23,9 +23,9 @@ def test_health_of_a_slot_that_lags(every_database: Database) -> None:
         every_database.execute("CREATE TABLE t AS SELECT generate_series(1, 10000)")
         health = slot_health(connection, every_database.name)
         assert health.confirmed_flush_lsn == start
-        assert health.confirmed_flush_distance is not None
-        assert health.confirmed_flush_distance > 100_000
-        assert (health.restart_distance or 0) >= health.confirmed_flush_distance
+        assert health.confirmed_flush_bytes is not None
+        assert health.confirmed_flush_bytes > 100_000
+        assert (health.restart_bytes or 0) >= health.confirmed_flush_bytes
         assert (health.plugin, health.active, health.wal_status) == ("pgoutput", False, "reserved")
         assert health.invalidation_reason is None
         assert health.server == server_identity(connection)
@@ -38,9 +38,9 @@ def test_the_transaction_that_holds_the_slot_back_shows(every_database: Database
     with connected(SecretStr(every_database.dsn)) as connection, every_database.connect() as other:
         name = every_database.name
         create_slot(connection, name, plugin="pgoutput")
-        free = slot_health(connection, name).free_slots
+        free = slot_health(connection, name).free_replication_slots
         every_database.execute(f"SELECT pg_create_physical_replication_slot('{name}_2')")
-        assert slot_health(connection, name).free_slots == free - 1
+        assert slot_health(connection, name).free_replication_slots == free - 1
         every_database.execute(f"SELECT pg_drop_replication_slot('{name}_2')")
 
         other.execute("BEGIN")

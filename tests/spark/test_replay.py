@@ -120,7 +120,7 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
     command = configured(tmp_path, followed.database.dsn, followed.database.name, TABLES)
     monkeypatch.setenv(DSN_VARIABLE, followed.database.dsn)
     monkeypatch.setattr(replay_command, "lazy_session", lambda _: nullcontext(lambda: followed.spark))
-    into = ["--as-of", str(after_moves.lsn), "--into", str(tmp_path / "after-moves"), "--table", "item"]
+    into = ["--at", str(after_moves.lsn), "--into", str(tmp_path / "after-moves"), "--table", "item"]
     call = ["replay", "--config", str(command.configuration), *into, "--json"]
     capfd.readouterr()
     assert run(call) == 0

@@ -120,7 +120,7 @@ class Journey:
     def said(self) -> dict[str, Answer]:
         role = conninfo_to_dict(self.dsn)["user"]
         self.database.execute(f"REVOKE SELECT ON items FROM {role}")
-        said = {"refused to an executor": self._command(master="local-cluster[1,1,1024]")("sync", "--debug")}
+        said = {"refused to an executor": self._command(master="local-cluster[1,1,1024]")("sync", "--verbose")}
         self.database.execute(f"GRANT SELECT ON items TO {role}", "UPDATE orders SET note = note || '!'")
         said |= {f"dagster {name}": self._dagster(dsn) for name, dsn in (("failing", self._wrong), ("green", self.dsn))}
         said |= {name: self._command()(name) for name in ("doctor", "verify", "maintain")}
@@ -131,7 +131,7 @@ class Journey:
             ("wrong password", self._wrong),
             ("not understood", f"{self.dsn} nonsense"),
         ):
-            said[name] = self._command(wrong)("sync", "--debug")
+            said[name] = self._command(wrong)("sync", "--verbose")
         return said
 
     @property

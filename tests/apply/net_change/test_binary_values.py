@@ -113,7 +113,7 @@ def test_a_type_that_needs_the_catalogue_stops_the_table() -> None:
     assert str(stopped.value) == (
         "the change of public.t at 0/1#0 has a value of type 2205 in binary, in column kind: it cannot be read"
         " without the server: set source.binary: false and take a new snapshot of this table:"
-        " postgres-cdc snapshot 'public.t'"
+        " postgres-cdc snapshot --table 'public.t'"
     )
 
 

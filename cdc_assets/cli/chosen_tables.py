@@ -1,0 +1,58 @@
+"""``--table NAME``: the tables that a command is asked for, by name or by pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import click
+
+from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
+from cdc_assets.cli.terminal import Terminal
+from spark_jobs.configuration import Pipeline
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_pattern import TablePattern, selected_names
+from spark_jobs.tables.followed_tables import all_followed_names
+
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
+
+
+def table_option(function: CommandFunction) -> CommandFunction:
+    """``--table``, as a tuple of patterns in the parameter ``tables``; empty: all."""
+    option = click.option(
+        "--table",
+        "-t",
+        "tables",
+        metavar="NAME",
+        multiple=True,
+        callback=_read_patterns,
+        help="Only this table, or those that match a pattern such as 'public.*'; may be repeated.",
+    )
+    return option(function)
+
+
+def tables_as_arguments(function: CommandFunction) -> CommandFunction:
+    """The old spelling, in the parameter ``arguments``: tables without ``--table``."""
+    return click.argument("arguments", nargs=-1, metavar="", callback=_read_arguments)(function)
+
+
+def _read_patterns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[TablePattern, ...]:
+    try:
+        return tuple(map(TablePattern.parse, value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _read_arguments(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[TablePattern, ...]:
+    if value:
+        ctx.ensure_object(Terminal).problem(f"write --table before each table's name; {OLD_SPELLING_ENDS}")
+    return _read_patterns(ctx, param, value)
+
+
+def chosen_tables(pipeline: Pipeline, patterns: Sequence[TablePattern]) -> tuple[QualifiedName, ...] | None:
+    """The tables that are meant; None if nothing was chosen: all. Names are taken as they are; the source is asked
+    only where a pattern needs it. Raises ConfigurationError for a pattern that no table of the pipeline matches."""
+    if not patterns:
+        return None
+    are_names = all(pattern.name is not None for pattern in patterns)
+    return selected_names(patterns, () if are_names else all_followed_names(pipeline))

@@ -1,0 +1,198 @@
+"""What ``sync`` or ``recover`` would do now, without doing it: nothing is created, read into the lake, or moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_jobs.capture.catalogue_look import column_changes
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import BreakError, CdcError, LakeError, NeedsSnapshotError, SlotError
+from spark_jobs.lake.drop_mark import landed_end
+from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.fingerprints import fingerprints
+from spark_jobs.postgres.privileges import slot_exists
+from spark_jobs.postgres.publication import find_publications
+from spark_jobs.postgres.table_sizes import TableSize, read_pace, table_sizes
+from spark_jobs.prepare import BegunGenerations
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import PipelineStatus, pipeline_status
+from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.masked_columns import mask_words
+from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, stopped_tables
+
+_FIRST = "it has no snapshot yet"
+
+
+@dataclass(frozen=True)
+class SnapshotToTake:
+    """A table that would be read from the source, or only its partitions that changed. ``rows`` and ``bytes`` are those
+    of the source's statistics; ``seconds``: to read it, at the pace that was measured. None: not known."""
+
+    name: QualifiedName
+    reason: str
+    bytes: int | None
+    rows: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class ColumnsToFollow:
+    """DDL that the table follows in place, with the next row that has it."""
+
+    name: QualifiedName
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """``broken``: why the slot no longer continues the change log; empty if it does. ``creates``: what is missing in
+    source and lake. ``lag_bytes`` of WAL are to be captured, and the server decodes ``restart_bytes`` for them.
+    ``pending_changes`` are captured but not applied. ``stopped`` tables would not be written.
+    """
+
+    broken: str
+    creates: tuple[str, ...]
+    snapshots: tuple[SnapshotToTake, ...]
+    columns: tuple[ColumnsToFollow, ...]
+    lag_bytes: int | None
+    restart_bytes: int | None
+    pending_changes: int
+    stopped: tuple[TableStopped, ...]
+
+    @property
+    def errors(self) -> tuple[CdcError, ...]:
+        return tuple(table.error for table in self.stopped)
+
+
+def plan_sync(pipeline: Pipeline) -> DryRun:
+    """What ``sync`` would do now. Raises what ``sync`` raises before it begins; a BreakError too."""
+    status = pipeline_status(pipeline)
+    if status.source_error is not None:
+        raise status.source_error
+    return _plan(pipeline, status)
+
+
+def plan_recover(pipeline: Pipeline) -> DryRun:
+    """What ``recover`` would do now. Raises what it raises before it begins.
+
+    A slot whose next window cannot be decoded is not noticed: only reading it shows that.
+    """
+    if ChangeLog(pipeline.lake.change_log).checkpoint() is None:
+        hint = "`postgres-cdc sync` creates the slot and the change log"
+        raise SlotError(f"there is nothing to recover: no change log is at {pipeline.lake.change_log}", hint=hint)
+    status = pipeline_status(pipeline)
+    if status.source_error is None or isinstance(status.source_error, BreakError):
+        return _plan(pipeline, status)
+    raise status.source_error
+
+
+def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
+    broken = status.source_error.what if status.source_error is not None else ""
+    checkpoint = landed_end(pipeline.lake)
+    with connected(pipeline.source.dsn) as connection:
+        names = followed_names(connection, pipeline)
+        states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
+        stopped = stopped_tables(connection, pipeline, names, states)
+        if stopped and len(stopped) == len(names) and checkpoint is None:
+            raise none_can_go_on(stopped)
+        going_on = [name for name in names if name not in {table.name for table in stopped}]
+        reasons = dict.fromkeys(going_on, broken) if broken else {}
+        reasons = reasons or _reasons(connection, pipeline, checkpoint, going_on, states) | _changed(pipeline, status)
+        sizes = table_sizes(connection, reasons)
+        pace = _pace(connection, sizes)
+        columns = () if checkpoint is None or broken else _columns(connection, pipeline, checkpoint, going_on)
+        creates = tuple(_creates(connection, pipeline, checkpoint, going_on, broken=bool(broken)))
+    failed = [TableStopped(table.name, table.error) for table in status.tables if table.error is not None]
+    return DryRun(
+        broken,
+        creates,
+        tuple(_to_take(name, reason, sizes.get(name), pace) for name, reason in reasons.items()),
+        tuple(table for table in columns if table.name not in reasons),
+        lag_bytes=status.log.lag_bytes if status.log else None,
+        restart_bytes=status.slot.restart_bytes if status.slot else None,
+        pending_changes=sum(table.pending_changes or 0 for table in status.tables),
+        stopped=(*stopped, *(table for table in failed if table.name in going_on and table.name not in reasons)),
+    )
+
+
+def _reasons(
+    connection: Connection,
+    pipeline: Pipeline,
+    checkpoint: WindowMarker | None,
+    names: Sequence[QualifiedName],
+    states: Mapping[QualifiedName, TableState | LakeError],
+) -> dict[QualifiedName, str]:
+    """The tables that begin a new generation, as ``prepare`` finds them."""
+    if checkpoint is None:
+        return dict.fromkeys(names, _FIRST)
+    begun = BegunGenerations(pipeline, checkpoint, mask_words(connection, pipeline), states)
+    return {name: _reason(pipeline, begun, name) for name in names if begun.needs_another(name)}
+
+
+def _reason(pipeline: Pipeline, begun: BegunGenerations, name: QualifiedName) -> str:
+    state, mode = begun.states.get(name), pipeline.mode_of(name)
+    if not isinstance(state, TableState):
+        return _FIRST
+    if why := begun.why_from_source(name):
+        return why
+    if state.mode != mode:
+        return (
+            f"its mode was {state.mode} and is {mode}: it is built from the change log if that reaches back far enough"
+        )
+    return "its snapshot is of an earlier chapter of the change log"
+
+
+def _changed(pipeline: Pipeline, status: PipelineStatus) -> dict[QualifiedName, str]:
+    """The tables that are read again because they changed."""
+    if pipeline.on_rewrite == "error":
+        return {}
+    return {table.name: table.error.what for table in status.tables if isinstance(table.error, NeedsSnapshotError)}
+
+
+def _pace(connection: Connection, sizes: Mapping[QualifiedName, TableSize]) -> float | None:
+    largest = max(sizes.values(), key=lambda size: size.bytes, default=None)
+    return read_pace(connection, largest.largest_part) if largest is not None else None
+
+
+def _to_take(name: QualifiedName, reason: str, size: TableSize | None, pace: float | None) -> SnapshotToTake:
+    if size is None:
+        return SnapshotToTake(name, reason, None, None, None)
+    return SnapshotToTake(name, reason, size.bytes, size.rows, size.bytes / pace if pace else None)
+
+
+def _columns(
+    connection: Connection, pipeline: Pipeline, checkpoint: WindowMarker, names: Sequence[QualifiedName]
+) -> tuple[ColumnsToFollow, ...]:
+    """Changes of columns since the last window."""
+    if checkpoint.catalogue is None:
+        return ()
+    before = ChangeLog(pipeline.lake.change_log).fingerprints(checkpoint.catalogue.window)
+    now = fingerprints(connection, watched_tables(pipeline, names, checkpoint)).values()
+    return tuple(ColumnsToFollow(name, changes) for name, changes in column_changes(before, now).items())
+
+
+def _creates(
+    connection: Connection,
+    pipeline: Pipeline,
+    checkpoint: WindowMarker | None,
+    names: Sequence[QualifiedName],
+    *,
+    broken: bool,
+) -> Iterator[str]:
+    source = pipeline.source
+    if source.has_publications:
+        found = find_publications(connection, source.publications)
+        if found is None:
+            yield f"publication {', '.join(source.publications)} for {len(names):,} tables"
+        elif found.ours and pipeline.alters_publication:
+            yield from (f"{name} in publication {found.name}" for name in names if not found.publishes(name))
+    if not slot_exists(connection, source.slot):
+        yield f"slot {source.slot}"
+    if checkpoint is None:
+        yield f"change log {pipeline.lake.change_log}"
+    elif broken:
+        yield f"a new chapter of the change log, from window {checkpoint.ordinal + 1} on"
