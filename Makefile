@@ -24,10 +24,10 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly kills faults schemas golden servers fuzz check bench ui lock clean
+.PHONY: help demo test nightly kills faults schemas golden servers fuzz check coverage bench ui lock clean
 
 help:  ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minutes
 	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo --keep-server $(ARGS)
@@ -74,6 +74,11 @@ check: $(INSTALLED)  ## format, lint, types, import arrows, the quick tests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(PYTEST) --dist worksteal -q -m "not ($(LIVE))" $(ARGS)
+
+coverage: export COVERAGE_FILE := .cache/coverage.data
+coverage: $(INSTALLED)  ## the percentage of lines that the quick tests run; each line in .cache/coverage/index.html
+	@$(PYTEST) --dist worksteal -q -m "not ($(LIVE))" --cov=cdc_assets --cov=spark_jobs --cov-report=html:.cache/coverage $(ARGS)
+	@$(BIN)/coverage report --format=total
 
 bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)
