@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from dagster.components.component.component import ComponentTypeSpec
@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.models import PipelineModel
+from cdc_assets.configuration.table_model import TableModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
 from cdc_assets.shared_sources import NOTHING_ELSEWHERE, DeclaredElsewhere, declared_elsewhere, source_prefix
-from cdc_assets.translation import TableSettings, attributes_model, component_of, translated
+from cdc_assets.translation import TableDefaults, TableSettings, attributes_model, component_of, translated
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
@@ -47,13 +48,15 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
+    table_model: ClassVar[type[TableModel]] = TableSettings
+    defaults: TableDefaults | None = PipelineModel.model_fields["defaults"]  # type: ignore[assignment]
     tables: Sequence[TableSettings] | None = PipelineModel.model_fields["tables"]  # type: ignore[assignment]
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     # the source tables whose assets other pipelines of the code location declare
     _elsewhere: DeclaredElsewhere = PrivateAttr(default=NOTHING_ELSEWHERE)
-    # ``tables`` is what the publication held, not what it should hold
-    _discovered: bool = PrivateAttr(default=False)
+    # as it was configured, if ``tables`` is what the source had when it was asked
+    _configured: PostgresCdcComponent | None = PrivateAttr(default=None)
     # those on the tables, as far as the source was asked for them
     _comments: Mapping[QualifiedName, str] = PrivateAttr(default_factory=dict)
 
@@ -94,7 +97,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
-        """Where the discovered tables' names are kept if ``tables`` is absent. Override to keep them elsewhere."""
+        """Where the discovered tables' names are kept if ``tables`` is absent or has patterns. Override to keep them
+        elsewhere."""
         return DefsStateConfig.from_args(
             DefsStateConfigArgs.local_filesystem(), default_key=f"{type(self).__name__}[{self.name}]"
         )
@@ -107,7 +111,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         self._folder = Path(context.path)
         self._elsewhere = declared_elsewhere(self, context.component_tree.get_all_components(PostgresCdcComponent))
-        return super().build_defs(context) if self.tables is None else self.definitions()
+        return super().build_defs(context) if self.asks_source else self.definitions()
 
     def build_defs_from_state(
         self,
@@ -117,18 +121,25 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.discovered_tables import discovered_tables
 
         comments = discovered_tables(self.name, state_path)
-        discovered = self.model_copy(update={"tables": [TableSettings.model_validate(name) for name in comments]})
+        tables = [self.settings_of(QualifiedName.parse(name)) for name in comments]
+        discovered = self.model_copy(update={"tables": tables})
         discovered._comments = {table.qualified_name: comments[table.name] for table in discovered.tables or ()}
-        discovered._discovered = True
+        discovered._configured = self
         return discovered.definitions()
 
     def definitions(self) -> dg.Definitions:
         """All Dagster definitions of this pipeline; for use without YAML.
 
-        Raises ConfigurationError if the connection string is invalid, or ``tables`` is missing.
+        Raises ConfigurationError if the connection string is invalid, or ``tables`` is missing or has patterns.
         """
         from cdc_assets.definitions import build_definitions
 
+        if self.asks_source:
+            raise ConfigurationError(
+                f"pipeline {self.name}: tables {'is missing' if self.tables is None else 'has patterns'}",
+                hint="list the tables: each becomes an asset, and the source is not queried here; only a component that"
+                " is loaded from a defs folder, or the command, can ask the source for its tables",
+            )
         specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in self.tables or ()}
         keys = Counter(spec.key for spec in specs.values())
         if twice := sorted(key.to_user_string() for key, times in keys.items() if times > 1):
@@ -143,7 +154,11 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     @property
     def pipeline(self) -> Pipeline:
         """This configuration in the engine's form, as ``spark_jobs`` takes it."""
-        return replace(pipeline_of(self, self._folder), tables_of_publication=self._discovered)
+        pipeline = pipeline_of(self, self._folder)
+        if self._configured is None:
+            return pipeline
+        patterns = pipeline_of(self._configured, self._folder).patterns
+        return replace(pipeline, patterns=patterns, tables_of_publication=patterns is None or not patterns.tables)
 
     @property
     def _database(self) -> str:
@@ -152,12 +167,6 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         return database_name(self.source.dsn)
 
     def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
-        if self.tables is None:
-            raise ConfigurationError(
-                f"pipeline {self.name}: tables is missing",
-                hint="list the tables: each becomes an asset, and the source is not queried here; only a component that"
-                " is loaded from a defs folder, or the command, can follow every table of the publication",
-            )
         return Blueprint(
             pipeline=self.pipeline,
             database=self._database,

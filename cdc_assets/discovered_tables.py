@@ -1,4 +1,4 @@
-"""The publication's tables, for a component that lists none: queried once, and kept as Dagster's definitions state.
+"""The tables of a component that does not name them all: queried once, and kept as Dagster's definitions state.
 
 Definitions load often and everywhere, and must not wait for a database. So ``dg utils refresh-defs-state`` queries the
 source (``dagster dev`` and ``dg`` run it automatically), and a load reads the stored answer.
@@ -18,20 +18,15 @@ from spark_jobs.errors import ConfigurationError
 def discover_tables(pipeline: Pipeline, state: Path) -> None:
     """Query the source and write the tables' names, as in SQL, and the comments on them to ``state``.
 
-    Raises SourceError, and PreconditionError if there is no publication, or if it has no table.
+    Raises SourceError, and PreconditionError if there is no publication, or no table.
     """
-    from spark_jobs.errors import PreconditionError
     from spark_jobs.postgres.comments import comments_on
     from spark_jobs.postgres.connection import connected
-    from spark_jobs.postgres.published_tables import add_table
-    from spark_jobs.tables.followed_tables import all_followed_names
+    from spark_jobs.tables.followed_tables import all_followed_names, nothing_followed
 
     names = all_followed_names(pipeline)
     if not names:
-        raise PreconditionError(
-            f"publication {', '.join(pipeline.source.publications)} has no tables",
-            hint=f"{add_table(pipeline.source.publications[0])} ..., or list tables: in the configuration",
-        )
+        raise nothing_followed(pipeline)
     with connected(pipeline.source.dsn) as connection:
         comments = comments_on(connection, names)
     shown = {str(name): comments[name].table if name in comments else "" for name in names}
@@ -43,7 +38,7 @@ def discovered_tables(name: str, state: Path | None) -> Mapping[str, str]:
     if it was not run."""
     if state is None:
         raise ConfigurationError(
-            f"pipeline {name}: tables is missing, and the source was not asked yet which tables it publishes",
+            f"pipeline {name}: tables is missing, or has patterns, and the source was not asked yet for its tables",
             hint="run `dg utils refresh-defs-state`, or list the tables",
         )
     found: dict[str, str] | list[str] = json.loads(state.read_text(encoding="utf-8"))

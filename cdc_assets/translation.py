@@ -16,20 +16,29 @@ from pydantic_core import CoreSchema
 from cdc_assets.configuration.environment import EnvironmentScope
 from cdc_assets.configuration.field_errors import FieldError, FieldPath, first_error
 from cdc_assets.configuration.models import PipelineModel
-from cdc_assets.configuration.table_model import TableModel
+from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from cdc_assets.configuration.validated_fields import validated
 from spark_jobs.errors import ConfigurationError
 
 Component = TypeVar("Component", bound=PipelineModel)
 
 
+_Translation = Annotated[
+    TranslationFn[TableModel] | None,
+    BeforeValidator(lambda value: value, json_schema_input_type=AssetAttributesModel | str | None),
+]
+
+
+class TableDefaults(TableDefaultsModel):
+    """``defaults:``, as Dagster reads it."""
+
+    translation: _Translation = TableDefaultsModel.model_fields["translation"]  # type: ignore[assignment]
+
+
 class TableSettings(TableModel):
     """One entry of ``tables:``. Templates in ``translation`` see it as ``table``: name, schema_name, table_name."""
 
-    translation: Annotated[
-        TranslationFn[TableModel] | None,
-        BeforeValidator(lambda value: value, json_schema_input_type=AssetAttributesModel | str | None),
-    ] = TableModel.model_fields["translation"]  # type: ignore[assignment]
+    translation: _Translation = TableModel.model_fields["translation"]  # type: ignore[assignment]
 
 
 @cache

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -18,6 +18,7 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.table_mode import Mode
+from spark_jobs.table_pattern import TablePattern
 
 PluginName = Literal["pgoutput", "test_decoding"]
 
@@ -180,6 +181,37 @@ class Table:
     mask: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class TablePatterns:
+    """Which of the source's tables are followed, where the configuration does not name all of them one by one.
+
+    ``tables``: names and patterns; empty for every table of the publication. ``exclude``: what is left out of them.
+    ``settings``: the configuration of a table that has this name. ``masking``: those of ``tables`` whose columns are
+    masked, for messages.
+    """
+
+    tables: tuple[TablePattern, ...]
+    exclude: tuple[TablePattern, ...]
+    settings: Callable[[QualifiedName], Table] = field(repr=False, compare=False)
+    masking: tuple[TablePattern, ...] = ()
+
+    def follows(self, name: QualifiedName) -> bool:
+        wanted = not self.tables or any(pattern.matches(name) for pattern in self.tables)
+        return wanted and not any(pattern.matches(name) for pattern in self.exclude)
+
+    def names_singly(self, name: QualifiedName) -> bool:
+        return any(pattern.name == name for pattern in self.tables)
+
+    def of(self, there: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
+        """The names to follow, in the order of ``tables``: those of ``there`` that match a pattern, and plain names
+        whether or not they are there."""
+        there = tuple(there)
+        found: dict[QualifiedName, None] = {} if self.tables else dict.fromkeys(there)
+        for pattern in self.tables:
+            found |= dict.fromkeys([pattern.name] if pattern.name is not None else filter(pattern.matches, there))
+        return tuple(filter(self.follows, found))
+
+
 # what writes changes into tables: Spark alone, or ``deltalake`` for small changes and Spark for the rest
 MergeEngine = Literal["spark", "auto"]
 
@@ -208,6 +240,8 @@ class SparkOptions:
 class Pipeline:
     """One slot followed into one lake. ``tables`` is None for every table of the publication.
 
+    ``patterns``: what ``tables`` is found by, in the source; ``tables`` is None until it was found
+    (``tables.matching_tables``), and then what the source had at that time.
     ``tables_of_publication``: ``tables`` is what the publication held when it was queried, not what it should hold.
     ``mask_salt``: the key of masked columns' hashes. Raises ConfigurationError if columns are to be masked and there is
     no salt, or the source sends their values in a form that cannot be masked.
@@ -226,9 +260,11 @@ class Pipeline:
     health: HealthLimits = field(default_factory=HealthLimits)
     mask_salt: SecretStr | None = None
     merge_engine: MergeEngine = "spark"
+    patterns: TablePatterns | None = None
 
     def __post_init__(self) -> None:
-        masked = ", ".join(str(table.name) for table in self.tables or () if table.mask)
+        patterns = self.patterns.masking if self.patterns is not None else ()
+        masked = ", ".join(map(str, patterns or [table.name for table in self.tables or () if table.mask]))
         if masked and (why := why_not_maskable(self.source.plugin, binary=self.source.binary)):
             raise ConfigurationError(f"tables: mask of {masked}: {why}")
         if masked and not self._salt.strip():
@@ -240,7 +276,7 @@ class Pipeline:
     @cached_property
     def masks(self) -> dict[QualifiedName, TableMask]:
         """Those of the tables that have one."""
-        return {table.name: TableMask(table.mask, self._salt) for table in self.tables or () if table.mask}
+        return {table.name: TableMask(table.mask, self._salt) for table in self._found if table.mask}
 
     def salt_word_of(self, name: QualifiedName) -> str:
         """The word of the table's salt, empty if none of its columns is masked."""
@@ -254,16 +290,24 @@ class Pipeline:
     @cached_property
     def column_selections(self) -> dict[QualifiedName, ColumnSelection]:
         """Those of the tables that have one."""
-        return {table.name: table.columns for table in self.tables or () if table.columns is not None}
+        return {table.name: table.columns for table in self._found if table.columns is not None}
 
     @cached_property
     def declared_keys(self) -> dict[QualifiedName, tuple[str, ...]]:
         """The configured keys, of the tables that have one."""
-        return {table.name: table.key for table in self.tables or () if table.key}
+        return {table.name: table.key for table in self._found if table.key}
 
     def table(self, name: QualifiedName) -> Table:
         """The table's configuration, or the defaults if there is none."""
-        return self._by_name.get(name) or Table(name)
+        if (known := self._by_name.get(name)) is not None:
+            return known
+        return self.patterns.settings(name) if self.patterns and self.patterns.follows(name) else Table(name)
+
+    @property
+    def _found(self) -> tuple[Table, ...]:
+        """A caller who has not asked which tables match the patterns would believe that nothing is masked."""
+        assert self.patterns is None or self.tables is not None, "see tables.matching_tables"
+        return self.tables or ()
 
     @cached_property
     def _by_name(self) -> dict[QualifiedName, Table]:

@@ -243,6 +243,7 @@ class Follower:
     def _prepare(self) -> None:
         with self._slot:
             prepared = prepare(self._pipeline)
+            self._pipeline = prepared.pipeline
         self._stopped = {table.name: table.error for table in prepared.stopped}
         self._names, self._missing = (*prepared.tables, *self._stopped), prepared.missing
         self._reasons = prepared.reasons

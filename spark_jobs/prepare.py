@@ -8,25 +8,26 @@ from dataclasses import dataclass, field, replace
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import ConfigurationError, LakeError, PreconditionError
+from spark_jobs.errors import ConfigurationError, LakeError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
-from spark_jobs.tables.followed_tables import followed_names
+from spark_jobs.tables.followed_tables import followed_names, nothing_followed
 from spark_jobs.tables.masked_columns import mask_words
+from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.progress import NO_PROGRESS, Progress, progress_of
 from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, require_readable, stopped_tables
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """``tables`` are followed, in the order of the configuration; ``checkpoint`` is the change log's last marker,
+    """``pipeline`` with the tables that its patterns match now. ``tables`` are followed, in the order of the
+    configuration; ``checkpoint`` is the change log's last marker,
     ``progress`` how far the tables, and the messages table, are.
 
     ``missing`` tables need a new generation: they have none in this chapter of the log, or one in another mode, with
@@ -34,6 +35,7 @@ class Prepared:
     cannot be followed at present, and are not among ``tables``.
     """
 
+    pipeline: Pipeline
     checkpoint: WindowMarker
     tables: tuple[QualifiedName, ...]
     missing: tuple[QualifiedName, ...]
@@ -51,6 +53,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
     Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
+        pipeline = refreshed(connection, pipeline)
         masks = mask_words(connection, pipeline)
         names = followed_names(connection, pipeline)
         checkpoint = landed_end(pipeline.lake)
@@ -60,8 +63,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
         stopped = stopped_tables(connection, pipeline, names, states)
         if checkpoint is None:
             if not names:
-                nothing = f"publication {', '.join(pipeline.source.publications)} has no table"
-                raise PreconditionError(nothing, hint=f"{add_table(pipeline.source.publications[0])} ...")
+                raise nothing_followed(pipeline)
             for table in stopped:
                 if isinstance(table.error, ConfigurationError):
                     raise table.error
@@ -82,7 +84,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
         began, progress = replace(began, states={**states, **opened}), progress.with_opened(opened)
         needing = tuple(name for name in needing if began.needs_another(name))
     reasons = {name: why for name in needing if (why := began.why_from_source(name))}
-    return Prepared(checkpoint, tables, needing, progress, stopped, reasons)
+    return Prepared(pipeline, checkpoint, tables, needing, progress, stopped, reasons)
 
 
 @dataclass(frozen=True)

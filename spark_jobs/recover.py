@@ -29,6 +29,7 @@ from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import capture, prepare
 from spark_jobs.tables.followed_tables import followed_names
+from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 
 
@@ -84,10 +85,11 @@ def recover(
     chapter, reasons = None, {}
     broken = _broken(pipeline)
     if broken is not None:
-        names = _followable(pipeline)
+        pipeline, names = _followable(pipeline)
         chapter = begin_chapter(pipeline, names, after=landed, what=broken.what)
         reasons = dict.fromkeys(names, broken.what)
     prepared = prepare(pipeline)
+    pipeline = prepared.pipeline
     begun = NewGenerations()
     with Exporter(pipeline.source.dsn, patience) as exporter:
         if prepared.missing:
@@ -103,20 +105,21 @@ def recover(
 def _broken(pipeline: Pipeline) -> BreakError | None:
     """Only reading shows what the server cannot decode. A window that can be read is landed as usual."""
     try:
-        prepare(pipeline)
-        capture(pipeline, max_windows=1)
+        capture(prepare(pipeline).pipeline, max_windows=1)
     except BreakError as error:
         return error
     return None
 
 
 @again_when_lost
-def _followable(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """Raises the first table's error if no table can be followed: it may be the wrong database."""
+def _followable(pipeline: Pipeline) -> tuple[Pipeline, tuple[QualifiedName, ...]]:
+    """The pipeline, with what its patterns match now, and the tables that can be followed. Raises the first table's
+    error if there is none: it may be the wrong database."""
     with connected(pipeline.source.dsn) as connection:
+        pipeline = refreshed(connection, pipeline)
         names = followed_names(connection, pipeline)
         stopped = stopped_tables(connection, pipeline, names, ())
     halted = {table.name for table in stopped}
     if stopped and halted == set(names):
         raise stopped[0].error
-    return tuple(name for name in names if name not in halted)
+    return pipeline, tuple(name for name in names if name not in halted)

@@ -29,6 +29,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
+from spark_jobs.tables.matching_tables import matching_in_lake, refreshed
 from spark_jobs.tables.progress import known_state
 from spark_jobs.tables.stopped_tables import stopped_tables
 
@@ -185,6 +186,7 @@ def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
     asked = _asked_of_lake(pipeline, names, landed)
     try:
         with connected(pipeline.source.dsn) as connection:
+            pipeline = refreshed(connection, pipeline)
             if not names:
                 names = followed_names(connection, pipeline)
                 asked = _asked_of_lake(pipeline, names, landed)
@@ -198,6 +200,8 @@ def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
             if landed is not None:
                 check_health(pipeline, landed.last, found)
     except (SourceError, SlotError, GapError) as error:
+        if not asked.names:
+            asked = _asked_of_lake(pipeline, matching_in_lake(pipeline), landed)
         return replace(asked, error=error)
     return asked
 

@@ -102,6 +102,7 @@ def sync(
     """
     started = time.monotonic()
     prepared = prepare(pipeline)
+    pipeline = prepared.pipeline
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
     stopped = {table.name for table in prepared.stopped}
     done = _Done(stopped, prepared.checkpoint, Known(prepared.checkpoint, prepared.progress))

@@ -20,9 +20,11 @@ from spark_jobs.configuration import (
     Source,
     SparkOptions,
     Table,
+    TablePatterns,
     Threshold,
     WindowLimits,
 )
+from spark_jobs.table_pattern import TablePattern
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -33,7 +35,9 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     Raises ConfigurationError if columns are masked and the environment holds no salt.
     """
     source = model.source
-    tables = None if model.tables is None else tuple(map(_table_of, model.tables))
+    tables = None
+    if not model.asks_source:
+        tables = tuple(_table_of(model.settings_of(table.qualified_name)) for table in model.tables or ())
     return Pipeline(
         name=model.name,
         source=Source(
@@ -67,12 +71,28 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         ),
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,
+        patterns=_patterns_of(model),
     )
 
 
 def lake_of(model: PipelineModel, folder: Path) -> Lake:
     """A relative ``lake.path`` is relative to ``folder``."""
     return Lake(_absolute(model.lake.path, folder))
+
+
+def _patterns_of(model: PipelineModel) -> TablePatterns | None:
+    """None if every table is named, or if every table of the publication is followed in the same way."""
+    if not model.asks_source or not (model.tables or model.exclude or model.defaults):
+        return None
+    masking = [table.pattern for table in model.tables or () if table.mask]
+    if model.defaults is not None and model.defaults.mask:
+        masking.append(TablePattern.parse("*.*"))
+    return TablePatterns(
+        tuple(table.pattern for table in model.tables or ()),
+        tuple(map(TablePattern.parse, model.exclude)),
+        settings=lambda name: _table_of(model.settings_of(name)),
+        masking=tuple(masking),
+    )
 
 
 def _table_of(model: TableModel) -> Table:

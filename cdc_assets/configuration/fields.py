@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
 from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
 from spark_jobs.column_options import ChosenType
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_pattern import TablePattern
 
 _SMALLEST_WINDOW = 1 << 10
 _SHORTEST_KEPT, _LONGEST_KEPT = timedelta(days=1), timedelta(days=3650)
@@ -111,7 +111,7 @@ def _chosen_type(text: str) -> str:
 
 
 def _table_name(text: str) -> str:
-    QualifiedName.parse(text)
+    TablePattern.parse(text)
     return text
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from cdc_assets.configuration.field_errors import first_error
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
@@ -26,10 +27,11 @@ from cdc_assets.configuration.fields import (
     SlotName,
     SparkValue,
     Streaming,
+    TableName,
     require_named_once,
 )
 from cdc_assets.configuration.strict_model import StrictModel
-from cdc_assets.configuration.table_model import TableModel
+from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from cdc_assets.configuration.units import duration_text, size_text
 from spark_jobs.configuration import (
     PLUGIN_SETTINGS,
@@ -37,6 +39,9 @@ from spark_jobs.configuration import (
     PluginName,
     why_not_maskable,
 )
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_pattern import TablePattern
 
 
 class MessagesModel(StrictModel):
@@ -290,6 +295,9 @@ class MergeModel(StrictModel):
 class PipelineModel(StrictModel):
     """The ``attributes`` of the file."""
 
+    # of a single table
+    table_model: ClassVar[type[TableModel]] = TableModel
+
     name: SlotName = Field(
         description="The pipeline's name. Asset keys begin with it, and slot and publication have it by default.",
         examples=["shop_1"],
@@ -316,10 +324,22 @@ class PipelineModel(StrictModel):
         description="What happens to a table after a change that cannot be applied in place, such as DDL that rewrites"
         " rows. resnapshot takes a new snapshot without a command, error stops the table.",
     )
+    defaults: TableDefaultsModel | None = Field(
+        default=None,
+        description="What applies to every table, as far as its entry does not say otherwise. Default: the defaults of"
+        " the fields.",
+        examples=[{"mode": "history"}],
+    )
     tables: Sequence[TableModel] | None = Field(
         default=None,
-        description="The tables to replicate: names as in SQL, or mappings. Default: every table of the publication.",
+        description="The tables to replicate: names as in SQL, patterns such as public.*, or mappings with a name or a"
+        " pattern. Default: every table of the publication.",
         examples=[["public.orders"]],
+    )
+    exclude: Sequence[TableName] = Field(
+        default=(),
+        description="Names and patterns of tables that are left out, whatever tables says. Default: none.",
+        examples=[["public.audit_*"]],
     )
     spark: SparkModel = Field(default_factory=SparkModel, description="How to get a Spark session.")
     merge: MergeModel = Field(default_factory=MergeModel, description="How changes are written into tables.")
@@ -331,15 +351,24 @@ class PipelineModel(StrictModel):
             return None
         if not tables:
             raise ValueError("is empty; leave it out to follow every table of the publication")
-        require_named_once([str(table.qualified_name) for table in tables])
+        require_named_once([str(table.pattern) for table in tables])
         return tables
+
+    @model_validator(mode="after")
+    def _not_named_and_excluded(self) -> PipelineModel:
+        for pattern in map(TablePattern.parse, self.exclude):
+            for table in self.tables or ():
+                if (name := table.pattern.name) is not None and pattern.matches(name):
+                    raise ValueError(f"exclude: {pattern} leaves out {name}; take it out of exclude or of tables")
+        return self
 
     @model_validator(mode="after")
     def _names_its_tables(self) -> PipelineModel:
         plugin = self.source.plugin
         masked = ", ".join(table.name for table in self.tables or () if table.mask)
-        if masked and (why := why_not_maskable(plugin, binary=self.source.binary)):
-            raise ValueError(f"tables: mask of {masked}: {why}")
+        by_default = self.defaults or TableDefaultsModel.model_construct()
+        if (masked or by_default.mask) and (why := why_not_maskable(plugin, binary=self.source.binary)):
+            raise ValueError(f"tables: mask of {masked}: {why}" if masked else f"defaults: mask: {why}")
         if PLUGIN_SETTINGS[plugin].has_publications:
             return self
         if self.tables is None:
@@ -347,4 +376,24 @@ class PipelineModel(StrictModel):
         if selected := [table.name for table in self.tables if table.columns is not None]:
             wrong = f"tables: columns of {', '.join(selected)}"
             raise ValueError(f"{wrong}: plugin: {plugin} sends every column; use plugin: pgoutput")
+        if by_default.columns is not None:
+            raise ValueError(f"defaults: columns: plugin: {plugin} sends every column; use plugin: pgoutput")
         return self
+
+    @property
+    def asks_source(self) -> bool:
+        """Whether only the source can tell which tables these are."""
+        return self.tables is None or any(table.pattern.name is None for table in self.tables)
+
+    def settings_of(self, name: QualifiedName) -> TableModel:
+        """The entry of a table: of each field the value in the last entry that matches and names it, else the one in
+        ``defaults``. Raises ConfigurationError if these contradict each other."""
+        matching = (table for table in self.tables or () if table.pattern.matches(name))
+        fields: dict[str, object] = {}
+        for entry in (self.defaults, *matching):
+            fields |= {field: getattr(entry, field) for field in (entry.model_fields_set if entry is not None else ())}
+        try:
+            return self.table_model.model_validate({**fields, "name": str(name)})
+        except ValidationError as error:
+            wrong = first_error(error, self.table_model, fields)
+            raise ConfigurationError(f"tables: {name}: {wrong.what}", hint=wrong.hint) from None

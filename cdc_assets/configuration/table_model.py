@@ -13,6 +13,7 @@ from cdc_assets.configuration.fields import ChosenTypeText, OrNull, TableName, r
 from cdc_assets.configuration.strict_model import StrictModel
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
+from spark_jobs.table_pattern import TablePattern
 
 
 class ColumnsModel(StrictModel):
@@ -33,12 +34,9 @@ class ColumnsModel(StrictModel):
         return self
 
 
-class TableModel(StrictModel):
-    """One table to replicate: just its name, or a mapping."""
+class TableDefaultsModel(StrictModel):
+    """What applies to every table whose entry does not say otherwise: each field of an entry but its name."""
 
-    name: TableName = Field(
-        description="The table's name, with schema, as SQL writes it.", examples=['public."Order Items"']
-    )
     mode: Mode = Field(
         default="mirror",
         description="What the table keeps. mirror: the source's rows. soft_delete: also deleted rows. history: every"
@@ -79,6 +77,27 @@ class TableModel(StrictModel):
         examples=[{"group_name": "bronze"}],
     )
 
+    @field_validator("key")
+    @classmethod
+    def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
+        require_named_once(key)
+        return key
+
+
+class _NamedModel(StrictModel):
+    """``TableModel`` inherits this first, so that the name is the first of its fields."""
+
+    name: TableName = Field(
+        description="The table's name, with schema, as SQL writes it; or a pattern: * stands for any characters, ? for"
+        " one.",
+        examples=['public."Order Items"'],
+    )
+
+
+class TableModel(TableDefaultsModel, _NamedModel):
+    """One table to replicate, or those that a pattern matches: just the name, or a mapping. If several entries match a
+    table, a field has the value that the last of them gives it."""
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """A text is the name alone, or a template."""
@@ -89,12 +108,6 @@ class TableModel(StrictModel):
     @classmethod
     def _name_alone(cls, value: object) -> object:
         return {"name": value} if isinstance(value, str) else value
-
-    @field_validator("key")
-    @classmethod
-    def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
-        require_named_once(key)
-        return key
 
     @model_validator(mode="after")
     def _masks_what_comes(self) -> TableModel:
@@ -109,7 +122,13 @@ class TableModel(StrictModel):
         return self
 
     @property
+    def pattern(self) -> TablePattern:
+        """Also of a plain name."""
+        return TablePattern.parse(self.name)
+
+    @property
     def qualified_name(self) -> QualifiedName:
+        """Of a plain name."""
         return QualifiedName.parse(self.name)
 
     @property

@@ -44,7 +44,7 @@ def _rendered(value: object, path: FieldPath, scope: Mapping[str, object], trans
     if isinstance(value, dict):
         return {
             key: translate(item, (*path, key))
-            if key == "translation" and path[:1] == ("tables",)
+            if key == "translation" and path[:1] in (("tables",), ("defaults",))
             else _rendered(item, (*path, key), scope, translate)
             for key, item in value.items()
         }

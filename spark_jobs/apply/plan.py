@@ -19,6 +19,7 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.progress import Progress, concerns, progress_of
 
 
@@ -71,6 +72,7 @@ def plan_apply(
     checkpoint = known.checkpoint if known else log.checkpoint()
     if checkpoint is None:
         raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
+    pipeline = resolved(pipeline)
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
     tables = followed if names is None else tuple(name for name in names if name not in excluding)
     asked_for = (*tables, MESSAGES_NAME) if messages else tables

@@ -49,6 +49,7 @@ from spark_jobs.postgres.slot import (
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.followed_tables import followed_lines
+from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import require_withheld
 
 __all__ = [
@@ -144,6 +145,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
                 hint="`postgres-cdc sync` creates the slot and the change log",
             )
         identity = slot_identity(control, pipeline).following(checkpoint.identity)
+        pipeline = refreshed(control, pipeline)
         require_withheld(control, pipeline)
         MaskedNow.of(control, pipeline)  # only to raise before anything is read
         slot = following_slot(control, pipeline, checkpoint, identity)
@@ -221,6 +223,8 @@ def _land_through(
     through: Literal["copy", "peek"],
     on_batch: Callable[[int], None],
 ) -> WindowMarker:
+    # the window's end is fixed: whatever is in it was there before this, in tables that may have been created since
+    session = replace(session, pipeline=refreshed(session.control, session.pipeline))
     identity, plugin = session.identity, plugin_of(session.pipeline.source)
     keys, masks = session.pipeline.declared_keys, session.pipeline.masks
     masked = MaskedNow.of(session.control, session.pipeline)

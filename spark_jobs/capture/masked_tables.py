@@ -5,7 +5,7 @@ Where it is in doubt whether a value is masked, the window is not read: the valu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.change_log.log import ChangeLog
@@ -28,12 +28,13 @@ class MaskedTables:
     """The masked tables of one window, in ``tables`` by OID.
 
     ``below``: for each OID of a partition or inheriting table, the name of the masked table above it. ``names``: the
-    tables with a mask in the configuration. ``older``: earlier looks at the catalogue, latest first, read when needed.
+    tables whose columns the configuration masks, also if the source has none of this name now. ``older``: earlier looks
+    at the catalogue, latest first, read when needed.
     """
 
     tables: Mapping[int, MaskedRelation]
     below: Mapping[int, str]
-    names: Collection[QualifiedName]
+    names: Container[QualifiedName]
     older: Iterator[tuple[Fingerprint, ...]]
 
     @property
@@ -48,7 +49,10 @@ class MaskedTables:
             above = self.below[relation.relid]
             return f"it is sent under its own name, and {above} above it has masked columns; give it a mask of its own"
         if not known and QualifiedName(relation.nspname, relation.relname) in self.names:
-            return "another table now has this name, and the configuration masks its columns"
+            return (
+                "another table now has this name, and the configuration masks its columns; or it was dropped, or the"
+                " mask does not fit it"
+            )
         if self.places(relation) is None:
             return "the catalogue does not say which of its columns are masked"
         return ""
@@ -91,20 +95,20 @@ class MaskedNow:
 
     tables: tuple[MaskedRelation, ...]
     below: Mapping[int, str]
-    names: Collection[QualifiedName]
+    names: Container[QualifiedName]
 
     @classmethod
     def of(cls, connection: Connection, pipeline: Pipeline) -> MaskedNow | None:
         """None where nothing is masked. Raises ConfigurationError when a masked column or its table does not exist."""
         masks = pipeline.masks
-        if not masks:
+        if not masks and not (pipeline.patterns and pipeline.patterns.masking):
             return None
-        facts = masked_table_facts(connection, masks)
+        facts = masked_table_facts(connection, pipeline)
         below = relids_below(connection, [table.relid for table in facts])
         tables = tuple(MaskedRelation.of(table, masks[table.name]) for table in facts)
         known = {table.relid: table.name for table in tables}
         by_root = {relid: known[root] for relid, root in below.items() if relid not in known}
-        return cls(tables, by_root, tuple(masks))
+        return cls(tables, by_root, _MaskedNames(pipeline))
 
     def since(self, before: Sequence[Fingerprint], log: ChangeLog, checkpoint: WindowMarker) -> MaskedTables:
         """These tables with what earlier looks showed. ``before``: the last landed look as of ``checkpoint``, empty
@@ -115,6 +119,16 @@ class MaskedNow:
                     raise _name_taken(table, *taken)
         tables = {table.relid: table.with_earlier(before) for table in self.tables}
         return MaskedTables(tables, self.below, self.names, _older_looks(log, checkpoint))
+
+
+@dataclass(frozen=True)
+class _MaskedNames(Container[QualifiedName]):
+    """With patterns, there is no end of them."""
+
+    pipeline: Pipeline
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, QualifiedName) and bool(self.pipeline.table(name).mask)
 
 
 def last_look(log: ChangeLog, checkpoint: WindowMarker) -> tuple[Fingerprint, ...]:

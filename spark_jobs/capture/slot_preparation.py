@@ -21,6 +21,7 @@ from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_status
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.followed_tables import configured_names
+from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.selected_columns import column_lists, require_withheld
 
 
@@ -35,6 +36,7 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
     """
     source = pipeline.source
     log = ChangeLog(pipeline.lake.change_log)
+    pipeline = resolved(pipeline)
     if names is None:
         names = configured_names(pipeline)
     with connected(source.dsn) as control, slot_lock(control, source.slot):

@@ -24,6 +24,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import TableFault, for_each_part, table_faults
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
+from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import (
     column_lists,
     columns_that_come,
@@ -41,6 +42,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     others."""
     published = pipeline.source.has_publications
     publication = find_publications(connection, pipeline.source.publications) if published else None
+    pipeline = refreshed(connection, pipeline)
     names = _wanted(pipeline, publication)
     privileges = {table.name: table for table in table_privileges(connection, names)}
     sent = published_tables(connection, pipeline.source.publications, names) if publication is not None else {}
@@ -65,6 +67,7 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
         )
         yield from faults or [ok(AREA, str(name), _in_order(table))]
         yield from _unseen(table, publication)
+    yield from _unmatched(pipeline, names)
     yield from _salt_check(pipeline)
 
 
@@ -110,6 +113,14 @@ def _unseen(table: _Table, publication: Publication | None) -> Iterator[Check]:
         yield warn(AREA, str(table.facts.name), unseen_operations(table.sent.missing_operations), remedy)
 
 
+def _unmatched(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Iterator[Check]:
+    """No error: the tables of a schema may be still to come."""
+    for pattern in pipeline.patterns.tables if pipeline.patterns is not None else ():
+        if not any(map(pattern.matches, names)):
+            remedy = "correct tables: or exclude: in the configuration, if it should match one"
+            yield warn(AREA, str(pattern), "matches no table", remedy)
+
+
 def _wanted(pipeline: Pipeline, publication: Publication | None) -> tuple[QualifiedName, ...]:
     if pipeline.tables is not None:
         return tuple(table.name for table in pipeline.tables)
@@ -118,7 +129,7 @@ def _wanted(pipeline: Pipeline, publication: Publication | None) -> tuple[Qualif
 
 def _publication_check(pipeline: Pipeline, publication: Publication) -> Check:
     what = f"publication {', '.join(pipeline.source.publications)}"
-    if not publication.tables and pipeline.tables is None:
+    if not publication.tables and not pipeline.alters_publication:
         return fail(AREA, what, "has no table", f"{add_table(publication.names[0])} ...")
     whose = "made by postgres-cdc" if publication.ours else "your own, used as it is"
     left_out = f", all but {', '.join(map(str, publication.excluded))}" if publication.excluded else ""
@@ -133,7 +144,7 @@ def _publication_to_be_made(
         return fail(
             AREA, what, "not all of them exist", "create them as you want them: publications in a list are your own"
         )
-    if pipeline.tables is None:
+    if pipeline.tables is None or not pipeline.alters_publication:
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
         return fail(AREA, what, "does not exist, and the configuration names no tables", remedy)
     names = [table.name for table in pipeline.tables]

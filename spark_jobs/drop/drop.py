@@ -20,7 +20,6 @@ from spark_jobs.drop.drop_report import DropPlan, DropReport
 from spark_jobs.drop.lake_side import (
     LakeSide,
     find_lake_side,
-    names_in_lake,
     remove_empty_lake_folders,
     remove_part,
 )
@@ -28,6 +27,7 @@ from spark_jobs.drop.source_side import PublicationFound, SourceSide, find_sourc
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import DropMark, LakeOwner, read_mark, refuse_half_removed, remove_mark, write_mark
 from spark_jobs.lake.messages_state import MESSAGES_NAME
+from spark_jobs.lake.table_folders import names_in_lake
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import ServerIdentity, server_identity
 from spark_jobs.postgres.locks import cuts_lock, slot_lock, table_lock

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables
@@ -21,8 +20,8 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.drop_mark import MARK_NAME, DropMark, LakeOwner
 from spark_jobs.lake.leftovers import files_without_table
 from spark_jobs.lake.messages_state import MESSAGES_NAME
+from spark_jobs.lake.table_folders import name_of_folder
 from spark_jobs.lake.table_state import TXN_PREFIX, stream_id
-from spark_jobs.qualified_name import QualifiedName
 
 _LOG = "_delta_log/"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -67,12 +66,6 @@ class LakeSide:
     def delta_folders(self) -> tuple[str, ...]:
         """Those of Delta tables, the change log and the cuts included."""
         return tuple(part.folder for part in self.parts if part.kind != "temporary files")
-
-
-def names_in_lake(lake: Lake) -> tuple[QualifiedName, ...]:
-    """The names that folders of tables have, whoever wrote them."""
-    found = (f"{schema}/{table}" for schema in _folders(f"{lake.path}/tables") for table in _of_schema(lake, schema))
-    return tuple(name for folder in found if (name := _name(folder)) is not None)
 
 
 def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
@@ -134,7 +127,7 @@ def _tables(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
 
 def _ours(lake: Lake, owner: LakeOwner, marked: set[str], roots: Sequence[str]) -> dict[str, bool | LakeError]:
     """For each folder with a Delta table, whether that is this pipeline's, or why that is not known."""
-    named = {root: name for root in roots if (name := _name(root)) is not None}
+    named = {root: name for root in roots if (name := name_of_folder(root)) is not None}
     asked = [name for root, name in named.items() if root not in marked]
     answers = ask_tables(lambda name: _is_written_by(lake.table(name), stream_id(*owner.stream)), asked)
     return {root: answers.get(named[root], True) if root in named else False for root in roots}
@@ -142,7 +135,7 @@ def _ours(lake: Lake, owner: LakeOwner, marked: set[str], roots: Sequence[str]) 
 
 def _table_part(lake: Lake, root: str, found: Sequence[LakeFile], ours: bool | LakeError | None) -> LakeSide:
     """``ours`` is None for a folder without a Delta table."""
-    name, folder = _name(root), f"tables/{root}"
+    name, folder = name_of_folder(root), f"tables/{root}"
     if ours is True:
         return _delta_part(lake, "messages" if name == MESSAGES_NAME else "table", str(name), folder, found)
     if ours is None and name is not None:
@@ -160,14 +153,6 @@ def _root(file: str, delta: set[str]) -> str | None:
         return schema
     relation, _, inside = rest.partition("/")
     return f"{schema}/{relation}" if inside else None
-
-
-def _name(root: str) -> QualifiedName | None:
-    """The table whose folder this is; None if we would name no folder so."""
-    if root == MESSAGES_NAME.path:
-        return MESSAGES_NAME
-    name = QualifiedName(*map(unquote, root.split("/", 1))) if "/" in root else None
-    return name if name is not None and name.path == root else None
 
 
 def _is_written_by(path: str, prefix: str) -> bool:
@@ -218,16 +203,6 @@ def _split(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[LakeF
     left = tuple(Left(f"{lake.path}/{folder}/{file.name}", _FOREIGN) for file in files if file.name not in ours)
     parts = (LakePart(kind, name, folder, going, is_whole=not left),) if going else ()
     return LakeSide(parts, left)
-
-
-def _folders(path: str) -> list[str]:
-    return [name for name, file in entries(path).items() if file is None]
-
-
-def _of_schema(lake: Lake, schema: str) -> list[str]:
-    folders = _folders(f"{lake.path}/tables/{schema}")
-    # the messages table is where a schema of this name would be
-    return [] if _LOG.rstrip("/") in folders else folders
 
 
 def _shown(lake: Lake, name: str, file: LakeFile | None) -> str:

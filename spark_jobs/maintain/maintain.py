@@ -31,6 +31,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.write_guard import WriteGuard, write_guard
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
     Raises LakeError if there is no change log, or if it cannot be read; CdcError if it cannot be determined what the
     tables still need. Nothing has been changed then.
     """
+    pipeline = resolved(pipeline)
     began = time.monotonic()
     log = ChangeLog(pipeline.lake.change_log)
     last = log.checkpoint()

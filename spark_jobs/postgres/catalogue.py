@@ -15,7 +15,14 @@ from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, declared_key_sql, declared_parameters
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_facts import masked_facts
-from spark_jobs.schema.relation_facts import FIRST_VARYING_OID, ColumnFacts, RelationFacts, TypeFacts, leaf_identities
+from spark_jobs.schema.relation_facts import (
+    FIRST_NORMAL_OID,
+    FIRST_VARYING_OID,
+    ColumnFacts,
+    RelationFacts,
+    TypeFacts,
+    leaf_identities,
+)
 from spark_jobs.schema.table_faults import TableFault, foreign_fault, no_columns_fault, unlogged_fault
 from spark_jobs.schema.wire_type import printed_otherwise
 from spark_jobs.table_mask import TableMask
@@ -204,6 +211,21 @@ def relation_facts(
 
 def _parts(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
     return (asked[start : start + _AT_ONCE] for start in range(0, len(asked), _AT_ONCE))
+
+
+# what FOR ALL TABLES publishes with publish_via_partition_root, as far as the role may look into the schema
+_PUBLISHABLE = """
+SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition AND c.oid >= %s
+  AND has_schema_privilege(n.oid, 'USAGE')
+ORDER BY 1, 2
+"""
+
+
+def publishable_tables(connection: Connection) -> tuple[QualifiedName, ...]:
+    """Every table of the database that a publication may hold, without partitions, in schemas that the role may use."""
+    with source_errors("the catalogue could not be read"):
+        return tuple(QualifiedName(*row) for row in connection.execute(_PUBLISHABLE, [FIRST_NORMAL_OID]).fetchall())
 
 
 def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int]:

@@ -32,6 +32,7 @@ from spark_jobs.replay.replay import followed_tables
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.tables.matching_tables import resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +66,7 @@ def table_as_of(spark: SparkProvider, pipeline: Pipeline, name: QualifiedName, a
     table's history in Delta does not reach back or forward far enough; SchemaChangeError if rows changed in between in
     a way that the log does not show.
     """
+    pipeline = resolved(pipeline)
     followed_tables(pipeline, [name])
     _require_empty(into)
     landed = LandedWindows.of(pipeline)

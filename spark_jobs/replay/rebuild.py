@@ -30,6 +30,7 @@ from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.progress import known_state
 from spark_jobs.write_guard import WriteGuard, write_guard
 
@@ -53,6 +54,7 @@ def rebuild(
     A table is never rebuilt from before its snapshot: then the range begins after that. A table that fails is reported
     and stays as it was; the others are rebuilt. Raises as ``replay`` does.
     """
+    pipeline = resolved(pipeline)
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
     tables = followed_tables(pipeline, names)

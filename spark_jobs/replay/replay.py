@@ -15,6 +15,7 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
+from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.progress import progress_of
 
 
@@ -34,6 +35,7 @@ def replay(
     past the range is not changed. Raises LakeError if there is no change log, GapError if it does not hold the range,
     ConfigurationError if the range is empty or a table is not followed.
     """
+    pipeline = resolved(pipeline)
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
     tables = followed_tables(pipeline, names)

@@ -19,6 +19,7 @@ from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import require_withheld
 from spark_jobs.tables.stopped_tables import stopped_tables
 from spark_jobs.write_guard import write_guard
@@ -51,6 +52,7 @@ def snapshot(
             f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"
         )
     with connected(pipeline.source.dsn) as connection:
+        pipeline = refreshed(connection, pipeline)
         wanted = followed_names(connection, pipeline) if names is None else tuple(names)
         stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
         for name, error in stopped.items():

@@ -11,7 +11,9 @@ from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.matching_tables import refreshed, resolved
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
@@ -37,18 +39,25 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
 def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
     """The tables to follow, in the configuration's order, else the publication's. Raises PreconditionError if there is
     neither."""
+    pipeline = pipeline if pipeline.tables is not None else refreshed(connection, pipeline)
     names = configured_names(pipeline)
-    return names if names is not None else _publication_that_names(connection, pipeline).tables
+    if names or (names is not None and not pipeline.tables_of_publication):
+        return names
+    found = _publication_that_names(connection, pipeline)
+    return found.tables if names is None else names
 
 
 def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
     """``followed_names``, and the tables that their publication excludes. A publication FOR ALL TABLES keeps no trace
     of a table that was excluded for a time: only looks at the catalogue meanwhile can tell."""
-    names = configured_names(pipeline)
-    if names is not None:
+    names, patterns = configured_names(pipeline), pipeline.patterns
+    if names is not None and (patterns is None or not pipeline.source.has_publications):
         return names
     found = _publication_that_names(connection, pipeline)
-    return tuple(dict.fromkeys((*found.tables, *found.excluded, *found.excluded_partitions)))
+    excluded = (*found.excluded, *found.excluded_partitions)
+    if names is None or patterns is None:
+        return tuple(dict.fromkeys((*found.tables, *excluded)))
+    return tuple(dict.fromkeys((*names, *filter(patterns.follows, excluded))))
 
 
 def _publication_that_names(connection: Connection, pipeline: Pipeline) -> Publication:
@@ -63,11 +72,27 @@ def _publication_that_names(connection: Connection, pipeline: Pipeline) -> Publi
 
 def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
     """``followed_names``; connects to the source only if the configuration names no tables."""
-    names = configured_names(pipeline)
+    names = configured_names(resolved(pipeline))
     if names is not None:
         return names
     with connected(pipeline.source.dsn) as connection:
         return followed_names(connection, pipeline)
+
+
+def nothing_followed(pipeline: Pipeline) -> PreconditionError:
+    """The error if there is not a single table."""
+    if pipeline.patterns is not None:
+        excluded = f" without {', '.join(map(str, pipeline.patterns.exclude))}" if pipeline.patterns.exclude else ""
+        wanted = ", ".join(map(str, pipeline.patterns.tables)) or "the publication's"
+        return PreconditionError(
+            f"the source has no table that matches tables: {wanted}{excluded}",
+            hint="correct tables: or exclude: in the configuration",
+        )
+    publications = pipeline.source.publications
+    return PreconditionError(
+        f"publication {', '.join(publications)} has no table",
+        hint=f"{add_table(publications[0])} ..., or list tables: in the configuration",
+    )
 
 
 def require_followed(names: Collection[QualifiedName], followed: Collection[QualifiedName]) -> None:

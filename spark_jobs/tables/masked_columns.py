@@ -6,19 +6,30 @@ from collections.abc import Mapping
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.postgres.catalogue import Masks, relation_facts
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.table_mask import TableMask
 
 
-def masked_table_facts(connection: Connection, masks: Masks) -> tuple[RelationFacts, ...]:
+def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[RelationFacts, ...]:
     """The facts of all tables with a mask. Raises ConfigurationError if a masked table or column does not exist. Then
-    nothing may be read: it may have another name now, under which its values would come unmasked."""
-    facts = relation_facts(connection, names=tuple(masks), masks=masks)
+    nothing may be read: it may have another name now, under which its values would come unmasked.
+
+    A table that only a pattern names is left out if the mask does not fit it: it alone is stopped, and a window that
+    holds rows of it is refused."""
+    masks, patterns = pipeline.masks, pipeline.patterns
+    facts = relation_facts(connection, names=tuple(masks), masks=masks) if masks else ()
+    if patterns is not None:
+        facts = tuple(
+            table
+            for table in facts
+            if patterns.names_singly(table.name) or why_mask_does_not_fit(table, masks[table.name]) is None
+        )
     there = {table.name for table in facts}
-    if missing := [str(name) for name in masks if name not in there]:
+    named = masks if patterns is None else filter(patterns.names_singly, masks)
+    if missing := [str(name) for name in named if name not in there]:
         where = f"in database {connection.info.dbname}"
         raise ConfigurationError(
             f"tables: mask: there is no table {', '.join(missing)} {where}: nothing is read",
@@ -44,6 +55,4 @@ def why_mask_does_not_fit(facts: RelationFacts, mask: TableMask) -> Configuratio
 
 def mask_words(connection: Connection, pipeline: Pipeline) -> Mapping[QualifiedName, str]:
     """For each masked table the word of its masks, as in ``TableState.mask``. Raises as ``masked_table_facts`` does."""
-    masks = pipeline.masks
-    facts = masked_table_facts(connection, masks) if masks else ()
-    return {table.name: table.mask for table in facts}
+    return {table.name: table.mask for table in masked_table_facts(connection, pipeline)}

@@ -10,10 +10,12 @@ from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications, why_not_sent
 from spark_jobs.postgres.published_tables import published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.table_faults import binary_fault, table_faults
+from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.tables.selected_columns import columns_that_come, why_incomplete, why_not_selectable
 
 
@@ -42,10 +44,19 @@ def stopped_tables(
     )
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
-    configured = {*selections, *keys, *(table.name for table in pipeline.tables or () if table.options != NO_OPTIONS)}
+    masks = pipeline.masks if pipeline.patterns is not None else {}  # of a table named singly it was checked before
+    configured = {
+        *selections,
+        *keys,
+        *masks,
+        *(table.name for table in pipeline.tables or () if table.options != NO_OPTIONS),
+    }
     entering = [name for name in names if name not in known or name not in coming or name in configured]
     facts = {fact.name: fact for fact in relation_facts(connection, names=entering, keys=keys)} if entering else {}
     altered = pipeline.alters_publication and (publication is None or publication.ours)
+    foreign = (
+        _foreign(connection, [name for name in names if name not in published]) if altered and pipeline.patterns else ()
+    )
 
     def why_not(name: QualifiedName) -> CdcError | None:
         if name not in there:
@@ -57,11 +68,18 @@ def stopped_tables(
             return fault.error
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
             return error
+        if name in foreign:
+            return PreconditionError(
+                f"{name} cannot join publication {source.publications[0]}: role {connection.info.user} does not own it",
+                hint=f"ALTER TABLE {name} OWNER TO ..., or leave it out: exclude: ['{name}']",
+            )
         sent, selection = published.get(name), selections.get(name)
         if sent is not None and sent.error is not None:
             return sent.error
         if name not in facts:
             return None
+        if name in masks and (misfit := why_mask_does_not_fit(facts[name], masks[name])):
+            return misfit
         if selection and (refused := why_not_selectable(facts[name], selection, connection.info.server_version)):
             return refused
         if selection and sent and not altered and (error := why_incomplete(selection, name, sent.columns)):
@@ -79,6 +97,11 @@ def stopped_tables(
         return next((fault.error for fault in faults), None)
 
     return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
+
+
+def _foreign(connection: Connection, names: Sequence[QualifiedName]) -> frozenset[QualifiedName]:
+    """The tables that a role may not add to a publication. One of them would hold up all that a pattern matches."""
+    return frozenset(table.name for table in table_privileges(connection, names) if not table.owns)
 
 
 def none_can_go_on(stopped: Sequence[TableStopped]) -> CdcError:

@@ -47,6 +47,7 @@ from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
+from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table
 from spark_jobs.verify.table_verified import TableVerified, VerifyReport
 
@@ -73,6 +74,7 @@ def verify(
     Captures and applies like ``sync``, but takes no snapshots: a table that is stopped, or has none yet, is reported as
     not compared. Raises ConfigurationError for a name that is not followed, and CdcError for what stops all of them.
     """
+    pipeline = resolved(pipeline)
     started = time.monotonic()
     wanted = _followed(pipeline, names)
     if _is_far_behind(pipeline):  # catch up before the snapshot is exported, which holds back VACUUM

@@ -19,7 +19,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from cdc_assets.configuration import fields, models
-from cdc_assets.configuration.table_model import ColumnsModel, TableModel
+from cdc_assets.configuration.table_model import ColumnsModel, TableDefaultsModel, TableModel
 from cdc_assets.configuration.units import duration_text, size_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -66,7 +66,11 @@ KINDS: Mapping[Any, Kind] = {
         ("decimal(38,10)", "array", "binary", "variant"),
         ("decimal(39,0)", "decimal(2,3)", "text"),
     ),
-    fields.TableName: Kind("name as SQL writes it", ("public.orders", 'public."Order Items"'), ("", "a.b.c")),
+    fields.TableName: Kind(
+        "name or pattern as SQL writes it",
+        ("public.orders", 'public."Order Items"', "public.*", '"Weird.Name".*', '*."Order"?'),
+        ("", "a.b.c", "a.b.*", "public.[ab]*"),
+    ),
     fields.LakePath: Kind(
         "folder or URI", ("lake", "/data/lake/shop", "s3a://bucket/shop"), ("", "s3:bucket", "s3a://b/100%")
     ),
@@ -84,6 +88,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`health`": models.HealthModel,
     "A size threshold of `health`": models.SizeThresholdModel,
     "A time threshold of `health`": models.TimeThresholdModel,
+    "`defaults`": TableDefaultsModel,
     "An entry of `tables`": TableModel,
     "`columns` of a table": ColumnsModel,
     "`spark`": models.SparkModel,
@@ -134,6 +139,33 @@ attributes:
       mask: {email: sha256}
   merge: {engine: auto}
 ```
+
+Many tables:
+
+```yaml
+  defaults: {mode: history}               # for all that no entry says otherwise of
+  exclude: ["public.audit_*"]
+  tables:
+    - "public.*"                          # also the tables that are created later
+    - {name: public.orders, mode: mirror}
+```
+
+- In a pattern, `*` stands for any characters of the schema or of the table, and `?` for one. Capital letters need
+  quotes, as in SQL; inside quotes `*` and `?` stand for themselves: `"Weird.Name".*`, `public."Order"*`.
+- The last entry that matches a table and names a field decides, whether it is a name or a pattern, then `defaults`. A
+  field is replaced as a whole: `mask: {phone: sha256}` in an entry leaves out the columns of an earlier `mask`.
+- A pattern is looked up in the database, at each `sync`, among all ordinary and partitioned tables (no partitions)
+  in schemas that the role may use. In a publication of your own, and without `tables`, it is looked up among the tables
+  that this publishes. A new table that matches joins our publication and gets a snapshot. One that no longer matches
+  (it was dropped or renamed) is no longer followed, and its Delta table stays.
+- A table that matches and cannot be followed (it has no key, or another owner) is an error of this table alone, until
+  you `exclude` it. So is one without a column that `mask`, `columns`, `key`, `types` or `on_unrepresentable` names:
+  no column that you wanted to mask comes unmasked because it has another name there.
+- `exclude` always wins; a table that `tables` names and `exclude` leaves out is refused. A pattern that matches none
+  is a warning of `postgres-cdc doctor`. If nothing matches at all, `sync` fails.
+- Dagster looks patterns up when it would look up missing `tables`: `dg utils refresh-defs-state`.
+
+Everywhere:
 
 - `{{ env.NAME }}` is replaced by an environment variable. A variable that is not set is an error.
 - The command also sets the variables of the project's `.env`, as `dg` does, except those that are set already. It takes
@@ -266,7 +298,7 @@ def type_in_words(hint: Any) -> str:
         return f"list of: {type_in_words(get_args(hint)[0])}"
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         link = f"[mapping](#{_anchor(_title(hint))})"
-        return f"name, or {link}" if hint is TableModel else link
+        return f"name or pattern, or {link}" if hint is TableModel else link
     return {bool: "`true` or `false`", str: "text", Any: "mapping", SecretStr: "text"}[hint]
 
 

@@ -1,0 +1,63 @@
+"""The tables that the configuration's patterns match: the one place where a pattern becomes names.
+
+Whatever reads the slot asks anew (``refreshed``), because a table may have been created meanwhile, with columns that
+must be masked. What only writes tables takes what was found once (``resolved``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spark_jobs.configuration import Pipeline, TablePatterns
+from spark_jobs.errors import SourceUnreachableError
+from spark_jobs.lake.table_folders import names_in_lake
+from spark_jobs.postgres.catalogue import publishable_tables
+from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.publication import find_publications
+from spark_jobs.qualified_name import QualifiedName
+
+
+def refreshed(connection: Connection, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the tables that its patterns match now; unchanged if it has no patterns."""
+    if pipeline.patterns is None:
+        return pipeline
+    return _with_tables(pipeline, pipeline.patterns.of(_there(connection, pipeline, pipeline.patterns)))
+
+
+def resolved(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with tables, if it has patterns: those that were found earlier, else those that match now. If the
+    source cannot be reached, those that match in the lake. Raises SourceError if there are none either."""
+    if pipeline.patterns is None or pipeline.tables is not None:
+        return pipeline
+    try:
+        with connected(pipeline.source.dsn) as connection:
+            return refreshed(connection, pipeline)
+    except SourceUnreachableError:
+        if not (names := matching_in_lake(pipeline)):
+            raise
+        return _with_tables(pipeline, names)
+
+
+def matching_in_lake(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
+    """The tables to follow as far as the lake tells; none without patterns. Raises LakeError if it cannot be listed."""
+    if pipeline.patterns is None:
+        return ()
+    return pipeline.patterns.of(name for name in names_in_lake(pipeline.lake) if name.nspname)
+
+
+def _with_tables(pipeline: Pipeline, names: tuple[QualifiedName, ...]) -> Pipeline:
+    assert pipeline.patterns is not None
+    if pipeline.tables is not None and names == tuple(table.name for table in pipeline.tables):
+        return pipeline
+    tables = tuple(map(pipeline.table, names))
+    return replace(pipeline, tables=tables, tables_of_publication=not pipeline.patterns.tables)
+
+
+def _there(connection: Connection, pipeline: Pipeline, patterns: TablePatterns) -> tuple[QualifiedName, ...]:
+    """The tables among which patterns choose: those of the publication, unless it is kept in step with them."""
+    if not pipeline.source.has_publications:
+        return publishable_tables(connection)
+    publication = find_publications(connection, pipeline.source.publications)
+    if patterns.tables and (publication is None or publication.ours):
+        return publishable_tables(connection)
+    return publication.tables if publication is not None else ()
