@@ -37,7 +37,8 @@ def _of_state(health: SlotHealth) -> Iterator[Finding]:
     if health.wal_status == "lost" or health.invalidation_reason:
         yield Finding("error", f"slot {slot} is lost ({health.invalidation_reason or 'wal_removed'}): {RECOVER}")
     elif health.wal_status == "unreserved":
-        yield Finding("error", f"slot {slot} is about to be lost: capture now, or raise max_slot_wal_keep_size")
+        remedy = health.provider.or_raise("capture now", "max_slot_wal_keep_size")
+        yield Finding("error", f"slot {slot} is about to be lost: {remedy}")
     elif health.wal_status == "extended" and health.safe_wal_size is not None:
         text = f"slot {slot} holds more than max_wal_size; {size(health.safe_wal_size)} of WAL until it is lost"
         yield Finding("warn", f"{text}: run sync, or see why it does not run")
@@ -46,8 +47,8 @@ def _of_state(health: SlotHealth) -> Iterator[Finding]:
 def _of_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
     safe, kept = health.safe_wal_size, health.restart_bytes
     if safe is not None and (severity := _below(safe, limits.safe_wal_size)):
-        text = f"{size(safe)} of WAL until max_slot_wal_keep_size is exceeded: capture, or raise it"
-        yield Finding(severity, text)
+        remedy = health.provider.or_raise("capture", "max_slot_wal_keep_size")
+        yield Finding(severity, f"{size(safe)} of WAL until max_slot_wal_keep_size is exceeded: {remedy}")
     if kept is not None and (severity := _above(kept, limits.restart_bytes)):
         text = f"the server keeps {size(kept)} of WAL for the slot, and each read decodes them: end old transactions"
         yield Finding(severity, f"{text}, run sync")
@@ -69,7 +70,8 @@ def _of_others(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:
         ended = "commit it or roll it back" if oldest.gid is None else oldest.way_to_end
         yield Finding(severity, f"a transaction holds the slot back ({oldest}): {ended}")
     if health.free_replication_slots < 1:
-        yield Finding("warn", "no replication slot is free: a snapshot needs one; raise max_replication_slots by one")
+        remedy = health.provider.or_raise("drop one that nobody reads", "max_replication_slots")
+        yield Finding("warn", f"no replication slot is free, and a snapshot needs one: {remedy}")
 
 
 def _above(number: float, limit: Threshold) -> Severity | None:

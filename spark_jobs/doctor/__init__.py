@@ -39,16 +39,20 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
         slots_free_check,
     )
     from spark_jobs.doctor.table_checks import publication_and_table_checks
-    from spark_jobs.postgres.connection import connected
+    from spark_jobs.postgres.connection import connected, conninfo
+    from spark_jobs.postgres.pooler import pooler_of
     from spark_jobs.postgres.privileges import role_privileges, server_settings, slot_exists
 
     try:
+        if (pooler := pooler_of(conninfo(pipeline.source.dsn))) is not None:
+            yield fail(AREA, "connection", f"through {pooler.name}", pooler.hint)
+            return
         with connected(pipeline.source.dsn) as connection:
             yield ok(AREA, "connection", f"{connection.info.host}, database {connection.info.dbname}")
             settings, role = server_settings(connection), role_privileges(connection)
             yield from server_checks(settings)
             yield plugin_check(pipeline.source, settings)
-            yield role_check(role)
+            yield role_check(role, settings.provider)
             if role.may_replicate and settings.free_wal_senders:  # else these are said to be missing
                 yield replication_check(pipeline.source)
             yield from slot_checks(connection, pipeline.source, pipeline.health)

@@ -12,9 +12,9 @@ from spark_jobs.errors import RECOVER, BreakError, ConfigurationError, Precondit
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
+from spark_jobs.postgres.provider import Provider
 from spark_jobs.postgres.replication import replication_connection
 from spark_jobs.postgres.slot import slot_status
-from spark_jobs.qualified_name import quoted_identifier
 from spark_jobs.readable_size import size
 
 AREA = "source"
@@ -22,15 +22,17 @@ AREA = "source"
 
 def server_checks(settings: ServerSettings) -> Iterator[Check]:
     """The settings of the server."""
+    provider = settings.provider
+    version = f"{settings.server_version} on {provider.name}" if provider.name else settings.server_version
     if settings.server_version_num < OLDEST_SERVER * 10_000:
-        yield fail(AREA, "server version", settings.server_version, f"PostgreSQL {OLDEST_SERVER} or newer is needed")
+        yield fail(AREA, "server version", version, f"PostgreSQL {OLDEST_SERVER} or newer is needed")
     elif settings.server_version_num >= (NEWEST_SERVER + 1) * 10_000:
         remedy = (
             f"this release was tested up to PostgreSQL {NEWEST_SERVER}: look for a newer one, and verify the tables"
         )
-        yield warn(AREA, "server version", settings.server_version, remedy)
+        yield warn(AREA, "server version", version, remedy)
     else:
-        yield ok(AREA, "server version", settings.server_version)
+        yield ok(AREA, "server version", version)
     if error := settings.why_no_decoding:
         yield fail(AREA, "wal_level", error.what, error.hint)
     else:
@@ -48,8 +50,9 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
     else:
         yield ok(AREA, "encoding", settings.server_encoding)
     if settings.free_wal_senders < 1:
-        remedy = f"a snapshot needs one: raise max_wal_senders above {settings.max_wal_senders}, then restart"
-        yield fail(AREA, "WAL senders", f"none free of {settings.max_wal_senders}", remedy)
+        remedy = provider.or_raise("end a replication connection", "max_wal_senders", settings.max_wal_senders)
+        found = f"none free of {settings.max_wal_senders}"
+        yield fail(AREA, "WAL senders", found, f"a snapshot needs one: {remedy}")
     else:
         yield ok(AREA, "WAL senders", f"{settings.free_wal_senders} free of {settings.max_wal_senders}")
 
@@ -67,7 +70,8 @@ def plugin_check(source: Source, settings: ServerSettings) -> Check:
 def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:
     """One slot for the durable one if it is still to be created, one for the temporary copy that each read makes."""
     what, found = "replication slots", f"{settings.free_slots} free of {settings.max_replication_slots}"
-    remedy = f"raise max_replication_slots above {settings.max_replication_slots}, or drop a slot that nobody reads"
+    limit = settings.max_replication_slots
+    remedy = settings.provider.or_raise("drop a slot that nobody reads", "max_replication_slots", limit)
     if slot_exists and settings.free_slots < 1:
         return warn(AREA, what, found, f"windows are then read by peeking at the slot itself: {remedy}")
     if not slot_exists and settings.free_slots < 1:
@@ -77,12 +81,12 @@ def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:
     return ok(AREA, what, found)
 
 
-def role_check(role: RolePrivileges) -> Check:
+def role_check(role: RolePrivileges, provider: Provider) -> Check:
     """The right to create and read slots."""
     if role.may_replicate:
         found = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
         return ok(AREA, "role", found)
-    return fail(AREA, "role", f"{role.name}: no REPLICATION", f"ALTER ROLE {quoted_identifier(role.name)} REPLICATION")
+    return fail(AREA, "role", f"{role.name}: no REPLICATION", provider.let_replicate(role.name))
 
 
 def replication_check(source: Source) -> Check:

@@ -19,6 +19,7 @@ from spark_jobs.errors import (
     SourceError,
     SourceUnreachableError,
 )
+from spark_jobs.postgres.pooler import pooler_of
 from spark_jobs.postgres.refusals import connect_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import APPLICATION_NAME, PIN_STATEMENT, startup_options
 from spark_jobs.retries import again_when_busy
@@ -114,7 +115,13 @@ def _connect(text: str) -> Connection:
     except psycopg.OperationalError as error:
         why = connect_failure(str(error))
         kind = SourceBusyError if any(sign in str(error) for sign in _BUSY) else SourceUnreachableError
-        raise kind(f"cannot connect to PostgreSQL: {why}", hint=connect_hint(why)) from None
+        raise kind(f"cannot connect to PostgreSQL: {why}", hint=unconnected_hint(text, why)) from None
+
+
+def unconnected_hint(text: str, why: str) -> str:
+    """The hint for a connection string with which no connection was made."""
+    pooler = pooler_of(text)
+    return pooler.hint if pooler is not None else connect_hint(why)
 
 
 def connect_failure(message: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads the state of the slot and its server in one statement.
+"""Reads the state of the slot and its server.
 
 https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.open_transactions import OLDEST_TRANSACTION, OpenTransaction
+from spark_jobs.postgres.provider import SELF_MANAGED, Provider, provider_of
 from spark_jobs.postgres.slot import SPARE_SLOTS, missing_slot
 
 
@@ -46,6 +47,7 @@ class SlotHealth:
     oldest_transaction: OpenTransaction | None
     free_replication_slots: int = field(metadata={"formerly": "free_slots"})
     server: ServerIdentity
+    provider: Provider = SELF_MANAGED
     confirmed_flush_bytes: int | None = field(init=False)
     restart_bytes: int | None = field(init=False)
 
@@ -103,7 +105,7 @@ def slot_health(connection: Connection, slot: str) -> SlotHealth:
 def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerIdentity:
     """The slot's state, or the server's identity when there is no slot of that name.
 
-    One statement that waits for no lock. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
+    Two statements that wait for no lock. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
     """
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH, [slot]).fetchall()[0]
@@ -125,6 +127,7 @@ def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerId
         oldest_transaction=None if oldest.pid is None and oldest.gid is None else oldest,
         free_replication_slots=free,
         server=ServerIdentity(*server),
+        provider=provider_of(connection),
     )
 
 

@@ -6,10 +6,11 @@ https://www.postgresql.org/docs/current/logical-replication-config.html
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.provider import SELF_MANAGED, Provider, provider_of
 from spark_jobs.postgres.slot import SPARE_SLOTS
 from spark_jobs.qualified_name import QualifiedName
 
@@ -33,6 +34,7 @@ class ServerSettings:
     free_wal_senders: int
     max_slot_wal_keep_size: str
     server_encoding: str
+    provider: Provider = SELF_MANAGED
 
     @property
     def why_no_decoding(self) -> PreconditionError | None:
@@ -43,13 +45,10 @@ class ServerSettings:
         if self.effective_wal_level and self.in_recovery:
             return PreconditionError(
                 f"the primary's effective_wal_level is {level}",
-                hint="on the primary: set wal_level = logical and restart it, or create a logical slot and keep it",
+                hint=f"on the primary: {self.provider.turn_on_decoding()}, or create a logical slot and keep it",
             )
-        return PreconditionError(
-            f"wal_level is {level}",
-            hint=f"ALTER SYSTEM SET wal_level = '{'replica' if self.effective_wal_level else 'logical'}',"
-            " then restart the server",
-        )
+        needed = "replica" if self.effective_wal_level else "logical"
+        return PreconditionError(f"wal_level is {level}", hint=self.provider.turn_on_decoding(needed))
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,8 @@ WHERE c.relkind IN ('r', 'p') ORDER BY 1, 2
 
 def server_settings(connection: Connection) -> ServerSettings:
     with source_errors("the server's settings could not be read"):
-        return ServerSettings(*connection.execute(_SETTINGS).fetchall()[0])
+        found = connection.execute(_SETTINGS).fetchall()[0]
+    return replace(ServerSettings(*found), provider=provider_of(connection))
 
 
 def require_slot_possible(connection: Connection, slot: str) -> None:
@@ -122,12 +122,13 @@ def require_slot_possible(connection: Connection, slot: str) -> None:
         raise error.within(what)
     if not role.may_replicate:
         raise PreconditionError(
-            f"{what}: role {role.name} has no REPLICATION", hint="`postgres-cdc doctor` lists what the role needs"
+            f"{what}: role {role.name} has no REPLICATION",
+            hint=f"{settings.provider.let_replicate(role.name)}; `postgres-cdc doctor` lists what else the role needs",
         )
     if settings.free_slots < 1:
         raise PreconditionError(
             f"{what}: all {settings.max_replication_slots} replication slots are in use",
-            hint="raise max_replication_slots or drop a slot that nobody reads",
+            hint=settings.provider.or_raise("drop a slot that nobody reads", "max_replication_slots"),
         )
 
 

@@ -46,7 +46,7 @@ def connect_hint(said: str) -> str:
         return (
             "check sslmode, sslrootcert and the host's name in source.dsn; executors need its files at the same paths"
         )
-    if "startup parameter" in said:
+    if "startup parameter" in said or "RDS Proxy" in said:
         return "a connection pooler refuses what every session needs: name the server itself in source.dsn"
     if any(words in said for words in ("shutting down", "starting up", "administrator command")):
         return "run it again when the server answers"
@@ -61,7 +61,7 @@ def refusal_hint(sqlstate: str | None, said: str) -> str:
     if "temp_file_limit" in said:
         return "the server's own temp_file_limit was exceeded: its administrator can raise it for this role"
     if sqlstate == "53400":
-        return "raise max_replication_slots or drop a slot that nobody reads"
+        return "drop a slot that nobody reads, or raise max_replication_slots"
     if sqlstate == "53100" or "No space left on device" in said:
         return "the server's disk is full"
     if sqlstate == "55P03" or "lock timeout" in said:

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import connect_failure, conninfo
-from spark_jobs.postgres.refusals import connect_hint, lost_connection
+from spark_jobs.postgres.connection import connect_failure, conninfo, unconnected_hint
+from spark_jobs.postgres.refusals import lost_connection
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
 # a line of a timeline history file: the timeline, the LSN at which the next one left it, and why
@@ -28,10 +28,11 @@ _LEFT = re.compile(rb"^\s*(\d+)\s+([0-9A-Fa-f]+/[0-9A-Fa-f]+)", re.MULTILINE)
 def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
     """A walsender session with all settings pinned. It supports only the simple query protocol, so this is libpq
     without psycopg's cursors. Raises SourceError."""
-    pgconn = pq.PGconn.connect(conninfo(dsn, replication="database").encode())
+    text = conninfo(dsn, replication="database")
+    pgconn = pq.PGconn.connect(text.encode())
     try:
         if pgconn.status != pq.ConnStatus.OK:
-            raise _refused(pgconn.error_message.decode(errors="replace"))
+            raise _refused(text, pgconn.error_message.decode(errors="replace"))
         execute(pgconn, PIN_STATEMENT)
         yield pgconn
     finally:
@@ -108,8 +109,12 @@ def left_timeline_at(dsn: SecretStr, timeline: int, current: int) -> Lsn | None:
     return left.get(timeline)
 
 
-def _refused(message: str) -> SourceError:
+def _refused(text: str, message: str) -> SourceError:
     reason = connect_failure(message)
     if "permission denied" in reason or "replication role" in reason:
-        return PreconditionError(f"no replication connection: {reason}", hint="give the role the attribute REPLICATION")
-    return SourceUnreachableError(f"no replication connection to PostgreSQL: {reason}", hint=connect_hint(reason))
+        return PreconditionError(
+            f"no replication connection: {reason}", hint="`postgres-cdc doctor` says how the role gets REPLICATION"
+        )
+    return SourceUnreachableError(
+        f"no replication connection to PostgreSQL: {reason}", hint=unconnected_hint(text, reason)
+    )

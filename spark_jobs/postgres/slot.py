@@ -33,6 +33,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
 from spark_jobs.postgres.open_transactions import oldest_transaction
+from spark_jobs.postgres.provider import provider_of
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
             f"slot {slot} cannot be created: {error.diag.message_primary}",
-            hint=error.diag.message_hint or "set wal_level = logical in postgresql.conf and restart the server",
+            hint=error.diag.message_hint or provider_of(connection).turn_on_decoding(),
         ) from None
     except psycopg.errors.UndefinedFile as error:
         raise PreconditionError(f"the server has no output plugin {plugin}: {error.diag.message_primary}") from None

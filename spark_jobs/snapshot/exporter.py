@@ -27,6 +27,7 @@ from spark_jobs.errors import PreconditionError, SlotError, SnapshotWaitsError, 
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected, source_errors
 from spark_jobs.postgres.open_transactions import OpenTransaction, oldest_transaction
+from spark_jobs.postgres.provider import provider_of
 from spark_jobs.postgres.refusals import is_lost, lost_connection
 from spark_jobs.postgres.replication import execute, has_answered, refusal, replication_connection, send, sent_answer
 from spark_jobs.progress import Progress, Step, silent
@@ -241,23 +242,23 @@ class _Pending:
     def _answer(self) -> tuple[str, Lsn]:
         result = sent_answer(self.replication)
         if result.status != pq.ExecStatus.TUPLES_OK:
-            raise _refused(result)
+            raise _refused(result, self.control)
         consistent_point, snapshot_name = result.get_value(0, 1), result.get_value(0, 2)
         if consistent_point is None or snapshot_name is None:
             raise SlotError("the server exported no snapshot", hint="run it again")
         return snapshot_name.decode(), Lsn.parse(consistent_point.decode())
 
 
-def _refused(result: pq.abc.PGresult) -> SourceError:
+def _refused(result: pq.abc.PGresult, control: Connection) -> SourceError:
     reason = refusal(result)
     sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     if is_lost(sqlstate, reason):
         return lost_connection("no snapshot can be exported", reason)
     if sqlstate == "55P03":  # lock_not_available: lock_timeout expired
         return SnapshotWaitsError(f"the server has waited for an open transaction, at most {_LOCK_TIMEOUT}: {reason}")
-    hint = (
-        "raise max_replication_slots" if "slots are in use" in reason else "`postgres-cdc doctor` lists what is needed"
-    )
+    hint = "`postgres-cdc doctor` lists what is needed"
+    if "slots are in use" in reason:
+        hint = provider_of(control).or_raise("drop a slot that nobody reads", "max_replication_slots")
     return PreconditionError(f"no snapshot can be exported: {reason}", hint=hint)
 
 

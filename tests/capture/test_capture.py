@@ -229,7 +229,9 @@ def test_no_spare_slot_reads_the_slot_itself(
         assert marker.changes == 9000
         assert "reading the slot itself" in caplog.text
         other = make_pipeline("orders", slot=f"{database.name}_more")
-        with pytest.raises(PreconditionError, match=r"replication slots are in use: raise max_replication_slots"):
+        with pytest.raises(
+            PreconditionError, match=r"replication slots are in use: drop a slot .*, or raise max_replication_slots"
+        ):
             prepare_slot(
                 Pipeline(other.name, other.source, type(other.lake)(f"{other.lake.path}2"), tables=other.tables)
             )

@@ -19,6 +19,7 @@ from spark_jobs.doctor.source_checks import role_check
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import role_privileges
+from spark_jobs.postgres.provider import SELF_MANAGED
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
@@ -65,7 +66,7 @@ def odd_role(database: Database) -> Iterator[str]:
 def checks(pipeline: Pipeline) -> list[Check]:
     with connected(pipeline.source.dsn) as connection:
         role = role_privileges(connection)
-        found = [role_check(role), *publication_and_table_checks(connection, pipeline, role)]
+        found = [role_check(role, SELF_MANAGED), *publication_and_table_checks(connection, pipeline, role)]
     return [check for check in found if check.verdict is not Verdict.OK]
 
 
