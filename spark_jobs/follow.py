@@ -47,7 +47,8 @@ class FollowRound:
     server was last asked for it. ``lag_seconds``: the tables show everything that was committed that long ago or
     earlier. All three are None until the tables have first reached an LSN that the server reported. ``is_last``: the
     round after the order to stop, which asks the server once more. ``errors``: one line for each table that is stopped
-    or waits for its next try, and for what stops all of them; ``hints``: what to do about each, or nothing. ``modes``:
+    or waits for its next try, and for what stops all of them; ``hints``: what to do about each, or nothing.
+    ``pipeline_errors``: those of ``errors`` that stop all of them, in capturing or in applying. ``modes``:
     the tables that were brought into another mode without a snapshot. ``waiting``: tables whose snapshot waits for a
     transaction of somebody else.
     """
@@ -66,6 +67,7 @@ class FollowRound:
     waiting: tuple[TableWaiting, ...] = ()
     lag_asked_at: datetime | None = None
     is_last: bool = False
+    pipeline_errors: tuple[str, ...] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -283,8 +285,8 @@ class Follower:
             windows, changes, capture_pause = self._landed.windows, self._landed.changes, self._landed.pause
             self._landed.windows = self._landed.changes = 0
             lag_bytes, reached_at, asked_at = self._lag()
-        errors = [pause.error for pause in (self._all, capture_pause) if pause is not None]
-        errors += self._stopped.values()
+        of_all = [pause.error for pause in (self._all, capture_pause) if pause is not None]
+        errors = [*of_all, *self._stopped.values()]
         errors += [pause.error for name, pause in self._paused.items() if name not in self._stopped]
         now = time.monotonic()
         return FollowRound(
@@ -301,6 +303,7 @@ class Follower:
             tuple(error.hint for error in errors),
             self._tables_waiting(),
             None if asked_at is None else datetime.now(UTC) - timedelta(seconds=now - asked_at),
+            pipeline_errors=tuple(error.what for error in of_all),
         )
 
     def _lag(self) -> tuple[int, float, float] | tuple[None, None, None]:

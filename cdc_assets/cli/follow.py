@@ -8,13 +8,17 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from cdc_assets.cli.follow_monitor import FollowMonitor
+from cdc_assets.cli.fresh_status import FreshStatus
 from cdc_assets.cli.json_output import json_value
+from cdc_assets.cli.listener import ListenAddress, listening
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import renewable_session
@@ -23,6 +27,10 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.units import read_duration
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.readable_size import size
+from spark_jobs.status import pipeline_status
+
+# so often a scrape may ask the source, however short --every is
+_LEAST_SECONDS_BETWEEN_STATUSES = 5.0
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -40,6 +48,13 @@ def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) ->
     return value
 
 
+def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> ListenAddress | None:
+    try:
+        return None if value is None else ListenAddress.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
 @click.command("follow")
 @config_option
 @click.option(
@@ -52,9 +67,17 @@ def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) ->
     metavar="FILE",
     help="Written after each round with what it did, as JSON: a supervisor looks at its age.",
 )
+@click.option(
+    "--listen",
+    callback=_address,
+    metavar="ADDRESS",
+    help="Serve /metrics and /healthz by HTTP here, such as 127.0.0.1:9464. Without it nothing listens.",
+)
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, every: float, health_file: Path | None) -> Outcome:
+def command(
+    terminal: Terminal, config: Path, every: float, health_file: Path | None, listen: ListenAddress | None
+) -> Outcome:
     """Sync all day in one process, with one Spark session that stays warm.
 
     Windows are captured as they come, whatever Spark is doing, and applied at most once per --every. A table that stops
@@ -64,14 +87,21 @@ def command(terminal: Terminal, config: Path, every: float, health_file: Path | 
     """
     pipeline = load_pipeline(config)
     lines = _json_line if terminal.choice.as_json else _line
+    status = FreshStatus(partial(pipeline_status, pipeline), every=max(every, _LEAST_SECONDS_BETWEEN_STATUSES))
+    monitor = FollowMonitor(pipeline.name, status, every=every)
 
     def report(done: FollowRound) -> None:
         if (text := lines(done)) is not None:
             terminal.line(text)
         if health_file is not None:
             _replace_file(health_file, _json_line(done))
+        monitor.note(done)
 
-    with stopping_on_signals() as stopping, renewable_session(pipeline.spark) as spark:
+    with ExitStack() as stack:
+        if listen is not None:
+            terminal.say(f"serving http://{stack.enter_context(listening(listen, monitor))}/metrics and /healthz")
+        stopping = stack.enter_context(stopping_on_signals())
+        spark = stack.enter_context(renewable_session(pipeline.spark))
         Follower(pipeline, spark, every=every, stopping=stopping, report=report).run()
     return Outcome(None, "")
 

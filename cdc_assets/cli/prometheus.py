@@ -5,10 +5,10 @@ https://prometheus.io/docs/instrumenting/exposition_formats/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -23,12 +23,26 @@ _Samples = Iterable[tuple[Mapping[str, str], float | None]]
 def prometheus_text(status: PipelineStatus) -> str:
     """All known numbers of the status, as gauges with the label of the pipeline, and of the table where it is one's."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Gauges(status))
+    registry.register(StatusMetrics(lambda: status))
     return generate_latest(registry).decode()
 
 
+class StatusMetrics(Collector):
+    """The gauges of the status that ``status`` returns with each scrape; None if it is not known."""
+
+    def __init__(self, status: Callable[[], PipelineStatus | None]) -> None:
+        self._status = status
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # or a registry would ask for a status before there is a scrape
+
+    def collect(self) -> Iterator[Metric]:
+        if (status := self._status()) is not None:
+            yield from _Gauges(status).collect()
+
+
 @dataclass(frozen=True)
-class _Gauges(Collector):
+class _Gauges:
     status: PipelineStatus
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -42,20 +56,26 @@ class _Gauges(Collector):
         one: Mapping[str, tuple[str, float | None]] = {
             "up": ("1: the source answered, and the slot continues the change log", status.source_error is None),
             "lag_bytes": ("WAL that is not landed in the change log", log.lag_bytes if log else None),
-            "lag_seconds": ("time that the change log is behind the source", log.lag_seconds if log else None),
+            "lag_seconds": (
+                "how late the change log is: what was committed longer ago is landed",
+                log.lag_seconds if log else None,
+            ),
             "restart_bytes": (
-                "WAL retained for the slot, decoded by each read",
+                "WAL that the server retains for the slot; each read decodes it",
                 slot.restart_bytes if slot else None,
             ),
             "safe_wal_size_bytes": (
-                "WAL until max_slot_wal_keep_size is exceeded",
+                "WAL until max_slot_wal_keep_size is exceeded; absent without that limit",
                 slot.safe_wal_size if slot else None,
             ),
             "oldest_transaction_seconds": (
                 "age of the oldest transaction that holds the slot back",
                 oldest.age.total_seconds() if oldest and oldest.age is not None else None,
             ),
-            "free_replication_slots": ("of the whole server", slot.free_replication_slots if slot else None),
+            "free_replication_slots": (
+                "replication slots of the server that are free",
+                slot.free_replication_slots if slot else None,
+            ),
             "slot_active": ("1: a server process is reading from the slot", slot.active if slot else None),
             "landed_windows": ("windows ever landed in the change log", log.landed_windows if log else None),
         }
@@ -64,17 +84,29 @@ class _Gauges(Collector):
             if former := _FORMERLY.get(name):
                 yield self._gauge(former, f"renamed to postgres_cdc_{name}", (), [({}, number)])
         yield self._gauge(
-            "findings", "values beyond a threshold", ("severity",), [({"severity": s}, n) for s, n in counts.items()]
+            "findings",
+            "values beyond a threshold, and signs that the slot may be lost",
+            ("severity",),
+            [({"severity": s}, n) for s, n in counts.items()],
         )
 
     def _of_tables(self) -> Iterator[GaugeMetricFamily]:
         tables = [({"table": str(table.name)}, table) for table in self.status.tables]
         of_each: Mapping[str, tuple[str, _Samples]] = {
-            "table_lag_bytes": ("WAL between the table and the source", [(n, t.lag_bytes) for n, t in tables]),
-            "table_lag_seconds": ("time that the table is behind the source", [(n, t.lag_seconds) for n, t in tables]),
-            "table_pending_changes": ("landed but not applied", [(n, t.pending_changes) for n, t in tables]),
+            "table_lag_bytes": (
+                "WAL between what the table shows and the source",
+                [(n, t.lag_bytes) for n, t in tables],
+            ),
+            "table_lag_seconds": (
+                "how late the table is: what was committed longer ago is in it",
+                [(n, t.lag_seconds) for n, t in tables],
+            ),
+            "table_pending_changes": (
+                "changes that are landed and not applied",
+                [(n, t.pending_changes) for n, t in tables],
+            ),
             "table_delta_version": ("newest version of the Delta table", [(n, t.delta_version) for n, t in tables]),
-            "table_stopped": ("1: the table is stopped", [(n, t.error is not None) for n, t in tables]),
+            "table_stopped": ("1: an error stops the table", [(n, t.error is not None) for n, t in tables]),
         }
         for name, (meaning, samples) in of_each.items():
             yield self._gauge(name, meaning, ("table",), samples)

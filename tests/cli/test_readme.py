@@ -21,7 +21,11 @@ from tests.fixtures.servers import Database
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # what differs from one run to the next: LSNs, times, sizes
-_MASKED = ((r"\b[0-9A-F]+/[0-9A-F]+\b", "LSN"), (r"\b\d+\.\d s\b", "TIME"), (r"\b\d+(\.\d+)? (bytes|[kMG]B)\b", "SIZE"))
+_MASKED = (
+    (r"\b[0-9A-F]+/[0-9A-F]+\b", "LSN"),
+    (r"\b\d+\.\d s\b", "TIME"),
+    (r"\b\d+(\.\d+)? (bytes|[KMG]iB)\b", "SIZE"),
+)
 
 
 @dataclass(frozen=True)
