@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from typing import TYPE_CHECKING
 
+import click
 from dagster.components.component_scaffolding import scaffold_component
 from dagster.components.scaffold.scaffold import Scaffolder, ScaffoldRequest
+from pydantic import BaseModel
 
-_FILE = """\
-# The command reads this file too: postgres-cdc doctor --config {file}
-type: {type_name}
+from cdc_assets.configuration.new_configuration import configuration_text, pipeline_name
+from spark_jobs.errors import CdcError
 
-attributes:
-  name: {name}
-  source:
-    dsn: "{{{{ env.{variable}_DSN }}}}"
-  lake:
-    path: "{{{{ env.{variable}_LAKE }}}}"
-  tables:
-    - public.orders
-
-requirements:
-  env: [{variable}_DSN, {variable}_LAKE]
-"""
+if TYPE_CHECKING:
+    from cdc_assets.configuration.found_database import FoundDatabase
 
 
-class PostgresCdcScaffolder(Scaffolder[Any]):
-    """Writes the required fields; the pipeline's name is the folder's."""
+class ScaffoldParams(BaseModel):
+    """``dsn_env``: the environment variable with the connection string of the database whose tables are to be
+    listed."""
 
-    def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        name = re.sub(r"[^a-z0-9_]", "_", request.target_path.name.lower())[:63]
-        variable = name.upper()
+    dsn_env: str | None = None
+
+
+class PostgresCdcScaffolder(Scaffolder[ScaffoldParams]):
+    """Writes the required fields; the pipeline's name is the folder's. With ``--dsn-env NAME`` it lists the tables of
+    that database, as ``postgres-cdc init`` does."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[ScaffoldParams]:
+        return ScaffoldParams
+
+    def scaffold(self, request: ScaffoldRequest[ScaffoldParams]) -> None:
         if request.scaffold_format != "yaml":
             scaffold_component(request)
             return
-        file = request.target_path if request.append else request.target_path / "defs.yaml"
-        text = _FILE.format(
-            file=f"{request.target_path.name}/defs.yaml", type_name=request.type_name, name=name, variable=variable
+        folder = request.target_path
+        name = pipeline_name(folder.name)
+        variable, lake = request.params.dsn_env or f"{name.upper()}_DSN", f"{name.upper()}_LAKE"
+        text = configuration_text(
+            head=[f"The command reads this file too: postgres-cdc doctor --config {folder.name}/defs.yaml"],
+            type_name=request.type_name,
+            name=name,
+            variable=variable,
+            lake="{{ env." + lake + " }}",
+            database=_database(request, name),
+            requires=(variable, lake),
         )
+        file = folder if request.append else folder / "defs.yaml"
         before = f"{file.read_text()}---\n" if request.append else ""
-        file.write_text(before + text)
+        file.write_text(before + text, encoding="utf-8")
+
+
+def _database(request: ScaffoldRequest[ScaffoldParams], name: str) -> FoundDatabase | None:
+    if request.params.dsn_env is None:
+        return None
+    from cdc_assets.configuration.found_database import dsn_of, look_at
+
+    try:
+        return look_at(dsn_of(request.params.dsn_env), name=name)
+    except CdcError as error:
+        if not request.append:
+            request.target_path.rmdir()  # dg has made it, and would refuse the next attempt
+        raise click.ClickException(error.lines) from None

@@ -9,6 +9,7 @@ import click
 
 # in the order of --help: the commands that one runs first come first
 SUMMARIES = {
+    "init": "Write a configuration from what a database holds.",
     "config": "Check the configuration file, or show it with every default.",
     "doctor": "Check every precondition, change nothing.",
     "sync": "Create what is missing and bring every table up to the source.",
@@ -53,8 +54,9 @@ class LazyGroup(click.Group):
 def postgres_cdc() -> None:
     """PostgreSQL tables followed into Delta Lake, exactly once.
 
-    Start with `doctor`, which checks both sides and says what is missing; then `sync`, again and again: it creates
-    publication, slot and snapshots if they are missing and brings every table up to the source.
+    Start with `init`, which writes a configuration, and `doctor`, which checks both sides and says what is missing;
+    then `sync`, again and again: it creates publication, slot and snapshots if they are missing and brings every table
+    up to the source.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
     """

@@ -8,12 +8,17 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, Diagnosis, Verdict, fail, ok
 from spark_jobs.errors import CdcError, SourceError
 
-__all__ = ["Check", "Diagnosis", "Verdict", "diagnose"]
+__all__ = ["Check", "Diagnosis", "Verdict", "diagnose", "diagnose_source"]
 
 
 def diagnose(pipeline: Pipeline) -> Diagnosis:
     """Check source, tables, lake and Spark; a check that cannot be made is a failure like any other."""
     return Diagnosis(pipeline.name, tuple(_checks(pipeline)))
+
+
+def diagnose_source(pipeline: Pipeline) -> Diagnosis:
+    """Of the same, only what concerns the source and its tables."""
+    return Diagnosis(pipeline.name, tuple(_source(pipeline)))
 
 
 def _checks(pipeline: Pipeline) -> Iterator[Check]:

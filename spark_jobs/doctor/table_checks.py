@@ -102,8 +102,9 @@ def _in_order(table: _Table) -> str:
 
 def _rows_found_by(facts: RelationFacts) -> str:
     if facts.key:
-        return f"key ({', '.join(facts.key)})"
-    return "no key: rows are found whole" if facts.sends_whole_rows else "no key: only inserts can be sent"
+        index = ", the replica identity" if facts.relreplident == "i" else ""
+        return f"key ({', '.join(facts.key)}){index}"
+    return "no key: rows are matched by all columns" if facts.sends_whole_rows else "no key: only inserts can be sent"
 
 
 def _unseen(table: _Table, publication: Publication | None) -> Iterator[Check]:
@@ -163,7 +164,7 @@ def _publication_to_be_made(
 def _faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:
     table, name, grantee = of.privileges, str(of.facts.name), quoted_identifier(role.name)
     if of.there.fault:
-        yield _check(of.there.fault)
+        yield _check(name, of.there.fault)
     if not table.may_use_schema:
         remedy = f"GRANT USAGE ON SCHEMA {quoted_identifier(table.name.nspname)} TO {grantee}"
         yield fail(AREA, name, f"no USAGE on schema {table.name.nspname}", remedy)
@@ -220,11 +221,13 @@ def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
         key=pipeline.declared_keys.get(table.facts.name, ()),
         options=pipeline.table(table.facts.name).options,
     )
-    return map(_check, faults)
+    return (_check(str(table.facts.name), fault) for fault in faults)
 
 
-def _check(fault: TableFault) -> Check:
-    return fail(AREA, fault.table, fault.what, fault.remedy)
+def _check(name: str, fault: TableFault) -> Check:
+    """Under the name of the table that is followed; the fault may be a partition's."""
+    found = fault.what if fault.table == name else f"{fault.table} {fault.what}"
+    return fail(AREA, name, found, fault.remedy)
 
 
 def _publication_faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import json
 import os
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
 from spark_jobs.configuration import ColumnSelection, Threshold
 from spark_jobs.errors import ConfigurationError
-from tests.fixtures.servers import fresh_database
+from tests.fixtures.servers import Database, fresh_database
 
 DSN = "host=db.example user=cdc password=hunter2 dbname=shopdb"
 BODY: Mapping[str, Any] = {
@@ -465,6 +466,28 @@ def test_scaffolded_file_loads(project: Path) -> None:
     assert "All definitions loaded successfully" in loaded.stdout, loaded.stdout + loaded.stderr
     listed = dg_command(project, "list", "defs", "--json", **environment)
     assert '"web_shop/public/orders"' in listed.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_scaffolded_file_lists_the_tables_of_a_database(project: Path, database: Database) -> None:
+    odd = 'public."{{ x }}: # {# y #}"'
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)", f"CREATE TABLE {odd} (id int PRIMARY KEY)")
+    scaffold = ("scaffold", "defs", "cdc_assets.PostgresCdcComponent", "Web-Shop", "--dsn-env", "ITS_DSN")
+    refused = dg_command(project, *scaffold, ITS_DSN="host=127.0.0.1 port=1 password=hunter2")
+    assert refused.returncode == 1
+    assert "Error: cannot connect to PostgreSQL" in refused.stderr
+    assert "hunter2" not in refused.stdout + refused.stderr
+    made = dg_command(project, *scaffold, ITS_DSN=database.dsn)
+    assert made.returncode == 0, made.stdout + made.stderr
+    file = project / "mine" / "defs" / "Web-Shop" / "defs.yaml"
+    assert "- public.orders  # 8.2 kB; key (id)" in file.read_text().replace("0 bytes", "8.2 kB")
+    environment = {"ITS_DSN": database.dsn, "WEB_SHOP_LAKE": "/data/lake"}
+    checked = dg_command(project, "check", "yaml", "--validate-requirements", **environment)
+    assert "validated successfully" in checked.stdout, checked.stdout
+    listed = dg_command(project, "list", "defs", "--json", **environment)
+    assets = {asset["key"] for asset in json.loads(listed.stdout)["assets"]}
+    assert {"web_shop/public/orders", f"postgres/{database.name}/public/____x_________y___"} <= assets
 
 
 @pytest.mark.slow

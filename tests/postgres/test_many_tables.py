@@ -18,6 +18,7 @@ from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.published_tables import published_tables
+from spark_jobs.postgres.user_tables import user_tables
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
 
@@ -100,3 +101,14 @@ def test_each_question_costs_the_same_for_each_table(database: Database) -> None
                 assert len(question(few, NAMES[:FEW], publication)) == FEW
                 assert len(question(many, NAMES, publication)) == MANY
                 assert sum(many.rows) < 1.5 * (MANY / FEW) * sum(few.rows), (question.__name__, publication)
+
+
+def test_listing_a_databases_tables_costs_the_same_for_each(database: Database) -> None:
+    cost = {}
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        for count, names in ((FEW, NAMES[:FEW]), (MANY, NAMES[FEW:])):
+            connection.execute("; ".join(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in names))
+            explained = Explained(connection)
+            assert len(user_tables(cast("Connection", explained))) == count
+            cost[count] = sum(explained.rows)
+    assert cost[MANY] < 1.5 * (MANY / FEW) * cost[FEW]
