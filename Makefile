@@ -24,7 +24,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly kills faults schemas golden servers fuzz check coverage bench ui lock clean
+.PHONY: help demo test nightly kills faults schemas golden servers fuzz check coverage bench ui site lock clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -85,6 +85,10 @@ bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the serve
 
 ui: $(JARS_READY)  ## the Dagster UI on the demo: its server, its lake, its runs; with SHOP_DSN and SHOP_LAKE set, on those
 	@$(BIN)/python -m orchestration.demo_ui --demo .cache/demo --jars $(JARS) $(ARGS)
+
+site: $(INSTALLED)  ## the documentation as a site, in .cache/site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo .cache/site/index.html
 
 lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet --no-deps "uv>=0.9"

@@ -248,7 +248,7 @@ UNALTERED = {
 TABLES = {**READ_AGAIN, **PARTITIONS_READ, **IN_PLACE, **UNALTERED}
 
 
-def test_every_kind_of_change_ends_equal_without_a_hand(
+def test_every_kind_of_change_ends_equal_without_a_command(
     spark: SparkSession, postgres_15: PostgresServer, tmp_path: Path
 ) -> None:
     """On one server: tests/postgres/test_fingerprints.py sees each kind on all of them."""
