@@ -65,7 +65,7 @@ def init(folder: Path, dsn: str | None, *options: str) -> Answer:
     answer = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    return Answer(answer.returncode, answer.stdout, answer.stderr)
+    return Answer(answer.returncode, answer.stdout, answer.stderr, "init")
 
 
 def test_every_table_is_listed_with_the_doctors_verdict(
