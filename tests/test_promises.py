@@ -1,0 +1,63 @@
+"""docs/promises.md names what the code has: no more, and nothing less."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import cdc_assets
+from cdc_assets.cli.invocation import INTERRUPTED, USAGE
+from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
+from spark_jobs.lake.cuts import CUTS_SCHEMA
+from spark_jobs.lake.table_commit import ModeOrigin, Provenance
+from spark_jobs.logicalrep.lsn import Lsn
+
+PAGE = (Path(__file__).parents[1] / "docs" / "promises.md").read_text()
+CODE = [path.read_text() for path in Path(cdc_assets.__file__).parent.rglob("*.py")]
+
+
+def section(title: str) -> str:
+    return re.split(r"\n##+ ", PAGE.partition(f"# {title}\n")[2])[0]
+
+
+def named(text: str) -> list[str]:
+    return re.findall(r"`([a-z_]+)`", text)
+
+
+def test_the_columns_of_the_change_log() -> None:
+    rows = re.findall(r"^\| (`.*?`) \|", section("The change log"), re.MULTILINE)
+    assert [name for row in rows for name in named(row)] == CHANGE_LOG_SCHEMA.names
+    kinds = next(line for line in section("The change log").splitlines() if line.startswith("| `kind`"))
+    assert set(re.findall(r"`([A-Z])`", kinds)) == {kind.value for kind in RowKind}
+
+
+def test_the_columns_of_cuts() -> None:
+    assert named(section("Cuts").partition(".")[0]) == CUTS_SCHEMA.names
+
+
+def test_the_keys_of_user_metadata() -> None:
+    start = Lsn(0)
+    origin = ModeOrigin("mirror", 0, start)
+    written = Provenance(1, "shop", "", start, 1, 1, start, start, 1, 1, mode_changed=origin).user_metadata()
+    listed = section("userMetadata").partition("The value")[0]
+    assert set(named(listed)) == set(json.loads(written))
+
+
+def test_the_exit_codes() -> None:
+    codes = re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)
+    assert codes == ["0", "1", str(USAGE), str(INTERRUPTED), "143"]
+
+
+def test_the_python_interface() -> None:
+    assert set(re.findall(r"`(\w+)`", section("Python"))) - {"what", "hint", "exit_code", "cdc_assets"} == set(
+        cdc_assets.__all__
+    )
+
+
+def test_the_metadata_of_dagster() -> None:
+    listed = section("Dagster").partition("**Metadata**")[2].partition("**Jobs")[0]
+    names = re.findall(r"`([a-z_/]+)`", listed)
+    assert len(names) > 15
+    missing = [name for name in names if not any(f'"{name}"' in text for text in CODE)]
+    assert missing == []
