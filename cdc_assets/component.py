@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import dagster as dg
 from dagster.components.component.component import ComponentTypeSpec
@@ -140,7 +140,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
                 hint="list the tables: each becomes an asset, and the source is not queried here; only a component that"
                 " is loaded from a defs folder, or the command, can ask the source for its tables",
             )
-        specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in self.tables or ()}
+        tables = [self.settings_of(table.qualified_name) for table in self.tables or ()]
+        specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in tables}
         keys = Counter(spec.key for spec in specs.values())
         if twice := sorted(key.to_user_string() for key, times in keys.items() if times > 1):
             raise ConfigurationError(
@@ -150,6 +151,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             )
         bring_resource = self.spark.resource is None
         return build_definitions(self._blueprint(specs), self.execute, self._elsewhere, bring_resource=bring_resource)
+
+    def settings_of(self, name: QualifiedName) -> TableSettings:
+        return cast("TableSettings", super().settings_of(name))
 
     @property
     def pipeline(self) -> Pipeline:

@@ -46,7 +46,7 @@ class TablePattern:
             if text[at : at + 1] == ".":
                 parts.append("")
                 at += 1
-        if not wild:
+        if not wild and {"*", "?"}.isdisjoint(text[at:]):
             name = QualifiedName.parse(text)
             return cls(text, glob.escape(name.nspname), glob.escape(name.relname), name)
         if at != len(text) or len(parts) > 2 or not all(parts):

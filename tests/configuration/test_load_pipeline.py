@@ -6,7 +6,7 @@ import copy
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -163,6 +163,12 @@ def test_least_file(file: Path) -> None:
             (ORDERS, Table(ITEMS, columns=ColumnSelection(exclude=("email", "Odd, one")))),
         ),
         (
+            "spark: {}",
+            "defaults: {mode: history, key: [id]}",
+            "tables",
+            (Table(ORDERS.name, "history", key=("id",)), Table(ITEMS, "mirror", key=("id",))),
+        ),
+        (
             "mode: mirror",
             "columns: {include: [id]}",
             "tables",
@@ -307,6 +313,11 @@ REFUSED = [
     ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
     ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
     ("on_rewrite: resnapshot", "on_rewrite: ignore", 18, "on_rewrite: expected 'resnapshot' or 'error'"),
+    ("- public.orders", "- 'public.[ab]*'", 20, "tables[0].name: not a pattern of table names: 'public.[ab]*' (exp"),
+    ("- public.orders", "- 'public.*.*'", 20, "tables[0].name: not a pattern of table names: 'public.*.*' (expected"),
+    ("spark: {}", "defaults: {name: public.orders}", 24, "defaults.name: unknown field"),
+    ("spark: {}", "defaults: {mode: all}", 24, "defaults.mode: expected 'mirror', 'soft_delete', 'history' or"),
+    ("spark: {}", "exclude: public.audit", 24, "exclude: expected a list, not public.audit"),
     ("- public.orders", "- public..orders", 20, "tables[0].name: not a table name: 'public..orders'"),
     ("- public.orders", "- 5", 20, "tables[0]: expected a mapping with name, mode"),
     ("mode: mirror", "mode: mirrored", 22, "tables[1].mode: expected 'mirror', 'soft_delete', 'history' or"),
@@ -513,3 +524,55 @@ def test_import_is_light(module: str, unwanted: tuple[str, ...]) -> None:
     program = f"import sys, {module}; print(*[m for m in {unwanted!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+class TestPatterns:
+    """The tables are known only to the source; what applies to them is in the file."""
+
+    @pytest.fixture
+    def patterned(self, file: Path) -> Callable[..., Pipeline]:
+        def load_with(**attributes: object) -> Pipeline:
+            load(file)
+            document = yaml.safe_load(file.read_text())
+            document["attributes"].update(attributes)
+            file.write_text(yaml.safe_dump(document))
+            return load_pipeline(file)
+
+        return load_with
+
+    def test_settings_are_known_by_name(self, patterned: Callable[..., Pipeline]) -> None:
+        pipeline = patterned(tables=["public.*", {"name": "*.log", "mode": "append"}], exclude=["public.old_*"])
+        assert pipeline.tables is None
+        modes = [pipeline.mode_of(QualifiedName("public", name)) for name in ("orders", "log")]
+        assert modes == ["mirror", "append"]
+        assert pipeline.patterns is not None
+        names = [QualifiedName("public", name) for name in ("old_log", "log", "orders")]
+        assert pipeline.patterns.of(names) == (names[1], names[2])
+
+    def test_who_has_not_asked_the_source_knows_no_masks(
+        self, patterned: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(SALT_VARIABLE, "salt")
+        pipeline = patterned(tables=["public.*"], defaults={"mask": {"email": "sha256"}})
+        with pytest.raises(AssertionError):
+            _ = pipeline.masks
+
+    def test_entries_that_contradict_each_other_are_told_by_table(
+        self, patterned: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(SALT_VARIABLE, "salt")
+        columns = {"name": "public.*", "columns": {"exclude": ["email"]}}
+        masked = {"mask": {"email": "sha256"}}
+        pipeline = patterned(tables=[columns], defaults=masked)
+        with pytest.raises(ConfigurationError, match=r"^tables: public\.t: mask: column email is left out by columns"):
+            pipeline.table(QualifiedName("public", "t"))
+        with pytest.raises(ConfigurationError, match=r"shop\.yaml: tables: public\.t: mask: column email is left out"):
+            patterned(tables=[{**columns, "name": "public.t"}], defaults=masked)
+
+    @pytest.mark.parametrize(("field", "value"), [("mask", {"email": "sha256"}), ("columns", {"include": ["id"]})])
+    def test_what_test_decoding_cannot_do(
+        self, patterned: Callable[..., Pipeline], field: str, value: dict[str, object]
+    ) -> None:
+        source = {"dsn": "host=db", "plugin": "test_decoding"}
+        with pytest.raises(ConfigurationError, match=rf"defaults: {field}: plugin: test_decoding"):
+            patterned(tables=["public.*"], source=source, defaults={field: value})

@@ -178,6 +178,17 @@ class TestTableTranslation(TestTranslation):
         assert assertion(defs.resolve_assets_def(key).get_asset_spec(key))
 
 
+def test_defaults_apply_to_every_table() -> None:
+    defaults = {"mode": "history", "translation": {"group_name": "{{ table.schema_name }}", "owners": ["team:data"]}}
+    own = {"name": "sales.items", "mode": "append", "translation": {"group_name": "own"}}
+    component, defs = loaded(body(tables=["public.orders", own], defaults=defaults))
+    assert component.pipeline.tables is not None
+    assert [table.mode for table in component.pipeline.tables] == ["history", "append"]
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    assert (specs["shop/public/orders"].group_name, specs["shop/public/orders"].owners) == ("public", ["team:data"])
+    assert (specs["shop/sales/items"].group_name, specs["shop/sales/items"].owners) == ("own", [])
+
+
 def test_options_of_columns_are_those_of_the_command(tmp_path: Path) -> None:
     options = {"types": {"amount": "decimal(38,10)", "tags": "array"}, "on_unrepresentable": {"until": None}}
     contents = body(tables=[{"name": "public.orders", **options}])
@@ -327,6 +338,13 @@ def chain(error: BaseException | None) -> Iterator[str]:
             "tables[0].translation.group_nam: unknown field",
         ),
         ({"tables": None}, "run `dg utils refresh-defs-state`, or list the tables"),
+        ({"tables": ["public.*"]}, "run `dg utils refresh-defs-state`, or list the tables"),
+        ({"defaults": {"modus": "history"}}, "defaults.modus: unknown field (did you mean mode?)"),
+        ({"defaults": {"translation": {"grup": "x"}}}, "defaults.translation.grup: unknown field"),
+        (
+            {"exclude": ["public.o*"]},
+            "exclude: public.o* leaves out public.orders; take it out of exclude or of tables",
+        ),
     ],
 )
 def test_wrong_attributes(attributes: dict[str, Any], said: str) -> None:
@@ -580,6 +598,38 @@ def test_tables_of_the_publication_are_asked_once_and_kept(project: Path, postgr
     everything, commented = ast.literal_eval(loaded.stdout)
     assert everything == sorted(["shop/change_log", "shop/maintenance", *followed, *sources])
     assert commented == [f"postgres/{name}/public/orders", "shop/public/orders"]
+
+
+_WITH_PATTERNS = """
+from mine.definitions import defs
+specs = {spec.key.to_user_string(): spec for spec in defs().resolve_all_asset_specs()}
+print({key: spec.group_name for key, spec in specs.items() if spec.group_name and "snapshot" not in key})
+"""
+
+
+@pytest.mark.postgres
+def test_tables_that_match_patterns_are_asked_once_and_kept(project: Path, postgres_18: PostgresServer) -> None:
+    tables = ["public.*", {"name": "public.orders", "translation": {"group_name": "orders"}}]
+    defaults = {"mode": "history", "translation": {"group_name": "all"}}
+    write_defs(project, body(tables=tables, defaults=defaults, exclude=["public.audit_*"]))
+    with fresh_database(postgres_18) as database:
+        database.execute(*(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in ("orders", "items", "audit_log")))
+        refreshed = dg_command(project, "utils", "refresh-defs-state", SHOP_DSN=database.dsn)
+        assert refreshed.returncode == 0, refreshed.stdout + refreshed.stderr
+    loaded = subprocess.run(
+        [sys.executable, "-c", _WITH_PATTERNS],
+        cwd=project,
+        env={**os.environ, "SHOP_DSN": database.dsn, "DAGSTER_HOME": str(project)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    groups = ast.literal_eval(loaded.stdout)
+    assert {key: groups[key] for key in groups if "/public/" in key and key.startswith("shop/")} == {
+        "shop/public/items": "all",
+        "shop/public/orders": "orders",
+    }
 
 
 @pytest.mark.postgres

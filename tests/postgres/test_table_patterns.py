@@ -13,12 +13,15 @@ import pytest
 import yaml
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.capture.capture import capture
+from spark_jobs.apply.apply import apply
+from spark_jobs.capture.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import ConfigurationError, DecodeError, PreconditionError, SourceUnreachableError
+from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.postgres.publication import find_publication
+from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot import snapshot
@@ -221,6 +224,21 @@ def test_a_table_that_cannot_be_followed_stops_alone(database: Database, make: M
         brought(make("public.*", dsn=dsn, exclude=["*.foreign_one", "*.no_key"]))
 
 
+def test_who_knows_fewer_tables_takes_none_out_of_the_publication(database: Database, make: Make) -> None:
+    """Dagster's definitions hold the tables of the time when they were asked for; the command may have added others."""
+    create(database, "orders")
+    definitions = resolved(make("public.*"))
+    create(database, "items")
+    brought(make("public.*"))
+    prepared = prepare(definitions)
+    assert published(database) == ["public.items", "public.orders"] == sorted(map(str, prepared.tables))
+    database.execute("INSERT INTO orders VALUES (2, '')")
+    capture(definitions)
+    done = apply(no_spark, definitions)
+    assert [str(table.name) for table in done.tables] == ["public.orders"]
+    assert done.cut is not None  # of the tables that it knows
+
+
 def test_what_matches_nothing(database: Database, make: Make) -> None:
     with pytest.raises(PreconditionError, match=r"^the source has no table that matches tables: shop\.\*, public\.x"):
         sync(make("shop.*", "public.x?"), no_spark)
@@ -274,6 +292,19 @@ class TestMasks:
         assert {row["note"] for row in [*rows(pipeline, "items"), *rows(pipeline, "orders")]} == {
             rows(pipeline, "orders")[0]["note"]
         }
+        assert "secret" not in str(changes(pipeline))
+
+    def test_a_table_that_comes_while_the_slot_is_read_is_masked(self, database: Database, make: Make) -> None:
+        create(database, "orders")
+        database.execute(f"CREATE PUBLICATION {database.name} FOR ALL TABLES")
+        pipeline = make("public.*", defaults={"mask": {"note": "sha256"}})
+        brought(pipeline)
+        with capture_session(pipeline) as session:
+            create(database, "items")
+            last = session.checkpoint
+            window = Window(last.window.hi, flushed_lsn(session.control))
+            marker = land_window(session, last.ordinal + 1, window, on_batch=lambda _: None)
+        assert marker.changes == 1
         assert "secret" not in str(changes(pipeline))
 
     def test_a_table_without_the_column_stops_alone(self, database: Database, make: Make) -> None:
