@@ -28,7 +28,8 @@ _STYLES = {"warn": "yellow", "error": "bold red"}
 @click.command("status")
 @config_option
 @click.option(
-    "--format",
+    "--output",
+    "--format",  # the former spelling
     "form",
     type=click.Choice(["table", "prometheus"]),
     default="table",
