@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -130,7 +131,10 @@ def markers_since(pipeline: Pipeline, lsn: Lsn) -> tuple[WindowMarker, ...]:
 
 
 def health_metadata(health: SlotHealth, lag: Lag | None) -> Mapping[str, dg.MetadataValue]:
-    """Bytes and seconds as numbers, which are plotted. ``lag_bytes`` is WAL that is not landed yet."""
+    """Bytes and seconds as numbers, which are plotted. ``lag_bytes`` is WAL that is not landed yet.
+
+    Dagster's freshness checks read up to when the change log has everything: on a quiet database, until now.
+    """
     oldest = health.oldest_transaction
     numbers = {
         "lag_bytes": lag.bytes if lag else None,
@@ -151,7 +155,9 @@ def health_metadata(health: SlotHealth, lag: Lag | None) -> Mapping[str, dg.Meta
         "system_identifier": health.server.system_identifier,
     }
     numbers |= {former: numbers[name] for name, former in _FORMERLY.items()}
+    complete = datetime.now(timezone.utc) - timedelta(seconds=lag.seconds) if lag else None
     return {
+        **({"dagster/last_updated_timestamp": dg.MetadataValue.timestamp(complete)} if complete else {}),
         **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},
         **{name: dg.MetadataValue.text(str(text)) for name, text in texts.items() if text is not None},
     }

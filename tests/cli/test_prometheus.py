@@ -18,7 +18,7 @@ from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
 NAME = 'a"\\\nb\x1b[31m'
 
 
@@ -78,7 +78,7 @@ def test_a_source_that_is_away_is_a_metric_too(database: Database, tmp_path: Pat
 
 
 def test_the_documented_cron_line_never_empties_the_file(database: Database, tmp_path: Path) -> None:
-    (line,) = re.findall(r"^\* \* \* \* \* (.*--output prometheus.*)$", OPERATIONS.read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^\* \* \* \* \* (.*--output prometheus.*)$", MONITORING.read_text(), re.MULTILINE)
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
     command = configured(tmp_path, database.dsn, database.name, ["public.orders"])
     folder = tmp_path / "node_exporter"

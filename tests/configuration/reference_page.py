@@ -107,7 +107,7 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.SourceModel, "messages"): "protocol.md",
     (models.RetentionModel, "change_log"): "operations.md#what-grows",
     (models.RetentionModel, "cuts"): "consistent_cuts.md",
-    (models.PipelineModel, "health"): "operations.md#health",
+    (models.PipelineModel, "health"): "monitoring.md#thresholds",
     (TableModel, "mode"): "modes.md",
     (TableModel, "columns"): "publications.md#columns-of-a-table",
     (TableModel, "key"): "operations.md#tables-without-a-key",

@@ -31,7 +31,7 @@ ENVIRONMENT = {
 }
 ASSET_ATTRIBUTES = ("key", "group_name")
 LEAST: dict[str, Any] = {"name": "shop", "source": {"dsn": ENVIRONMENT["SHOP_DSN"]}, "lake": {"path": "/data/lake"}}
-OF_OTHERS = {"execution", "ops"}  # what Dagster's launchpad takes; Prometheus's rules are a list
+OF_OTHERS = {"execution", "ops", "scrape_configs"}  # what Dagster's launchpad and Prometheus take
 
 
 def shown() -> Iterator[Any]:
