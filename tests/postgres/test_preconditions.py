@@ -20,6 +20,7 @@ from spark_jobs.errors import BreakError, PreconditionError, SourceUnreachableEr
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import conninfo
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.export import ctid_ranges, range_query
 from spark_jobs.snapshot.exporter import exported_snapshot
@@ -60,6 +61,22 @@ def test_another_cluster_under_the_same_name(database: Database, postgres_16: Po
             with pytest.raises(BreakError, match=r"of another cluster \(system identifier\)"):
                 step(moved)
         assert other.execute(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE VIEW thing AS SELECT 1 AS id",
+        "CREATE MATERIALIZED VIEW thing AS SELECT 1 AS id",
+        "CREATE FOREIGN TABLE thing (id int) SERVER far",
+        "CREATE SEQUENCE thing",
+    ],
+)
+def test_what_is_no_table_is_reported_as_missing(database: Database, tmp_path: Path, made: str) -> None:
+    database.execute("CREATE FOREIGN DATA WRAPPER nothing", "CREATE SERVER far FOREIGN DATA WRAPPER nothing", made)
+    with pytest.raises(PreconditionError, match=r"there is no table public\.thing in database"):
+        prepare(pipeline_of(database, tmp_path / "lake", "public.thing"))
+    assert database.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
 
 
 def test_snapshot_needs_replication_and_select(every_database: Database) -> None:
