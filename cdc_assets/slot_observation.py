@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -155,7 +155,7 @@ def health_metadata(health: SlotHealth, lag: Lag | None) -> Mapping[str, dg.Meta
         "system_identifier": health.server.system_identifier,
     }
     numbers |= {former: numbers[name] for name, former in _FORMERLY.items()}
-    complete = datetime.now(timezone.utc) - timedelta(seconds=lag.seconds) if lag else None
+    complete = datetime.now(UTC) - timedelta(seconds=lag.seconds) if lag else None
     return {
         **({"dagster/last_updated_timestamp": dg.MetadataValue.timestamp(complete)} if complete else {}),
         **{name: dg.MetadataValue.int(number) for name, number in numbers.items() if number is not None},

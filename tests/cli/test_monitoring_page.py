@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ TABLE = TableStatus(QualifiedName("public", "t"), Lsn(1), Lsn(2), 1, 1, 1, 1.0, 
 STATUS = PipelineStatus(
     "shop", "/lake", SLOT, None, LogStatus(1, Lsn(2), 1, 1.0), (TABLE,), findings=(Finding("warn", "much: do less"),)
 )
-ROUND = FollowRound(datetime(2026, 1, 1, tzinfo=timezone.utc), 0.7, 1, 10, (), (), 0, 0.0, ())
+ROUND = FollowRound(datetime(2026, 1, 1, tzinfo=UTC), 0.7, 1, 10, (), (), 0, 0.0, ())
 
 
 def registry() -> CollectorRegistry:
