@@ -6,7 +6,6 @@ import dagster as dg
 
 from cdc_assets.assets.change_log import change_log_asset
 from cdc_assets.assets.checks import slot_health_check
-from cdc_assets.assets.external import source_spec
 from cdc_assets.assets.maintenance import maintenance_asset
 from cdc_assets.assets.snapshots import snapshot_assets
 from cdc_assets.assets.tables import Execute, table_assets
@@ -31,10 +30,6 @@ def build_definitions(
 ) -> dg.Definitions:
     """``elsewhere``: the source tables whose assets other pipelines declare.
     ``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
-    sources = [
-        source_spec(blueprint.source_prefix, blueprint.database, table, blueprint.comments.get(table, ""))
-        for table in blueprint.table_specs
-    ]
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
     resources = {}
@@ -44,7 +39,7 @@ def build_definitions(
         resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline, blueprint.sync_job)
     return dg.Definitions(
         assets=[
-            *(spec for spec in sources if spec.key not in elsewhere),
+            *(spec for spec in blueprint.specs.sources.values() if spec.key not in elsewhere),
             change_log_asset(blueprint),
             snapshot_assets(blueprint),
             table_assets(blueprint, execute),

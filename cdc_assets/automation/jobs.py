@@ -120,7 +120,7 @@ def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         ensure_pool_limit(context, blueprint)
-        with failures(blueprint.name):
+        with failures(blueprint.remedies):
             observation = observe(blueprint.pipeline)
             if observation is None:
                 return dg.SkipReason(f"there is no slot yet: run {blueprint.snapshot_job} once")

@@ -79,8 +79,8 @@ def _failed(context: dg.SensorEvaluationContext, blueprint: Blueprint, error: Cd
         # a tick that fails stores neither events nor a cursor
         if not _evaluated_lately(context.instance, evaluation):
             context.instance.report_runless_asset_event(evaluation)
-        raise failure_of([error], blueprint.name) from error
-    shown, told = type(error).__name__, for_dagster(error.lines, blueprint.name)
+        raise failure_of([error], blueprint.remedies) from error
+    shown, told = type(error).__name__, for_dagster(error.lines, blueprint.remedies)
     if _shown_lately(shown, context.cursor):
         return dg.SensorResult(skip_reason=told, cursor=context.cursor)
     return dg.SensorResult(skip_reason=told, asset_events=[evaluation], cursor=_cursor(shown))

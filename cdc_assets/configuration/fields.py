@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
@@ -101,6 +101,19 @@ def _positive(value: int) -> int:
     return value
 
 
+def _not_negative(value: int) -> int:
+    if value < 0:
+        raise ValueError("expected 0 or more")
+    return value
+
+
+def _tag(value: object) -> object:
+    """Dagster keeps what is not text as JSON."""
+    if value is None:
+        raise ValueError("expected text, a number, a boolean, a list or a mapping")
+    return value
+
+
 def _streaming(value: object) -> object:
     """YAML reads a bare ``off`` or ``on`` as a boolean."""
     return {False: "off", True: "on"}[value] if isinstance(value, bool) else value
@@ -165,6 +178,8 @@ Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
 Hours = Annotated[int, BeforeValidator(_duration, json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_positive)]
+Retries = Annotated[int, AfterValidator(_not_negative)]
+TagValue = Annotated[Any, BeforeValidator(_tag)]
 Streaming = Annotated[
     Literal["off", "on", "parallel"],
     BeforeValidator(_streaming, json_schema_input_type=Literal["off", "on", "parallel"] | bool),

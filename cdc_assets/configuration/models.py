@@ -7,7 +7,7 @@ PostgreSQL knows whether a table exists.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -27,6 +27,7 @@ from cdc_assets.configuration.fields import (
     Streaming,
     require_named_once,
 )
+from cdc_assets.configuration.op_model import OpModel
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.configuration import (
@@ -289,6 +290,13 @@ class PipelineModel(StrictModel):
     )
     spark: SparkModel = Field(default_factory=SparkModel, description="How to get a Spark session.")
     merge: MergeModel = Field(default_factory=MergeModel, description="How changes are written into tables.")
+    # the component's own model defines its type
+    translation: Any = Field(
+        default=None,
+        description="For Dagster: attributes of every asset. A table's own translation is applied after it.",
+        examples=[{"owners": ["team:data"]}],
+    )
+    op: OpModel = Field(default_factory=OpModel, description="For Dagster: tags, pool and retries of the ops.")
 
     @field_validator("tables")
     @classmethod

@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from cdc_assets.configuration import fields, models
+from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.configuration.table_model import ColumnsModel, TableModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -55,6 +56,8 @@ KINDS: Mapping[Any, Kind] = {
         "time to keep: a number with h, d or w; 1d to 3650d", ("24h", "3650d", "4w"), ("23h", 30, "3651d")
     ),
     fields.Count: Kind("number, 1 or more", (1, 64), (0,)),
+    fields.Retries: Kind("number, 0 or more", (0, 3), (-1,)),
+    fields.TagValue: Kind("text, number, boolean, list or mapping", ("data", 5, {"container_config": {}}), (None,)),
     fields.ChosenTypeText: Kind(
         "`decimal(precision,scale)` with a precision of 1 to 38, `array`, `binary` or `variant`",
         ("decimal(38,10)", "array", "binary", "variant"),
@@ -82,6 +85,8 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`columns` of a table": ColumnsModel,
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,
+    "`op`": OpModel,
+    "`retry_policy` of `op`": RetryPolicyModel,
 }
 
 # the pages that say more
@@ -106,6 +111,8 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (TableModel, "translation"): "dagster.md#customise-it",
     (models.SparkModel, "remote"): "dagster.md#without-a-jvm-in-each-run",
     (models.SparkModel, "resource"): "dagster.md#customise-it",
+    (models.PipelineModel, "translation"): "dagster.md#customise-it",
+    (models.PipelineModel, "op"): "dagster.md#customise-it",
     (models.MergeModel, "engine"): "operations.md#without-spark",
 }
 
