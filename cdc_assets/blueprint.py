@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_assets.asset_specs import AssetSpecs
+from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.failures import RETRY_POLICY, Remedies
 from cdc_assets.partitions import lsn_partitions
@@ -38,6 +39,7 @@ class Blueprint:
     specs: AssetSpecs
     spark_resource: str
     op: OpModel
+    automation: AutomationModel
 
     @property
     def name(self) -> str:

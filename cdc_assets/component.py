@@ -93,7 +93,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         lake = lake_of(self, self._folder)
         name = table.qualified_name
-        return table_spec(self.name, self._database, lake, name, self._comments.get(name, ""))
+        adds_windows = self.automation.adds_windows(self.name)
+        return table_spec(self.name, self._database, lake, name, self._comments.get(name, ""), adds_windows)
 
     def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
         """Apply the run's windows to the selected tables. Override to do something before or after.
@@ -167,6 +168,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             source_prefix(self),
             {table.qualified_name: self.get_asset_spec(table) for table in self.tables or ()},
             self._comments,
+            self.automation,
         ).translated(self._translate)
         specs.require_distinct_keys(self.name)
         return specs
@@ -195,4 +197,5 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             specs=self.asset_specs,
             spark_resource=self.spark.resource or f"{self.name}_spark",
             op=self.op,
+            automation=self.automation,
         )

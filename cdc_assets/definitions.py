@@ -32,6 +32,7 @@ def build_definitions(
     ``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
+    by = blueprint.automation
     resources = {}
     if bring_resource:
         from cdc_assets.spark_resource import delta_spark_resource
@@ -47,8 +48,10 @@ def build_definitions(
         ],
         asset_checks=[slot_health_check(blueprint), verify_checks(blueprint)],
         jobs=[sync, snapshot, recover_job(blueprint), maintenance, verify],
-        sensors=[slot_lag_sensor(blueprint, sync, snapshot)],
-        schedules=[
+        sensors=[] if by.sensor is None else [slot_lag_sensor(blueprint, by.sensor, sync, snapshot)],
+        schedules=[]
+        if by.sensor is None and by.schedule is None
+        else [
             sync_schedule(blueprint, sync),
             maintenance_schedule(blueprint, maintenance),
             verify_schedule(blueprint, verify),

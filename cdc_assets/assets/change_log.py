@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from spark_jobs.change_log.window_times import WindowTimes
 
 
-def change_log_spec(pipeline: Pipeline, sources: Iterable[dg.AssetKey]) -> dg.AssetSpec:
-    """Before translation. ``sources``: the keys of the source tables."""
+def change_log_spec(pipeline: Pipeline, sources: Iterable[dg.AssetKey], adds_windows: str) -> dg.AssetSpec:
+    """Before translation. ``sources``: the keys of the source tables. ``adds_windows``: a sentence of its text."""
     return dg.AssetSpec(
         key=change_log_key(pipeline.name),
-        description=f"What replication slot {pipeline.source.slot} sent, unparsed, in commit order."
-        f" Its partitions are LSN windows: the sensor {pipeline.name}_slot_lag adds them, turn it on.",
+        description=f"What replication slot {pipeline.source.slot} sent, unparsed, in commit order. {adds_windows}",
         group_name=pipeline.name,
         kinds={"postgres", "deltalake"},
         partitions_def=lsn_partitions(pipeline.name),

@@ -14,12 +14,11 @@ from cdc_assets.slot_observation import landed_chapters
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 
 
-def maintenance_spec(name: str) -> dg.AssetSpec:
-    """Of the pipeline ``name``, before translation."""
+def maintenance_spec(name: str, done_by: str) -> dg.AssetSpec:
+    """Of the pipeline ``name``, before translation. ``done_by``: a sentence of its description."""
     return dg.AssetSpec(
         key=dg.AssetKey([name, "maintenance"]),
-        description="Removes what is older than `retention`, compacts small files, and plots what is left."
-        f" The schedule {name}_maintenance does it once a day, turn it on.",
+        description=f"Removes what is older than `retention`, compacts small files, and plots what is left. {done_by}",
         group_name=f"{name}_upkeep",
         kinds={"deltalake", "spark"},
     )

@@ -124,13 +124,14 @@ def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:
     return context.run.job_name != blueprint.snapshot_job and len(context.job_def.asset_layer.selected_asset_keys) == 1
 
 
-def snapshot_spec(name: str, lake: Lake, table: QualifiedName, source: dg.AssetKey) -> dg.AssetSpec:
+def snapshot_spec(name: str, lake: Lake, table: QualifiedName, source: dg.AssetKey, taken_by: str) -> dg.AssetSpec:
     """Of one table of the pipeline ``name``, before translation. Its group is not the tables': "Materialize all" of
-    that is to offer its partitions, and to read no table anew."""
+    that is to offer its partitions, and to read no table anew. ``taken_by``: a sentence of its
+    description."""
     return dg.AssetSpec(
         key=snapshot_key(name, table),
         description=f"Table {table} read whole at one LSN. Materialise it alone to re-create"
-        f" the Delta table. The sensor {name}_slot_lag requests what is missing.",
+        f" the Delta table. {taken_by}",
         group_name=f"{name}_snapshots",
         kinds={"postgres", "deltalake", "spark"},
         skippable=True,

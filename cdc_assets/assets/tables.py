@@ -67,13 +67,12 @@ class TableRun:
 Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any]]
 
 
-def table_spec(name: str, database: str, lake: Lake, table: QualifiedName, comment: str = "") -> dg.AssetSpec:
+def table_spec(
+    name: str, database: str, lake: Lake, table: QualifiedName, comment: str, adds_windows: str
+) -> dg.AssetSpec:
     """One table that the pipeline ``name`` follows, before any translation. Takes what all tables share as it is:
     whatever is derived from the whole pipeline here is derived again for each of its tables."""
-    description = (
-        f"PostgreSQL table {table} of database {database}, followed change by change. Its partitions are LSN windows:"
-        f" the sensor {name}_slot_lag adds them, turn it on."
-    )
+    description = f"PostgreSQL table {table} of database {database}, followed change by change. {adds_windows}"
     return dg.AssetSpec(
         key=table_key(name, table),
         description=with_comment(description, comment),

@@ -107,6 +107,13 @@ def _not_negative(value: int) -> int:
     return value
 
 
+def _cron(text: str) -> str:
+    """Five fields, or a word such as @daily; whether the fields mean something, only Dagster knows."""
+    if len(text.split()) != 5 and not re.fullmatch(r"@(hourly|daily|weekly|monthly)", text):
+        raise ValueError("expected a cron expression of five fields")
+    return text
+
+
 def _tag(value: object) -> object:
     """Dagster keeps what is not text as JSON."""
     if value is None:
@@ -178,6 +185,7 @@ Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
 Hours = Annotated[int, BeforeValidator(_duration, json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_positive)]
+Cron = Annotated[str, AfterValidator(_cron)]
 Retries = Annotated[int, AfterValidator(_not_negative)]
 TagValue = Annotated[Any, BeforeValidator(_tag)]
 Streaming = Annotated[

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
@@ -295,6 +296,13 @@ class PipelineModel(StrictModel):
         default=None,
         description="For Dagster: attributes of every asset. A table's own translation is applied after it.",
         examples=[{"owners": ["team:data"]}],
+    )
+    automation: AutomationModel = Field(
+        default=AutomationModel(sensor=30),
+        validate_default=False,
+        description="For Dagster: what starts the runs. With none there are jobs, and neither sensor nor schedules."
+        " Default: sensor.",
+        examples=["schedule"],
     )
     op: OpModel = Field(default_factory=OpModel, description="For Dagster: tags, pool and retries of the ops.")
 

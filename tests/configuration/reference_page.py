@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from cdc_assets.configuration import fields, models
+from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.configuration.table_model import ColumnsModel, TableModel
 
@@ -56,6 +57,7 @@ KINDS: Mapping[Any, Kind] = {
         "time to keep: a number with h, d or w; 1d to 3650d", ("24h", "3650d", "4w"), ("23h", 30, "3651d")
     ),
     fields.Count: Kind("number, 1 or more", (1, 64), (0,)),
+    fields.Cron: Kind("cron expression", ("*/5 * * * *", "@daily"), ("5 minutes", "* * *")),
     fields.Retries: Kind("number, 0 or more", (0, 3), (-1,)),
     fields.TagValue: Kind("text, number, boolean, list or mapping", ("data", 5, {"container_config": {}}), (None,)),
     fields.ChosenTypeText: Kind(
@@ -85,6 +87,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`columns` of a table": ColumnsModel,
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,
+    "`automation`": AutomationModel,
     "`op`": OpModel,
     "`retry_policy` of `op`": RetryPolicyModel,
 }
@@ -112,6 +115,7 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.SparkModel, "remote"): "dagster.md#without-a-jvm-in-each-run",
     (models.SparkModel, "resource"): "dagster.md#customise-it",
     (models.PipelineModel, "translation"): "dagster.md#customise-it",
+    (models.PipelineModel, "automation"): "dagster.md#what-starts-the-runs",
     (models.PipelineModel, "op"): "dagster.md#customise-it",
     (models.MergeModel, "engine"): "operations.md#without-spark",
 }
@@ -270,7 +274,8 @@ def type_in_words(hint: Any) -> str:
         return f"list of: {type_in_words(get_args(hint)[0])}"
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         link = f"[mapping](#{_anchor(_title(hint))})"
-        return f"name, or {link}" if hint is TableModel else link
+        words = {TableModel: "name, or ", AutomationModel: "`sensor`, `schedule`, `none`, or "}
+        return f"{words.get(hint, '')}{link}"
     return {bool: "`true` or `false`", str: "text", Any: "mapping", SecretStr: "text"}[hint]
 
 
