@@ -29,6 +29,7 @@ from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
 from spark_jobs.tables.progress import known_state
+from spark_jobs.tables.refused_changes import accepted_windows
 from spark_jobs.tables.stopped_tables import stopped_tables
 
 
@@ -219,7 +220,8 @@ def _changed(
     for name, state in asked.states.items():
         if isinstance(state, TableState):
             pending = [marker for marker in asked.markers if marker.ordinal > known_state(state, landed.cut).ordinal]
-            if error := change_without_event(pending, state):
+            _, refused = accepted_windows(pending, state, pipeline.schema_policy(name))
+            if error := refused or change_without_event(pending, state):
                 trouble[name] = error
     return trouble
 

@@ -17,6 +17,7 @@ from spark_jobs.configuration import (
     MessagePrefixes,
     Pipeline,
     Retention,
+    SchemaPolicy,
     Source,
     SparkOptions,
     Table,
@@ -33,7 +34,8 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     Raises ConfigurationError if columns are masked and the environment holds no salt.
     """
     source = model.source
-    tables = None if model.tables is None else tuple(map(_table_of, model.tables))
+    policy = model.on_schema_change.over()
+    tables = None if model.tables is None else tuple(_table_of(table, policy) for table in model.tables)
     return Pipeline(
         name=model.name,
         source=Source(
@@ -58,6 +60,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         tables=tables,
         on_unrepresentable=model.on_unrepresentable,
         on_rewrite=model.on_rewrite,
+        on_schema_change=policy,
         spark=SparkOptions(
             master=model.spark.master,
             remote=model.spark.remote,
@@ -75,12 +78,13 @@ def lake_of(model: PipelineModel, folder: Path) -> Lake:
     return Lake(_absolute(model.lake.path, folder))
 
 
-def _table_of(model: TableModel) -> Table:
+def _table_of(model: TableModel, policy: SchemaPolicy) -> Table:
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
     options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask))
+    own = None if model.on_schema_change is None else model.on_schema_change.over(policy)
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask), own)
 
 
 def _absolute(path: str, folder: Path) -> str:

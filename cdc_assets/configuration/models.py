@@ -29,6 +29,7 @@ from cdc_assets.configuration.fields import (
     require_named_once,
 )
 from cdc_assets.configuration.op_model import OpModel
+from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.configuration import (
@@ -283,6 +284,9 @@ class PipelineModel(StrictModel):
         default="resnapshot",
         description="What happens to a table after a change that cannot be applied in place, such as DDL that rewrites"
         " rows. resnapshot takes a new snapshot without a command, error stops the table.",
+    )
+    on_schema_change: SchemaPolicyModel = Field(
+        default_factory=SchemaPolicyModel, description="What happens to a table when its columns change at the source."
     )
     tables: Sequence[TableModel] | None = Field(
         default=None,

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from cdc_assets.configuration import fields, models
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
+from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.table_model import ColumnsModel, TableModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -85,6 +86,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "A time threshold of `health`": models.TimeThresholdModel,
     "An entry of `tables`": TableModel,
     "`columns` of a table": ColumnsModel,
+    "`on_schema_change`": SchemaPolicyModel,
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,
     "`automation`": AutomationModel,
@@ -95,6 +97,8 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
 # the pages that say more
 MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.PipelineModel, "on_rewrite"): "schema-changes.md",
+    (models.PipelineModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
+    (TableModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
     (models.PipelineModel, "on_unrepresentable"): "types.md#values-without-a-counterpart",
     (models.SourceModel, "publication"): "publications.md",
     (models.SourceModel, "plugin"): "operations.md#how-the-slot-is-read",
