@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.blueprint import SCHEMA_CHECK, SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import description_of, failures, for_dagster
 from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, health_metadata, landed_chapters, observed_health
@@ -98,6 +98,28 @@ def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
         WATERMARK_CHECK,
         asset=table,
         description="The Delta table shows the source at the end of the last window that is marked as applied.",
+    )
+
+
+def schema_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        SCHEMA_CHECK,
+        asset=table,
+        description="No DDL at the source changed the table's columns, or had it read again, in the last run.",
+    )
+
+
+def schema_result(
+    table: dg.AssetKey, changed: str, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
+) -> dg.AssetCheckResult:
+    """``changed``: what DDL did to the table; empty if there was none."""
+    return dg.AssetCheckResult(
+        asset_key=table,
+        check_name=SCHEMA_CHECK,
+        passed=not changed,
+        severity=severity,
+        description=changed or "no column was changed",
+        metadata={"changed": changed} if changed else {},
     )
 
 
