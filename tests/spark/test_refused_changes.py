@@ -15,6 +15,7 @@ from spark_jobs.errors import RefusedChangeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
+from spark_jobs.table_mode import Mode
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, in_public, read_again, synced
@@ -145,3 +146,31 @@ def test_with_test_decoding(spark: SparkSession, database: Database, tmp_path: P
     assert columns(pipeline, "orders") == ["id", "a"]
     synced(spark, following)
     assert_equal(spark, following, name)
+
+
+def test_in_the_other_modes(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """The rows of before are there, and those of after come when the change is accepted."""
+    modes: tuple[Mode, ...] = ("soft_delete", "history", "append")
+    database.execute(
+        *(f"CREATE TABLE {mode} (id int PRIMARY KEY, a int)" for mode in modes),
+        *(f"INSERT INTO {mode} VALUES (1, 1)" for mode in modes),
+    )
+    following = pipeline_of(database, tmp_path / "lake", *modes)
+    following = replace(
+        following,
+        tables=tuple(replace(table, mode=mode) for table, mode in zip(following.tables or (), modes, strict=True)),
+    )
+    pipeline = replace(following, on_schema_change=STOP)
+    synced(spark, pipeline)
+    database.execute(*(f"INSERT INTO {mode} VALUES (2, 2)" for mode in modes))
+    capture(pipeline)
+    database.execute(*(f"ALTER TABLE {mode} ADD c int; INSERT INTO {mode} VALUES (3, 3, 3)" for mode in modes))
+    errors = sync(pipeline, lambda: spark).errors
+    assert [type(error) for error in errors] == [RefusedChangeError] * 3
+    for mode in modes:
+        assert "c" not in columns(pipeline, mode)
+        assert values(spark, pipeline, mode) == {1: 1, 2: 2}
+    assert read_again(synced(spark, following)) == {}
+    for mode in modes:
+        assert "c" in columns(pipeline, mode)
+        assert values(spark, pipeline, mode) == {1: 1, 2: 2, 3: 3}
