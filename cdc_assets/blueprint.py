@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import change_log_key, snapshot_key, source_key
-from cdc_assets.failures import recover_job_name
+from cdc_assets.asset_specs import AssetSpecs
+from cdc_assets.configuration.automation_model import AutomationModel
+from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
+from cdc_assets.failures import RETRY_POLICY, Remedies
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
@@ -24,36 +26,21 @@ PIPELINE_TAG = "postgres_cdc/pipeline"
 SLOT_HEALTH_CHECK = "slot_health"
 WATERMARK_CHECK = "watermark_is_last_window"
 VERIFY_CHECK = "verify"
+SCHEMA_CHECK = "schema_unchanged"
 # the name under which the messages table is recorded when it is stopped; no QualifiedName prints like it
 MESSAGES = "_messages"
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What one component's definitions are built from. ``table_specs`` are after translation; their keys may be the
-    user's own. ``comments``: those on the source's tables, as far as they are known.
-
-    Raises ConfigurationError for two tables with the same snapshot key, which translation cannot change.
-    """
+    """What one component's definitions are built from. ``specs`` are after translation; their keys may be the user's
+    own."""
 
     pipeline: Pipeline = field(repr=False)  # its Spark settings may hold secrets
-    database: str
-    source_prefix: tuple[str, ...]
+    specs: AssetSpecs
     spark_resource: str
-    table_specs: Mapping[QualifiedName, dg.AssetSpec]
-    comments: Mapping[QualifiedName, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        tables: dict[dg.AssetKey, QualifiedName] = {}
-        for table in self.table_specs:
-            other = tables.setdefault(self.snapshot_key(table), table)
-            if other != table:
-                raise ConfigurationError(
-                    f"pipeline {self.name}: {other} and {table} have the asset key"
-                    f" {self.snapshot_key(table).to_user_string()} in common: in keys every character other than"
-                    " letters, digits and _ becomes _",
-                    hint="rename one of the tables at the source, or follow only one of them",
-                )
+    op: OpModel
+    automation: AutomationModel
 
     @property
     def name(self) -> str:
@@ -64,17 +51,17 @@ class Blueprint:
         return lsn_partitions(self.name)
 
     @property
-    def change_log_key(self) -> dg.AssetKey:
-        return change_log_key(self.name)
+    def table_specs(self) -> Mapping[QualifiedName, dg.AssetSpec]:
+        return self.specs.tables
 
     @property
-    def source_keys(self) -> list[dg.AssetKey]:
-        return [source_key(self.source_prefix, table) for table in self.table_specs]
+    def change_log_key(self) -> dg.AssetKey:
+        return self.specs.change_log.key
 
     @property
     def messages_key(self) -> dg.AssetKey | None:
         """The key of the messages table; None if the pipeline keeps none."""
-        return dg.AssetKey([self.name, "_messages"]) if self.pipeline.source.messages else None
+        return None if self.specs.messages is None else self.specs.messages.key
 
     @property
     def followed_keys(self) -> Mapping[str, dg.AssetKey]:
@@ -84,23 +71,14 @@ class Blueprint:
 
     @property
     def maintenance_key(self) -> dg.AssetKey:
-        return dg.AssetKey([self.name, "maintenance"])
-
-    @property
-    def snapshots_group(self) -> str:
-        """Not the tables' group: "Materialize all" of that is to offer its partitions, and to read no table anew."""
-        return f"{self.name}_snapshots"
-
-    @property
-    def upkeep_group(self) -> str:
-        return f"{self.name}_upkeep"
+        return self.specs.maintenance.key
 
     @property
     def sensor(self) -> str:
         return f"{self.name}_slot_lag"
 
     def snapshot_key(self, table: QualifiedName) -> dg.AssetKey:
-        return snapshot_key(self.name, table)
+        return self.specs.snapshots[table].key
 
     def verify_check_key(self, table: QualifiedName) -> dg.AssetCheckKey:
         return dg.AssetCheckKey(self.table_specs[table].key, VERIFY_CHECK)
@@ -113,7 +91,15 @@ class Blueprint:
     @property
     def pool(self) -> str:
         """The pool of everything that reads the slot or writes the tables: one run at a time."""
-        return f"postgres_cdc_{self.name}"
+        return self.op.pool or f"postgres_cdc_{self.name}"
+
+    @property
+    def op_tags(self) -> Mapping[str, Any]:
+        return {**self.op.tags, **self.run_tags}
+
+    @property
+    def retry_policy(self) -> dg.RetryPolicy:
+        return RETRY_POLICY if self.op.retry_policy is None else _retry_policy(self.op.retry_policy)
 
     def spark_of(
         self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
@@ -142,7 +128,11 @@ class Blueprint:
 
     @property
     def recover_job(self) -> str:
-        return recover_job_name(self.name)
+        return f"{self.name}_recover"
+
+    @cached_property
+    def remedies(self) -> Remedies:
+        return Remedies(self.recover_job, {table: spec.key for table, spec in self.specs.snapshots.items()})
 
     @property
     def maintenance_job(self) -> str:
@@ -151,3 +141,12 @@ class Blueprint:
     @property
     def verify_job(self) -> str:
         return f"{self.name}_verify"
+
+
+def _retry_policy(model: RetryPolicyModel) -> dg.RetryPolicy:
+    return dg.RetryPolicy(
+        max_retries=model.max_retries,
+        delay=model.delay,
+        backoff=dg.Backoff(model.backoff.upper()) if model.backoff else None,
+        jitter=dg.Jitter(model.jitter.upper()) if model.jitter else None,
+    )

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import dagster as dg
 from dagster.components.component.component import ComponentTypeSpec
 from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs
+from dagster.components.utils.translation import TranslationFn
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from cdc_assets.asset_specs import AssetSpecs, Translate
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.table_model import TableModel
 from cdc_assets.scaffolder import PostgresCdcScaffolder
 from cdc_assets.shared_sources import NOTHING_ELSEWHERE, DeclaredElsewhere, declared_elsewhere, source_prefix
-from cdc_assets.translation import TableDefaults, TableSettings, attributes_model, component_of, translated
+from cdc_assets.translation import (
+    ASSET_ATTRIBUTES,
+    TableDefaults,
+    TableSettings,
+    TranslatedAsset,
+    attributes_model,
+    component_of,
+    translation_of,
+)
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
@@ -43,7 +52,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             tables=["public.orders"],
         ).definitions()
 
-    To change how assets look or what a run does, subclass and override ``get_asset_spec`` or ``execute``.
+    ``translation`` and ``op`` change how assets look and how they run. For more, subclass and override
+    ``get_asset_spec`` or ``execute``.
     """
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
@@ -51,6 +61,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     table_model: ClassVar[type[TableModel]] = TableSettings
     defaults: TableDefaults | None = PipelineModel.model_fields["defaults"]  # type: ignore[assignment]
     tables: Sequence[TableSettings] | None = PipelineModel.model_fields["tables"]  # type: ignore[assignment]
+    translation: Annotated[TranslationFn[TranslatedAsset] | None, ASSET_ATTRIBUTES] = PipelineModel.model_fields[
+        "translation"
+    ]  # type: ignore[assignment]
     # where a relative lake.path starts: the YAML file's folder, or the current one
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     # the source tables whose assets other pipelines of the code location declare
@@ -76,7 +89,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         return component_of(cls, context, model.model_dump())
 
     def get_asset_spec(self, table: TableSettings) -> dg.AssetSpec:
-        """The asset of one followed table, before ``translation``. Override to change every table at once.
+        """The asset of one followed table, before any ``translation``. Override to change every table at once.
 
         Example: ``return super().get_asset_spec(table).replace_attributes(group_name="bronze")``
         """
@@ -84,7 +97,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         lake = lake_of(self, self._folder)
         name = table.qualified_name
-        return table_spec(self.name, self._database, lake, name, self._comments.get(name, ""))
+        adds_windows = self.automation.adds_windows(self.name)
+        return table_spec(self.name, self._database, lake, name, self._comments.get(name, ""), adds_windows)
 
     def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
         """Apply the run's windows to the selected tables. Override to do something before or after.
@@ -110,7 +124,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         self._folder = Path(context.path)
-        self._elsewhere = declared_elsewhere(self, context.component_tree.get_all_components(PostgresCdcComponent))
+        pipelines = context.component_tree.get_all_components(PostgresCdcComponent)
+        self._elsewhere = declared_elsewhere(self, pipelines, PostgresCdcComponent._source_keys)
         return super().build_defs(context) if self.asks_source else self.definitions()
 
     def build_defs_from_state(
@@ -140,17 +155,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
                 hint="list the tables: each becomes an asset, and the source is not queried here; only a component that"
                 " is loaded from a defs folder, or the command, can ask the source for its tables",
             )
-        tables = [self.settings_of(table.qualified_name) for table in self.tables or ()]
-        specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in tables}
-        keys = Counter(spec.key for spec in specs.values())
-        if twice := sorted(key.to_user_string() for key, times in keys.items() if times > 1):
-            raise ConfigurationError(
-                f"pipeline {self.name}: two tables have the asset key {', '.join(twice)}",
-                hint="give one of them another key in its translation; if their names differ only in characters other"
-                " than letters, digits and _, follow one of them in a pipeline of its own",
-            )
         bring_resource = self.spark.resource is None
-        return build_definitions(self._blueprint(specs), self.execute, self._elsewhere, bring_resource=bring_resource)
+        return build_definitions(self._blueprint(), self.execute, self._elsewhere, bring_resource=bring_resource)
 
     def settings_of(self, name: QualifiedName) -> TableSettings:
         return cast("TableSettings", super().settings_of(name))
@@ -170,12 +176,44 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         return database_name(self.source.dsn)
 
-    def _blueprint(self, table_specs: Mapping[QualifiedName, dg.AssetSpec]) -> Blueprint:
+    @property
+    def _settings(self) -> Mapping[QualifiedName, TableSettings]:
+        """Of the tables that are known without asking the source."""
+        named = (table.pattern.name for table in self.tables or ())
+        return {name: self.settings_of(name) for name in named if name is not None}
+
+    @property
+    def asset_specs(self) -> AssetSpecs:
+        """Those of all assets, after translation. Raises ConfigurationError if two have the same key."""
+        from cdc_assets.assets.untranslated_specs import untranslated_specs
+
+        specs = untranslated_specs(
+            self.pipeline,
+            self._database,
+            source_prefix(self),
+            {name: self.get_asset_spec(table) for name, table in self._settings.items()},
+            self._comments,
+            self.automation,
+        ).translated(self._translate)
+        specs.require_distinct_keys(self.name)
+        return specs
+
+    @property
+    def _translate(self) -> Translate:
+        return translation_of(self.translation, self._settings)
+
+    def _source_keys(self) -> Iterator[dg.AssetKey]:
+        from cdc_assets.assets.external import source_spec
+
+        translate, prefix = self._translate, source_prefix(self)
+        for name in self._settings:
+            yield translate("source", name, source_spec(prefix, self._database, name, "")).key
+
+    def _blueprint(self) -> Blueprint:
         return Blueprint(
             pipeline=self.pipeline,
-            database=self._database,
-            source_prefix=source_prefix(self),
+            specs=self.asset_specs,
             spark_resource=self.spark.resource or f"{self.name}_spark",
-            table_specs=table_specs,
-            comments=self._comments,
+            op=self.op,
+            automation=self.automation,
         )

@@ -6,7 +6,6 @@ import dagster as dg
 
 from cdc_assets.assets.change_log import change_log_asset
 from cdc_assets.assets.checks import slot_health_check
-from cdc_assets.assets.external import source_spec
 from cdc_assets.assets.maintenance import maintenance_asset
 from cdc_assets.assets.snapshots import snapshot_assets
 from cdc_assets.assets.tables import Execute, table_assets
@@ -31,12 +30,9 @@ def build_definitions(
 ) -> dg.Definitions:
     """``elsewhere``: the source tables whose assets other pipelines declare.
     ``bring_resource``: the Spark resource is ours; otherwise the project defines it under the configured key."""
-    sources = [
-        source_spec(blueprint.source_prefix, blueprint.database, table, blueprint.comments.get(table, ""))
-        for table in blueprint.table_specs
-    ]
     sync, snapshot = sync_job(blueprint), snapshot_job(blueprint)
     maintenance, verify = maintenance_job(blueprint), verify_job(blueprint)
+    by = blueprint.automation
     resources = {}
     if bring_resource:
         from cdc_assets.spark_resource import delta_spark_resource
@@ -44,7 +40,7 @@ def build_definitions(
         resources[blueprint.spark_resource] = delta_spark_resource(blueprint.pipeline, blueprint.sync_job)
     return dg.Definitions(
         assets=[
-            *(spec for spec in sources if spec.key not in elsewhere),
+            *(spec for spec in blueprint.specs.sources.values() if spec.key not in elsewhere),
             change_log_asset(blueprint),
             snapshot_assets(blueprint),
             table_assets(blueprint, execute),
@@ -52,8 +48,10 @@ def build_definitions(
         ],
         asset_checks=[slot_health_check(blueprint), verify_checks(blueprint)],
         jobs=[sync, snapshot, recover_job(blueprint), maintenance, verify],
-        sensors=[slot_lag_sensor(blueprint, sync, snapshot)],
-        schedules=[
+        sensors=[] if by.sensor is None else [slot_lag_sensor(blueprint, by.sensor, sync, snapshot)],
+        schedules=[]
+        if by.sensor is None and by.schedule is None
+        else [
             sync_schedule(blueprint, sync),
             maintenance_schedule(blueprint, maintenance),
             verify_schedule(blueprint, verify),

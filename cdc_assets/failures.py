@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import dagster as dg
 
-from cdc_assets.asset_keys import snapshot_key
 from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import MAY_PASS
@@ -22,42 +22,46 @@ _SNAPSHOT_COMMAND = re.compile(
 )  # as ``new_snapshot`` quotes the name
 
 
-def recover_job_name(pipeline_name: str) -> str:
-    return f"{pipeline_name}_recover"
+@dataclass(frozen=True)
+class Remedies:
+    """What a pipeline has in Dagster in place of the engine's commands."""
+
+    recover_job: str
+    snapshots: Mapping[QualifiedName, dg.AssetKey]
 
 
-def for_dagster(text: str, pipeline_name: str) -> str:
+def for_dagster(text: str, remedies: Remedies) -> str:
     """The engine's advice for someone who has Dagster's UI and no shell: the job, or the asset, in place of the
     command."""
 
     def snapshot(command: re.Match[str]) -> str:
         try:
-            table = QualifiedName.parse("".join(shlex.split(command[1])))
-        except ValueError:  # somebody else's text: an error must not fail for how it is told
+            key = remedies.snapshots[QualifiedName.parse("".join(shlex.split(command[1])))]
+        except (ValueError, KeyError):  # somebody else's text: an error must not fail for how it is told
             return command[0]
-        return f"materialise the asset {snapshot_key(pipeline_name, table).to_user_string()}"
+        return f"materialise the asset {key.to_user_string()}"
 
-    text = _RECOVER_COMMAND.sub(lambda _: f"the job `{recover_job_name(pipeline_name)}`", text)
+    text = _RECOVER_COMMAND.sub(lambda _: f"the job `{remedies.recover_job}`", text)
     return _SNAPSHOT_COMMAND.sub(snapshot, text)
 
 
-def description_of(error: CdcError, pipeline_name: str) -> str:
+def description_of(error: CdcError, remedies: Remedies) -> str:
     """For the page of an asset or a check, which reads Markdown: there a single line break would run the hint into the
     sentence before it."""
-    return for_dagster(error.lines.replace("\n", "\n\n"), pipeline_name)
+    return for_dagster(error.lines.replace("\n", "\n\n"), remedies)
 
 
-def failure_of(errors: Sequence[CdcError], pipeline_name: str) -> dg.Failure:
+def failure_of(errors: Sequence[CdcError], remedies: Remedies) -> dg.Failure:
     """The failure that shows one or more errors, with the hint on a line of its own; it is retried if one of them may
     pass."""
-    text = for_dagster("\n".join(error.lines for error in errors), pipeline_name)
+    text = for_dagster("\n".join(error.lines for error in errors), remedies)
     return dg.Failure(text, allow_retries=any(isinstance(error, MAY_PASS) for error in errors))
 
 
 @contextmanager
-def failures(pipeline_name: str) -> Iterator[None]:
+def failures(remedies: Remedies) -> Iterator[None]:
     """Raise the engine's errors as Dagster's."""
     try:
         yield
     except CdcError as error:
-        raise failure_of([error], pipeline_name) from error
+        raise failure_of([error], remedies) from error

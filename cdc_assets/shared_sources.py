@@ -6,14 +6,16 @@ Dagster refuses two declarations of one key, unless they are equal, and those fr
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import dagster as dg
 
-from cdc_assets.asset_keys import source_key
 from cdc_assets.configuration.database_name import database_name, server_name
 from cdc_assets.configuration.models import PipelineModel
+
+Model = TypeVar("Model", bound=PipelineModel)
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +39,12 @@ def source_prefix(model: PipelineModel) -> tuple[str, ...]:
     return tuple(model.source.key_prefix or ("postgres", database_name(model.source.dsn)))
 
 
-def declared_elsewhere(this: PipelineModel, all_of_them: Sequence[PipelineModel]) -> DeclaredElsewhere:
+def declared_elsewhere(
+    this: Model, all_of_them: Sequence[Model], source_keys: Callable[[Model], Iterable[dg.AssetKey]]
+) -> DeclaredElsewhere:
     """Those that a pipeline before ``this`` follows. Pipelines that list their tables come first. What the others
     publish is not known here, so of several on one database only the first declares; what only the rest follow are
-    assets without description."""
+    assets without description. ``source_keys``: those of the listed tables, after translation."""
     ordered = sorted(all_of_them, key=lambda each: each.tables is None)
     before = ordered[: next((place for place, each in enumerate(ordered) if each is this), 0)]
     own = source_prefix(this)
@@ -53,6 +57,6 @@ def declared_elsewhere(this: PipelineModel, all_of_them: Sequence[PipelineModel]
                 *(other.name, this.name, "/".join(own)),
             )
     return DeclaredElsewhere(
-        frozenset(source_key(own, table.qualified_name) for each in sharing for table in each.tables or ()),
+        frozenset(key for each in before for key in source_keys(each)),
         unknown=any(each.tables is None for each in sharing),
     )

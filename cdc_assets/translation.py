@@ -1,8 +1,9 @@
-"""What only Dagster knows of the configuration file: the scope of its templates, and each table's ``translation``."""
+"""What only Dagster knows of the configuration file: the scope of its templates, and every ``translation``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -13,19 +14,23 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from cdc_assets.asset_specs import Kind, Translate
 from cdc_assets.configuration.environment import EnvironmentScope
 from cdc_assets.configuration.field_errors import FieldError, FieldPath, first_error
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from cdc_assets.configuration.validated_fields import validated
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.qualified_name import QualifiedName
 
 Component = TypeVar("Component", bound=PipelineModel)
 
 
+# how a translation looks in a file
+ASSET_ATTRIBUTES = BeforeValidator(lambda value: value, json_schema_input_type=AssetAttributesModel | str | None)
 _Translation = Annotated[
     TranslationFn[TableModel] | None,
-    BeforeValidator(lambda value: value, json_schema_input_type=AssetAttributesModel | str | None),
+    ASSET_ATTRIBUTES,
 ]
 
 
@@ -39,6 +44,15 @@ class TableSettings(TableModel):
     """One entry of ``tables:``. Templates in ``translation`` see it as ``table``: name, schema_name, table_name."""
 
     translation: _Translation = TableModel.model_fields["translation"]  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class TranslatedAsset:
+    """What the templates of the component's own ``translation`` see. ``table`` is None for assets that belong to no
+    single table; their templates cannot name it."""
+
+    kind: Kind
+    table: TableModel | None
 
 
 @cache
@@ -65,13 +79,14 @@ def component_of(component: type[Component], context: dg.ResolutionContext, writ
     # a variable that is not set is an error, and not the text ``None``
     scope = {**context.scope, "env": EnvironmentScope()}
 
-    def translate(value: Any, path: FieldPath) -> TranslationFn[TableModel] | None:
+    def translate(value: Any, path: FieldPath) -> TranslationFn[TableModel] | TranslationFn[TranslatedAsset] | None:
         if value is None:
             return None
         at = context.with_scope(**scope)
         for part in path[:-1]:
             at = at.at_path(part)
-        return _TRANSLATION(at, _asset_attributes(value, path))
+        resolve = _OF_A_TABLE if len(path) > 1 else _OF_EVERY_ASSET
+        return resolve(at, _asset_attributes(value, path))
 
     # a subclass may have fields that it resolves in a way of its own
     resolvers = {
@@ -88,8 +103,17 @@ def component_of(component: type[Component], context: dg.ResolutionContext, writ
         raise error.at(_place(context, error.path)) from None
 
 
-_TRANSLATION: Callable[[dg.ResolutionContext, Any], TranslationFn[TableModel]] = TranslationFnResolver[TableModel](
-    template_vars_for_translation_fn=lambda table: {"table": table}
+_OF_A_TABLE: Callable[[dg.ResolutionContext, Any], TranslationFn[TableModel]] = TranslationFnResolver[TableModel](
+    template_vars_for_translation_fn=lambda table: {"kind": "table", "table": table}
+).fn.callable
+# no table rather than None: Dagster's error then lists what a template may name
+_OF_EVERY_ASSET: Callable[[dg.ResolutionContext, Any], TranslationFn[TranslatedAsset]] = TranslationFnResolver[
+    TranslatedAsset
+](
+    template_vars_for_translation_fn=lambda asset: {
+        "kind": asset.kind,
+        **({} if asset.table is None else {"table": asset.table}),
+    }
 ).fn.callable
 
 
@@ -112,12 +136,23 @@ def _place(context: dg.ResolutionContext, path: Sequence[str | int]) -> str:
     return f"{position.filename}:{position.start.line}"
 
 
-def translated(spec: dg.AssetSpec, table: TableSettings) -> dg.AssetSpec:
-    """The spec after the table's own ``translation``. Raises ConfigurationError if that changes the partitions."""
-    changed = table.translation(spec, table) if table.translation is not None else spec
-    if changed.partitions_def != spec.partitions_def:
+def translation_of(
+    every: TranslationFn[TranslatedAsset] | None, tables: Mapping[QualifiedName, TableSettings]
+) -> Translate:
+    """The component's own ``translation``, and then that of the table. Raises ConfigurationError if they change the
+    partitions."""
+
+    def translate(kind: Kind, name: QualifiedName | None, spec: dg.AssetSpec) -> dg.AssetSpec:
+        table = None if name is None else tables[name]
+        changed = spec if every is None else every(spec, TranslatedAsset(kind, table))
+        if kind == "table" and table is not None and table.translation is not None:
+            changed = table.translation(changed, table)
+        if changed.partitions_def == spec.partitions_def:
+            return changed
+        own = "its partitions are the LSN windows of the slot" if spec.partitions_def else "it has no partitions"
         raise ConfigurationError(
-            f"table {table.name}: its partitions are the LSN windows of the slot",
+            f"{kind.replace('_', ' ')} {name or ''}".rstrip() + f": {own}",
             hint="remove partitions_def from its translation",
         )
-    return changed
+
+    return translate

@@ -168,10 +168,27 @@ class ColumnSelection:
 
 
 @dataclass(frozen=True)
+class SchemaPolicy:
+    """What happens to a table whose columns changed at the source. ``retype`` ``snapshot``: as ``on_rewrite`` says."""
+
+    add: Literal["follow", "stop"] = "follow"
+    drop: Literal["follow", "stop"] = "follow"
+    retype: Literal["snapshot", "stop"] = "snapshot"
+
+    @cached_property
+    def refused(self) -> frozenset[str]:
+        """The kinds of change at which the table stops."""
+        return frozenset(kind for kind in ("add", "drop", "retype") if getattr(self, kind) == "stop")
+
+
+FOLLOW_ALL = SchemaPolicy()
+
+
+@dataclass(frozen=True)
 class Table:
     """One followed table. ``columns`` None: all that the publication sends. ``key``: the columns of a unique index that
     identify its rows, if the source has no key but sends whole rows. ``options``: of single columns. ``mask``: the
-    columns whose values are replaced by hashes."""
+    columns whose values are replaced by hashes. ``on_schema_change``: None if the pipeline's holds."""
 
     name: QualifiedName
     mode: Mode = "mirror"
@@ -179,6 +196,7 @@ class Table:
     key: tuple[str, ...] = ()
     options: ColumnOptions = NO_OPTIONS
     mask: tuple[str, ...] = ()
+    on_schema_change: SchemaPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -261,6 +279,7 @@ class Pipeline:
     mask_salt: SecretStr | None = None
     merge_engine: MergeEngine = "spark"
     patterns: TablePatterns | None = None
+    on_schema_change: SchemaPolicy = FOLLOW_ALL
 
     def __post_init__(self) -> None:
         patterns = self.patterns.masking if self.patterns is not None else ()
@@ -316,6 +335,9 @@ class Pipeline:
     def column_options(self, name: QualifiedName) -> ColumnOptions:
         """The options of the table's columns, including the pipeline's policy."""
         return replace(self.table(name).options, policy=self.on_unrepresentable)
+
+    def schema_policy(self, name: QualifiedName) -> SchemaPolicy:
+        return self.table(name).on_schema_change or self.on_schema_change
 
     def mode_of(self, name: QualifiedName) -> Mode:
         """``mirror`` unless configured otherwise."""

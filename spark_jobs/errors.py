@@ -19,6 +19,7 @@
     ├── NeedsSnapshotError      the landed changes do not lead from the Delta table to the source: a new snapshot does
     │   ├── SchemaChangeError   the source table no longer fits the Delta table
     │   └── OtherModeError      the table is in another mode than configured
+    ├── RefusedChangeError      a change of the source table that the configuration refuses
     ├── LakeError               the lake cannot be read or written
     │   ├── LakeInUseError      another process is writing the table
     │   └── OvertakenError      another writer has committed to the table since its state was read
@@ -158,6 +159,10 @@ class SchemaChangeError(NeedsSnapshotError):
 
 class OtherModeError(NeedsSnapshotError):
     """The table is in another mode than configured. The change log may be enough to rebuild it."""
+
+
+class RefusedChangeError(CdcError):
+    """The source table's columns changed, and ``on_schema_change`` says that the table stops then."""
 
 
 class LakeError(CdcError):

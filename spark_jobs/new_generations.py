@@ -83,7 +83,9 @@ def begin_generations(
     if not rest:
         return NewGenerations(modes)
     try:
-        taken = snapshot(spark, pipeline, rest, reasons=why, exporter=exporter, run_id=run_id, progress=progress)
+        taken = snapshot(
+            spark, pipeline, rest, reasons=why, exporter=exporter, run_id=run_id, asked=False, progress=progress
+        )
     except SnapshotWaitsError as error:
         taken = tuple(_waits(name, why.get(name, ""), error) for name in rest)
     return NewGenerations(modes, taken)

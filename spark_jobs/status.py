@@ -31,6 +31,7 @@ from spark_jobs.tables.catalogue_changes import change_without_event, changed_wi
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
 from spark_jobs.tables.matching_tables import matching_in_lake, refreshed
 from spark_jobs.tables.progress import known_state
+from spark_jobs.tables.refused_changes import accepted_windows
 from spark_jobs.tables.stopped_tables import stopped_tables
 
 
@@ -241,7 +242,8 @@ def _changed(
     for name, state in asked.states.items():
         if isinstance(state, TableState):
             pending = [marker for marker in asked.markers if marker.ordinal > known_state(state, landed.cut).ordinal]
-            if error := change_without_event(pending, state):
+            _, refused = accepted_windows(pending, state, pipeline.schema_policy(name))
+            if error := refused or change_without_event(pending, state):
                 trouble[name] = error
     return trouble
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from cdc_assets.asset_keys import change_log_key
 from cdc_assets.assets.lost_partitions import remove_lost_partitions
 from cdc_assets.assets.turns import in_turn
 from cdc_assets.assets.window_events import (
@@ -18,9 +19,9 @@ from cdc_assets.assets.window_events import (
     require_present_chapter,
 )
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import RETRY_POLICY, failures, for_dagster
+from cdc_assets.failures import failures, for_dagster
 from cdc_assets.logged_progress import logged_progress
-from cdc_assets.partitions import markers_in, windows_of
+from cdc_assets.partitions import lsn_partitions, markers_in, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -30,30 +31,32 @@ if TYPE_CHECKING:
     from spark_jobs.change_log.window_times import WindowTimes
 
 
-def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
-    """Needs no Spark and no Java."""
-    uri = blueprint.pipeline.lake.change_log
-    spec = dg.AssetSpec(
-        key=blueprint.change_log_key,
-        description=f"What replication slot {blueprint.pipeline.source.slot} sent, unparsed, in commit order."
-        f" Its partitions are LSN windows: the sensor {blueprint.sensor} adds them, turn it on.",
-        group_name=blueprint.name,
+def change_log_spec(pipeline: Pipeline, sources: Iterable[dg.AssetKey], adds_windows: str) -> dg.AssetSpec:
+    """Before translation. ``sources``: the keys of the source tables. ``adds_windows``: a sentence of its text."""
+    return dg.AssetSpec(
+        key=change_log_key(pipeline.name),
+        description=f"What replication slot {pipeline.source.slot} sent, unparsed, in commit order. {adds_windows}",
+        group_name=pipeline.name,
         kinds={"postgres", "deltalake"},
-        partitions_def=blueprint.partitions,
-        deps=blueprint.source_keys,
+        partitions_def=lsn_partitions(pipeline.name),
+        deps=sources,
         metadata={
-            "dagster/uri": uri,
+            "dagster/uri": pipeline.lake.change_log,
             "dagster/storage_kind": "deltalake",
-            "dagster/table_name": f"{blueprint.name}.change_log",
+            "dagster/table_name": f"{pipeline.name}.change_log",
         },
     )
 
+
+def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
+    """Needs no Spark and no Java."""
+
     @dg.multi_asset(
         name=f"{blueprint.name}_change_log",
-        specs=[spec],
+        specs=[blueprint.specs.change_log],
         pool=blueprint.pool,
-        op_tags=blueprint.run_tags,
-        retry_policy=RETRY_POLICY,
+        op_tags=blueprint.op_tags,
+        retry_policy=blueprint.retry_policy,
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def change_log(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
@@ -72,10 +75,10 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     windows = windows_of(context.partition_keys)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
-    with failures(blueprint.name):
+    with failures(blueprint.remedies):
         prepared = prepare(pipeline)  # a table that was added to the configuration joins the publication
         for table in prepared.stopped:  # its own asset fails; the other tables and the slot go on
-            context.log.error(for_dagster(table.error.lines, blueprint.name))
+            context.log.error(for_dagster(table.error.lines, blueprint.remedies))
         chapters = landed_chapters(pipeline)
         assert chapters is not None  # prepare makes the log
         require_present_chapter(windows, chapters)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.blueprint import SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.blueprint import SCHEMA_CHECK, SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import description_of, failures, for_dagster
 from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, health_metadata, landed_chapters, observed_health
@@ -31,10 +31,11 @@ def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=blueprint.change_log_key,
         name=SLOT_HEALTH_CHECK,
+        op_tags=blueprint.op.tags,
         description="The slot exists, the server retains the WAL that it needs, no threshold of `health` is crossed.",
     )
     def slot_health(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
-        with failures(blueprint.name):
+        with failures(blueprint.remedies):
             health, lag = observed_health(blueprint.pipeline)
         passed, severity, text = judged(blueprint, health, lag, stopped_now(context.instance, blueprint))
         metadata = health_metadata(health, lag)
@@ -58,7 +59,7 @@ def judged(
     from spark_jobs.capture.slot_findings import slot_findings
 
     findings = slot_findings(health, lag, blueprint.pipeline.health)
-    texts = [*(for_dagster(finding.text, blueprint.name) for finding in findings), *map(str, stopped.tables)]
+    texts = [*(for_dagster(finding.text, blueprint.remedies) for finding in findings), *map(str, stopped.tables)]
     if not texts:
         return True, dg.AssetCheckSeverity.WARN, f"slot {health.slot_name}: WAL {health.wal_status}"
     is_error = bool(findings) and findings[0].severity == "error"
@@ -88,7 +89,7 @@ def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetChe
         check_name=SLOT_HEALTH_CHECK,
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=description_of(error, blueprint.name),
+        description=description_of(error, blueprint.remedies),
     )
 
 
@@ -97,6 +98,28 @@ def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
         WATERMARK_CHECK,
         asset=table,
         description="The Delta table shows the source at the end of the last window that is marked as applied.",
+    )
+
+
+def schema_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        SCHEMA_CHECK,
+        asset=table,
+        description="No DDL at the source changed the table's columns, or had it read again, in the last run.",
+    )
+
+
+def schema_result(
+    table: dg.AssetKey, changed: str, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
+) -> dg.AssetCheckResult:
+    """``changed``: what DDL did to the table; empty if there was none."""
+    return dg.AssetCheckResult(
+        asset_key=table,
+        check_name=SCHEMA_CHECK,
+        passed=not changed,
+        severity=severity,
+        description=changed or "no column was changed",
+        metadata={"changed": changed} if changed else {},
     )
 
 
@@ -151,6 +174,6 @@ def watermark_checks(context: dg.AssetExecutionContext, blueprint: Blueprint) ->
             marked = well_formed(context.instance.get_materialized_partitions(spec.key))
             present = [window for window in marked if chapters is not None and chapters.present.holds(window)]
             upto = max((window.hi for window in present), default=Lsn(0))
-            with failures(blueprint.name):
+            with failures(blueprint.remedies):
                 result = watermark_result(spec.key, *watermark(blueprint.pipeline, table, upto))
             yield result

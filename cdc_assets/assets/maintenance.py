@@ -7,25 +7,32 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import RETRY_POLICY, failure_of, failures
+from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import delete_partitions, no_longer_landed
 from cdc_assets.slot_observation import landed_chapters
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 
 
+def maintenance_spec(name: str, done_by: str) -> dg.AssetSpec:
+    """Of the pipeline ``name``, before translation. ``done_by``: a sentence of its description."""
+    return dg.AssetSpec(
+        key=dg.AssetKey([name, "maintenance"]),
+        description=f"Removes what is older than `retention`, compacts small files, and plots what is left. {done_by}",
+        group_name=f"{name}_upkeep",
+        kinds={"deltalake", "spark"},
+    )
+
+
 def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
     """It uses the writers' pool, so it never runs beside a sync of the same Dagster instance."""
 
-    @dg.asset(
-        key=blueprint.maintenance_key,
-        description="Removes what is older than `retention`, compacts small files, and plots what is left."
-        f" The schedule {blueprint.maintenance_job} does it once a day, turn it on.",
-        group_name=blueprint.upkeep_group,
-        kinds={"deltalake", "spark"},
+    @dg.multi_asset(
+        name=f"{blueprint.name}__maintenance",
+        specs=[blueprint.specs.maintenance],
         pool=blueprint.pool,
-        op_tags=blueprint.run_tags,
-        retry_policy=RETRY_POLICY,
+        op_tags=blueprint.op_tags,
+        retry_policy=blueprint.retry_policy,
         required_resource_keys={blueprint.spark_resource},
     )
     def maintenance(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
@@ -37,11 +44,11 @@ def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 
 def _maintain(context: dg.AssetExecutionContext, blueprint: Blueprint) -> dg.MaterializeResult[Any]:
     progress = logged_progress(context.log.info)
-    with failures(blueprint.name):
+    with failures(blueprint.remedies):
         report = maintain(blueprint.pipeline, blueprint.spark_of(context), progress=progress)
         deleted = _delete_old_partitions(context.instance, blueprint)
     if report.errors:
-        raise failure_of(report.errors, blueprint.name)
+        raise failure_of(report.errors, blueprint.remedies)
     return dg.MaterializeResult(metadata={**_metadata(report), "partitions_deleted": deleted})
 
 

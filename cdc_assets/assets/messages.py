@@ -10,34 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.blueprint import Blueprint
-from cdc_assets.partitions import markers_in
+from cdc_assets.asset_keys import change_log_key
+from cdc_assets.partitions import lsn_partitions, markers_in
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 
 if TYPE_CHECKING:
     from spark_jobs.apply.table_applied import TableApplied
 
 
-def messages_specs(blueprint: Blueprint) -> list[dg.AssetSpec]:
-    """One, or none."""
-    if blueprint.messages_key is None:
-        return []
-    return [
-        dg.AssetSpec(
-            key=blueprint.messages_key,
-            description=f"Messages of pg_logical_emit_message in database {blueprint.database}, in commit order.",
-            group_name=blueprint.name,
-            kinds={"postgres", "deltalake"},
-            partitions_def=blueprint.partitions,
-            deps=[blueprint.change_log_key],
-            metadata={
-                "dagster/uri": blueprint.pipeline.lake.messages,
-                "dagster/storage_kind": "deltalake",
-                "dagster/table_name": f"{blueprint.name}._messages",
-            },
-        )
-    ]
+def messages_spec(pipeline: Pipeline, database: str) -> dg.AssetSpec | None:
+    """Before translation. None if the pipeline keeps no messages."""
+    if not pipeline.source.messages:
+        return None
+    return dg.AssetSpec(
+        key=dg.AssetKey([pipeline.name, "_messages"]),
+        description=f"Messages of pg_logical_emit_message in database {database}, in commit order.",
+        group_name=pipeline.name,
+        kinds={"postgres", "deltalake"},
+        partitions_def=lsn_partitions(pipeline.name),
+        deps=[change_log_key(pipeline.name)],
+        metadata={
+            "dagster/uri": pipeline.lake.messages,
+            "dagster/storage_kind": "deltalake",
+            "dagster/table_name": f"{pipeline.name}._messages",
+        },
+    )
 
 
 def messages_events(

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import source_key
+from cdc_assets.asset_keys import snapshot_key
 from cdc_assets.assets.table_metadata import source_tables, table_metadata
 from cdc_assets.assets.turns import in_turn
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import RETRY_POLICY, failure_of, failures
+from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress
+from spark_jobs.configuration import Lake
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name=f"{blueprint.name}_snapshots",
-        specs=[_snapshot_spec(blueprint, table) for table in tables.values()],
+        specs=[*blueprint.specs.snapshots.values()],
         can_subset=True,
         pool=blueprint.pool,
-        op_tags=blueprint.run_tags,
-        retry_policy=RETRY_POLICY,
+        op_tags=blueprint.op_tags,
+        retry_policy=blueprint.retry_policy,
         config_schema=_CONFIGURATION,
         required_resource_keys={blueprint.spark_resource},
     )
@@ -64,7 +65,7 @@ def _take(
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]
     progress = logged_progress(context.log.info)
     # the run holds the pool, so it does not wait for long
-    with failures(blueprint.name), Exporter(pipeline.source.dsn, BRIEF) as exporter:
+    with failures(blueprint.remedies), Exporter(pipeline.source.dsn, BRIEF) as exporter:
         prepared = prepare(pipeline)
         halted = {table.name: table.error for table in prepared.stopped if table.name in names}
         kept = {}
@@ -98,7 +99,7 @@ def _take(
             asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))
         )
     if stopped:
-        raise failure_of(stopped, blueprint.name)
+        raise failure_of(stopped, blueprint.remedies)
 
 
 def snapshot_event(blueprint: Blueprint, taken: TableSnapshot) -> dg.AssetMaterialization:
@@ -123,14 +124,17 @@ def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:
     return context.run.job_name != blueprint.snapshot_job and len(context.job_def.asset_layer.selected_asset_keys) == 1
 
 
-def _snapshot_spec(blueprint: Blueprint, table: QualifiedName) -> dg.AssetSpec:
+def snapshot_spec(name: str, lake: Lake, table: QualifiedName, source: dg.AssetKey, taken_by: str) -> dg.AssetSpec:
+    """Of one table of the pipeline ``name``, before translation. Its group is not the tables': "Materialize all" of
+    that is to offer its partitions, and to read no table anew. ``taken_by``: a sentence of its
+    description."""
     return dg.AssetSpec(
-        key=blueprint.snapshot_key(table),
+        key=snapshot_key(name, table),
         description=f"Table {table} read whole at one LSN. Materialise it alone to re-create"
-        f" the Delta table. The sensor {blueprint.sensor} requests what is missing.",
-        group_name=blueprint.snapshots_group,
+        f" the Delta table. {taken_by}",
+        group_name=f"{name}_snapshots",
         kinds={"postgres", "deltalake", "spark"},
         skippable=True,
-        deps=[source_key(blueprint.source_prefix, table)],
-        metadata={"dagster/uri": blueprint.pipeline.lake.table(table), "dagster/storage_kind": "deltalake"},
+        deps=[source],
+        metadata={"dagster/uri": lake.table(table), "dagster/storage_kind": "deltalake"},
     )

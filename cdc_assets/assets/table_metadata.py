@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import source_key
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import markers_in
 from spark_jobs.change_counts import NO_CHANGES
@@ -55,7 +54,7 @@ def table_metadata(
 
     path = blueprint.pipeline.lake.table(table)
     described = described_table(path) or _described_by_spark(spark(), path)
-    source = source_key(blueprint.source_prefix, table)
+    source = blueprint.specs.sources[table].key
     lineage = {name: [dg.TableColumnDep(source, name)] for name, _ in described.columns}
     return {
         "dagster/row_count": described.rows,

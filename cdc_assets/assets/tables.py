@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import dagster as dg
 
 from cdc_assets.asset_keys import change_log_key, snapshot_key, table_key
-from cdc_assets.assets.checks import watermark, watermark_checks, watermark_result, watermark_spec
+from cdc_assets.assets.checks import (
+    schema_result,
+    schema_spec,
+    watermark,
+    watermark_checks,
+    watermark_result,
+    watermark_spec,
+)
 from cdc_assets.assets.external import with_comment
-from cdc_assets.assets.messages import messages_events, messages_specs
+from cdc_assets.assets.messages import messages_events
 from cdc_assets.assets.snapshots import snapshot_event
 from cdc_assets.assets.table_metadata import (
     SourceTable,
@@ -32,15 +39,15 @@ from cdc_assets.assets.window_events import (
     landed_earlier,
     require_present_chapter,
 )
-from cdc_assets.blueprint import MESSAGES, WATERMARK_CHECK, Blueprint
-from cdc_assets.failures import RETRY_POLICY, description_of, failure_of, failures
+from cdc_assets.blueprint import MESSAGES, SCHEMA_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.failures import description_of, failure_of, failures
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
 from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
-from spark_jobs.errors import CdcError, GapError, SourceError
+from spark_jobs.errors import CdcError, GapError, RefusedChangeError, SourceError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
@@ -67,13 +74,12 @@ class TableRun:
 Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any]]
 
 
-def table_spec(name: str, database: str, lake: Lake, table: QualifiedName, comment: str = "") -> dg.AssetSpec:
-    """One table that the pipeline ``name`` follows, before translation. Takes what all tables share as it is: whatever
-    is derived from the whole pipeline here is derived again for each of its tables."""
-    description = (
-        f"PostgreSQL table {table} of database {database}, followed change by change. Its partitions are LSN windows:"
-        f" the sensor {name}_slot_lag adds them, turn it on."
-    )
+def table_spec(
+    name: str, database: str, lake: Lake, table: QualifiedName, comment: str, adds_windows: str
+) -> dg.AssetSpec:
+    """One table that the pipeline ``name`` follows, before any translation. Takes what all tables share as it is:
+    whatever is derived from the whole pipeline here is derived again for each of its tables."""
+    description = f"PostgreSQL table {table} of database {database}, followed change by change. {adds_windows}"
     return dg.AssetSpec(
         key=table_key(name, table),
         description=with_comment(description, comment),
@@ -92,16 +98,19 @@ def table_spec(name: str, database: str, lake: Lake, table: QualifiedName, comme
 def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
     """All tables of the pipeline; any selection of them may be run."""
 
-    specs = [*blueprint.table_specs.values(), *messages_specs(blueprint)]
+    messages = blueprint.specs.messages
+    specs = [*blueprint.table_specs.values(), *([messages] if messages else [])]
 
     @dg.multi_asset(
         name=f"{blueprint.name}_tables",
         specs=[spec.replace_attributes(skippable=True) for spec in specs],
-        check_specs=[watermark_spec(spec.key) for spec in blueprint.table_specs.values()],
+        check_specs=[
+            check(spec.key) for spec in blueprint.table_specs.values() for check in (watermark_spec, schema_spec)
+        ],
         can_subset=True,
         pool=blueprint.pool,
-        op_tags=blueprint.run_tags,
-        retry_policy=RETRY_POLICY,
+        op_tags=blueprint.op_tags,
+        retry_policy=blueprint.retry_policy,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={blueprint.spark_resource},
     )
@@ -133,7 +142,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     blueprint, spark = run.blueprint, run.blueprint.spark_of(context)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
-    with failures(blueprint.name), Exporter(blueprint.pipeline.source.dsn, IN_TURNS) as exporter:
+    with failures(blueprint.remedies), Exporter(blueprint.pipeline.source.dsn, IN_TURNS) as exporter:
         chapters, markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
         missing = _begin_missing(context, run, spark, exporter)
@@ -179,7 +188,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         context, run, {name: error for name, error in stopped.items() if name not in map(str, waiting)}
     )
     if stopped:
-        raise failure_of(tuple(stopped.values()), blueprint.name)
+        raise failure_of(tuple(stopped.values()), blueprint.remedies)
 
 
 def _left_out(context: dg.AssetExecutionContext, run: TableRun) -> frozenset[QualifiedName]:
@@ -303,8 +312,11 @@ def _stopped_events(
         **({MESSAGES: run.messages} if run.messages else {}),
     }
     for name, error in stopped.items():
-        text = description_of(error, run.blueprint.name)
+        text = description_of(error, run.blueprint.remedies)
         yield from _shown_at(context, keys[name], text, dg.AssetCheckSeverity.ERROR)
+        is_asked = dg.AssetCheckKey(keys[name], SCHEMA_CHECK) in context.selected_asset_check_keys
+        if is_asked and isinstance(error, RefusedChangeError):
+            yield schema_result(keys[name], text, dg.AssetCheckSeverity.ERROR)
 
 
 def _shown_at(
@@ -338,9 +350,10 @@ def _table_events(
 ) -> dg.MaterializeResult[Any]:
     """The events of one table: the numbers of each window, the table after the run, and its check."""
     pipeline, key, upto = run.blueprint.pipeline, run.tables[outcome.name], run.windows[-1].hi
-    with failures(run.blueprint.name):
+    with failures(run.blueprint.remedies):
         version = table_version(pipeline, outcome.name, markers[-1].identity)
-        check = watermark_result(key, *watermark(pipeline, outcome.name, upto))
+        shown = watermark(pipeline, outcome.name, upto)
+    checks = [watermark_result(key, *shown), schema_result(key, _changed_by_ddl(outcome, begun))]
     table = known_table_metadata(context.instance, key, version)
     if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)
@@ -349,8 +362,17 @@ def _table_events(
         # Dagster stores the events of a range in no order, so each has the metadata of the table as a whole
         context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
     context.add_asset_metadata(_run_metadata(outcome, begun, seconds), key, run.windows[-1].key)
-    wanted = dg.AssetCheckKey(key, WATERMARK_CHECK) in context.selected_asset_check_keys
-    return dg.MaterializeResult(asset_key=key, check_results=[check] if wanted else [])
+    asked = context.selected_asset_check_keys
+    return dg.MaterializeResult(
+        asset_key=key,
+        check_results=[check for check in checks if dg.AssetCheckKey(key, check.check_name or "") in asked],
+    )
+
+
+def _changed_by_ddl(outcome: TableApplied, begun: NewGenerations) -> str:
+    """What was followed in place, and why the table was read again, if it was."""
+    reasons = (taken.reason for taken in begun.snapshots if taken.name == outcome.name and taken.reason)
+    return "; ".join((*outcome.columns, *reasons))
 
 
 def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) -> Mapping[str, Any]:

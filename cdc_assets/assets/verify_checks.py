@@ -35,6 +35,7 @@ def verify_checks(blueprint: Blueprint) -> dg.AssetChecksDefinition:
         can_subset=True,
         config_schema=_CONFIGURATION,
         pool=blueprint.pool,
+        op_tags=blueprint.op.tags,
         required_resource_keys={blueprint.spark_resource},
     )
     def verify_tables(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
@@ -62,7 +63,7 @@ def _verify(
     from spark_jobs.verify.verify import verify
 
     keys = {table: key for key, table in tables.items() if key in context.selected_asset_check_keys}
-    with failures(blueprint.name):
+    with failures(blueprint.remedies):
         report = verify(
             blueprint.pipeline,
             blueprint.spark_of(context),

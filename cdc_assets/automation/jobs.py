@@ -1,8 +1,8 @@
 """The jobs of one pipeline, with their schedules: ``{name}_sync``, ``{name}_snapshot``, ``{name}_maintenance`` and
 ``{name}_verify``.
 
-Each runs in one process: capture, snapshot and apply share one Spark session. Everything is stopped until it is turned
-on in the UI.
+Each runs in one process: capture, snapshot and apply share one Spark session. A schedule is stopped until it is turned
+on in the UI, unless the configuration says ``default_status: running``.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def maintenance_schedule(blueprint: Blueprint, maintenance: dg.UnresolvedAssetJo
         name=blueprint.maintenance_job,
         job=maintenance,
         cron_schedule=_EVERY_NIGHT,
+        default_status=_status(running=blueprint.automation.runs),
         description="Remove old data and compact small files, once a day.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
@@ -106,21 +107,27 @@ def _verify_selection(blueprint: Blueprint) -> dg.AssetSelection:
     return dg.AssetSelection.checks(*(blueprint.verify_check_key(table) for table in blueprint.verified_tables))
 
 
+def _status(*, running: bool) -> dg.DefaultScheduleStatus:
+    return dg.DefaultScheduleStatus.RUNNING if running else dg.DefaultScheduleStatus.STOPPED
+
+
 def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
-    """Every five minutes, for users who prefer a schedule to the sensor. Either is enough.
+    """For users who prefer a schedule to the sensor. Either is enough, so where there is a sensor, this one is off.
 
     Dagster's own schedule of a partitioned job needs existing keys; this one adds the missing windows first.
     """
+    automation = blueprint.automation
 
     @dg.schedule(
         name=blueprint.sync_job,
         job=sync,
-        cron_schedule=_EVERY_FIVE_MINUTES,
+        cron_schedule=automation.schedule or _EVERY_FIVE_MINUTES,
+        default_status=_status(running=automation.runs and automation.schedule is not None),
         description="Plan windows up to the WAL flushed now, and capture and apply them in one run.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         ensure_pool_limit(context, blueprint)
-        with failures(blueprint.name):
+        with failures(blueprint.remedies):
             observation = observe(blueprint.pipeline)
             if observation is None:
                 return dg.SkipReason(f"there is no slot yet: run {blueprint.snapshot_job} once")

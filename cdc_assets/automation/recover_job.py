@@ -20,6 +20,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         name=f"{blueprint.recover_job}_op",
         description="Create a slot, begin a new chapter of the change log, take new snapshots, each only if needed.",
         pool=blueprint.pool,
+        tags=blueprint.op.tags,
         required_resource_keys={blueprint.spark_resource},
         out=dg.Out(dg.Nothing),
     )
@@ -27,7 +28,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         from spark_jobs.recover import recover
 
         progress = logged_progress(context.log.info)
-        with failures(blueprint.name):
+        with failures(blueprint.remedies):
             report = recover(pipeline, blueprint.spark_of(context), run_id=context.run.run_id, progress=progress)
             chapters = landed_chapters(pipeline)
         assert chapters is not None  # without a change log recover raises
@@ -45,7 +46,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
             if taken.error is None:
                 context.log_event(snapshot_event(blueprint, taken))
         if report.errors:
-            raise failure_of(report.errors, blueprint.name)
+            raise failure_of(report.errors, blueprint.remedies)
 
     @dg.job(
         name=blueprint.recover_job,

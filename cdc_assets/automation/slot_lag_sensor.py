@@ -20,18 +20,21 @@ from cdc_assets.slot_observation import Observation, observe
 from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.errors import BreakError, CdcError
 
-_INTERVAL_SECONDS = 30
 # while the database is quiet or down, fewer events are written: Dagster keeps every one
 _QUIET_SECONDS = 600
 
 
 def slot_lag_sensor(
-    blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition, snapshot: dg.UnresolvedAssetJobDefinition
+    blueprint: Blueprint, seconds: int, sync: dg.UnresolvedAssetJobDefinition, snapshot: dg.UnresolvedAssetJobDefinition
 ) -> dg.SensorDefinition:
+    """``seconds``: the time between two looks, at least."""
+    running = blueprint.automation.runs
+
     @dg.sensor(
         name=blueprint.sensor,
         jobs=[sync, snapshot],
-        minimum_interval_seconds=_INTERVAL_SECONDS,
+        minimum_interval_seconds=seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
         description="Observes the slot's lag, adds LSN windows as partitions and requests one run over them. Nothing"
         " else has to be turned on: its first tick requests the snapshots.",
     )
@@ -79,8 +82,8 @@ def _failed(context: dg.SensorEvaluationContext, blueprint: Blueprint, error: Cd
         # a tick that fails stores neither events nor a cursor
         if not _evaluated_lately(context.instance, evaluation):
             context.instance.report_runless_asset_event(evaluation)
-        raise failure_of([error], blueprint.name) from error
-    shown, told = type(error).__name__, for_dagster(error.lines, blueprint.name)
+        raise failure_of([error], blueprint.remedies) from error
+    shown, told = type(error).__name__, for_dagster(error.lines, blueprint.remedies)
     if _shown_lately(shown, context.cursor):
         return dg.SensorResult(skip_reason=told, cursor=context.cursor)
     return dg.SensorResult(skip_reason=told, asset_events=[evaluation], cursor=_cursor(shown))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.models import PipelineModel
-from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     ColumnSelection,
@@ -24,6 +23,7 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_pattern import TablePattern
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -37,7 +37,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     source = model.source
     tables = None
     if not model.asks_source:
-        tables = tuple(_table_of(model.settings_of(table.qualified_name)) for table in model.tables or ())
+        tables = tuple(_table_of(model, table.qualified_name) for table in model.tables or ())
     return Pipeline(
         name=model.name,
         source=Source(
@@ -62,6 +62,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         tables=tables,
         on_unrepresentable=model.on_unrepresentable,
         on_rewrite=model.on_rewrite,
+        on_schema_change=model.on_schema_change.over(),
         spark=SparkOptions(
             master=model.spark.master,
             remote=model.spark.remote,
@@ -90,17 +91,19 @@ def _patterns_of(model: PipelineModel) -> TablePatterns | None:
     return TablePatterns(
         tuple(table.pattern for table in model.tables or ()),
         tuple(map(TablePattern.parse, model.exclude)),
-        settings=lambda name: _table_of(model.settings_of(name)),
+        settings=lambda name: _table_of(model, name),
         masking=tuple(masking),
     )
 
 
-def _table_of(model: TableModel) -> Table:
+def _table_of(pipeline: PipelineModel, name: QualifiedName) -> Table:
+    model = pipeline.settings_of(name)
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
     options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask))
+    own = None if model.on_schema_change is None else model.on_schema_change.over(pipeline.on_schema_change.over())
+    return Table(name, model.mode, selection, tuple(model.key), options, tuple(model.mask), own)
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
@@ -94,6 +94,26 @@ def _positive(value: int) -> int:
     return value
 
 
+def _not_negative(value: int) -> int:
+    if value < 0:
+        raise ValueError("expected 0 or more")
+    return value
+
+
+def _cron(text: str) -> str:
+    """Five fields, or a word such as @daily; whether the fields mean something, only Dagster knows."""
+    if len(text.split()) != 5 and not re.fullmatch(r"@(hourly|daily|weekly|monthly)", text):
+        raise ValueError("expected a cron expression of five fields")
+    return text
+
+
+def _tag(value: object) -> object:
+    """Dagster keeps what is not text as JSON."""
+    if value is None:
+        raise ValueError("expected text, a number, a boolean, a list or a mapping")
+    return value
+
+
 def _streaming(value: object) -> object:
     """YAML reads a bare ``off`` or ``on`` as a boolean."""
     return {False: "off", True: "on"}[value] if isinstance(value, bool) else value
@@ -158,6 +178,9 @@ Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
 KeptFor = Annotated[int, BeforeValidator(_kept_for, json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_positive)]
+Cron = Annotated[str, AfterValidator(_cron)]
+Retries = Annotated[int, AfterValidator(_not_negative)]
+TagValue = Annotated[Any, BeforeValidator(_tag)]
 Streaming = Annotated[
     Literal["off", "on", "parallel"],
     BeforeValidator(_streaming, json_schema_input_type=Literal["off", "on", "parallel"] | bool),

@@ -2,7 +2,7 @@
 
 ``{{ env.NAME }}`` is rendered as Dagster renders it. Any fault is one ``ConfigurationError`` with the file and line,
 the field's path, and what is allowed there. Dagster's other keys (``requirements``, ``post_processing``,
-``template_vars_module``, a table's ``translation``) are accepted and ignored.
+``template_vars_module``, ``op``, ``translation`` of the pipeline and of a table) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from spark_jobs.errors import ConfigurationError
 
 COMPONENT_TYPE = "cdc_assets.PostgresCdcComponent"
 _TOP_LEVEL = ("type", "attributes", "requirements", "post_processing", "template_vars_module")
+# their templates may name what only Dagster knows
+_FOR_DAGSTER = ("op", "translation")
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -43,8 +45,9 @@ def load_model(path: str | Path) -> PipelineModel:
     file = Path(path)
     document = _pipeline_document(file)
     set_from_env_file(file.resolve().parent)
+    ours = {name: value for name, value in document.value["attributes"].items() if name not in _FOR_DAGSTER}
     try:
-        return validated(PipelineModel, document.value["attributes"], {"env": EnvironmentScope()})
+        return validated(PipelineModel, ours, {"env": EnvironmentScope()})
     except FieldError as error:
         raise error.at(f"{file}:{document.line(('attributes', *error.path))}") from None
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.field_errors import first_error
 from cdc_assets.configuration.fields import (
     MESSAGES,
@@ -30,6 +31,8 @@ from cdc_assets.configuration.fields import (
     TableName,
     require_named_once,
 )
+from cdc_assets.configuration.op_model import OpModel
+from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from cdc_assets.configuration.units import duration_text, size_text
@@ -324,6 +327,9 @@ class PipelineModel(StrictModel):
         description="What happens to a table after a change that cannot be applied in place, such as DDL that rewrites"
         " rows. resnapshot takes a new snapshot without a command, error stops the table.",
     )
+    on_schema_change: SchemaPolicyModel = Field(
+        default_factory=SchemaPolicyModel, description="What happens to a table when its columns change at the source."
+    )
     defaults: TableDefaultsModel | None = Field(
         default=None,
         description="What applies to every table, as far as its entry does not say otherwise. Default: the defaults of"
@@ -343,6 +349,20 @@ class PipelineModel(StrictModel):
     )
     spark: SparkModel = Field(default_factory=SparkModel, description="How to get a Spark session.")
     merge: MergeModel = Field(default_factory=MergeModel, description="How changes are written into tables.")
+    # the component's own model defines its type
+    translation: Any = Field(
+        default=None,
+        description="For Dagster: attributes of every asset. A table's own translation is applied after it.",
+        examples=[{"owners": ["team:data"]}],
+    )
+    automation: AutomationModel = Field(
+        default=AutomationModel(sensor=30),
+        validate_default=False,
+        description="For Dagster: what starts the runs. With none there are jobs, and neither sensor nor schedules."
+        " Default: sensor.",
+        examples=["schedule"],
+    )
+    op: OpModel = Field(default_factory=OpModel, description="For Dagster: tags, pool and retries of the ops.")
 
     @field_validator("tables")
     @classmethod

@@ -10,6 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from cdc_assets.configuration.fields import ChosenTypeText, OrNull, TableName, require_named_once
+from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
@@ -63,6 +64,11 @@ class TableDefaultsModel(StrictModel):
         default_factory=dict,
         description="on_unrepresentable for single columns. Default: the pipeline's.",
         examples=[{"until": "clamp"}],
+    )
+    on_schema_change: SchemaPolicyModel | None = Field(
+        default=None,
+        description="What happens when the table's columns change. Default: what the pipeline says.",
+        examples=[{"add": "stop"}],
     )
     mask: dict[str, Literal["sha256"]] = Field(
         default_factory=dict,

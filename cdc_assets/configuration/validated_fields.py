@@ -30,21 +30,21 @@ def validated(
     translate: Translate = as_it_is,
     resolved: Mapping[str, object] | None = None,
 ) -> Model:
-    """``scope``: what templates may name. ``translate`` gets each table's ``translation``, unrendered, since its
-    templates also name the table. ``resolved``: fields that are rendered already. Raises FieldError."""
+    """``scope``: what templates may name. ``translate`` gets each ``translation``, unrendered, since its templates
+    also name the asset. ``resolved``: fields that are rendered already. Raises FieldError."""
     ready = dict(resolved or {})
-    fields = {name: _rendered(value, (name,), scope, translate) for name, value in written.items() if name not in ready}
+    fields = _rendered({name: value for name, value in written.items() if name not in ready}, (), scope, translate)
     try:
-        return model.model_validate(fields | ready)
+        return model.model_validate({**fields, **ready})
     except ValidationError as error:
         raise first_error(error, model, written) from None
 
 
-def _rendered(value: object, path: FieldPath, scope: Mapping[str, object], translate: Translate) -> object:
+def _rendered(value: object, path: FieldPath, scope: Mapping[str, object], translate: Translate) -> Any:
     if isinstance(value, dict):
         return {
             key: translate(item, (*path, key))
-            if key == "translation" and path[:1] in (("tables",), ("defaults",))
+            if key == "translation" and path[:1] in ((), ("tables",), ("defaults",))
             else _rendered(item, (*path, key), scope, translate)
             for key, item in value.items()
         }

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
-from spark_jobs.apply.landed_changes import one_relid
+from spark_jobs.apply.landed_changes import LandedChanges, one_relid
 from spark_jobs.apply.needs_new_generation import needs_new_generation
 from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.read_ahead import log_read_ahead
@@ -29,6 +29,7 @@ from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.tables.catalogue_changes import change_without_event
+from spark_jobs.tables.refused_changes import accepted_windows, refused_columns
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.write_guard import UNGUARDED, WriteGuard
 
@@ -89,14 +90,27 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
     ahead = work.after(state)
     if ahead is None:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
+    accepted, refused = accepted_windows(ahead.markers, state, work.policy)
+    if refused is None:
+        return _apply_accepted(spark, ahead)
+    if not accepted:
+        return TableApplied.without_commit(work.name, ahead.first, state=state, error=refused)
+    # the regions were read at the end of all windows
+    result = _apply_accepted(spark, replace(ahead, markers=accepted, regions=None))
+    return result if result.error is not None else replace(result, outcome="stopped", error=refused)
+
+
+def _apply_accepted(spark: SparkProvider, ahead: TableRange) -> TableApplied:
+    """Apply the windows that the configuration lets in, as far as they are understood."""
+    state = ahead.state
     changed = change_without_event(ahead.markers, state)
     if changed and not (ahead.regions and ahead.regions.make_up_for(ahead.markers, state)):
-        return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
+        return TableApplied.without_commit(ahead.name, ahead.last, state=state, error=changed)
     understood, unknown = understood_windows(ahead.markers, state)
     if changed and unknown:  # the regions were read at the end of all windows, so the range cannot be cut short
-        return TableApplied.without_commit(work.name, work.last, state=state, error=changed)
+        return TableApplied.without_commit(ahead.name, ahead.last, state=state, error=changed)
     if not understood:
-        return TableApplied.without_commit(work.name, ahead.first, state=state, error=unknown)
+        return TableApplied.without_commit(ahead.name, ahead.first, state=state, error=unknown)
     result = _apply_range(spark, replace(ahead, markers=understood, regions=ahead.regions if changed else None))
     if unknown is None or result.error is not None:
         return result
@@ -124,6 +138,7 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
             if landed is None:
                 return result
             if landed.columns:
+                _require_accepted(work, landed)
                 opened, is_here = None, False  # it shows the columns of before
                 work = follow_columns(spark(), work, relid, landed)
                 result = _columns_followed(work, landed.columns, result)
@@ -133,6 +148,16 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
         raise
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
+
+
+def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
+    """The looks at the catalogue have announced every change of a column; what they may have missed is refused here."""
+    changes, where = landed.columns, f"before window {work.first.ordinal} ({work.first.window})"
+    touched = {*changes.dropped, *(old for old, _ in (*changes.renamed, *changes.widened))}
+    new = (*changes.added, *(column for _, column in (*changes.renamed, *changes.widened)))
+    shape = replace(landed.shape, columns=tuple(dict.fromkeys(new)))
+    if refused := refused_columns(work.name, tuple(touched), shape, work.policy, where, types=True):
+        raise refused
 
 
 def _columns_followed(work: TableRange, columns: ColumnChanges, before: TableApplied) -> TableApplied:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, FingerprintColumn, FingerprintPart
@@ -84,6 +85,18 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     are_all = len(reasons) == len(known_regions) and not columns
     within = outermost(known_regions) if are_all else ()
     return Differences(tuple(dict.fromkeys(reasons)), tuple(moved), tuple(columns), within)
+
+
+def kind_of_change(what: str) -> Literal["add", "drop", "retype", ""]:
+    """Which change of a column a reason, or a ``ColumnChange``, tells of; empty for any other. Change logs hold these
+    as text. A name that ends like a phrase can only make another change look like one of these."""
+    if not what.startswith(("column ", "the type of column ")):
+        return ""
+    if what.endswith(" was added"):
+        return "add"
+    if what.endswith(" was dropped"):
+        return "drop"
+    return "retype" if what.endswith((" was widened", " was changed")) else ""
 
 
 def _has_files_of(before: Fingerprint, after: Fingerprint) -> bool:

@@ -9,6 +9,8 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.column_options import ChosenTypes
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
+from spark_jobs.lake.delta_table import table_columns
+from spark_jobs.lake.opened_table import opened_table
 from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, generation_of, table_state
@@ -25,7 +27,9 @@ from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot,
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
+from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.table_mode import Mode
+from spark_jobs.tables.refused_changes import refused_columns
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class SnapshotWork:
     all of it, and what its look at the catalogue saw; applying continues with the next one. A window that is landed
     later may end before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
     ``watched``: what the tables' fingerprints cover. ``reasons``: why, for automatic snapshots: a change that cannot be
-    followed in place, or a break in the log.
+    followed in place, or a break in the log. ``asked``: somebody wants these tables as they are now; otherwise
+    changes of columns that the configuration refuses are refused here too.
     """
 
     pipeline: Pipeline
@@ -45,6 +50,7 @@ class SnapshotWork:
     watched: Watched
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
     run_id: str = ""
+    asked: bool = True
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,19 @@ class PlannedTable:
     def state(self) -> TableState | None:
         """The Delta table as it is now."""
         return table_state(self.work.pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
+
+    def require_accepted(self, read: TableRead, before: TableState, spark: SparkProvider) -> None:
+        """Raises RefusedChangeError if the snapshot would change columns in a way that the configuration refuses."""
+        policy = self.work.pipeline.schema_policy(self.name)
+        if self.work.asked or not policy.refused:
+            return
+        opened = opened_table(self.path, before.version)
+        held = opened.columns if opened is not None else table_columns(spark(), self.path)
+        # with other chosen types or masks the lake's types differ whatever the source did
+        types = (before.types, before.mask) == (self.types, self.mask)
+        where = f"at {self.exported.lsn}"
+        if refused := refused_columns(self.name, held, read.shape, policy, where, types=types):
+            raise refused.within(self.reason) if self.reason else refused
 
     def provenance(self, relid: int, before: TableState | None) -> Provenance:
         """The provenance of the commit that replaces the state ``before``."""

@@ -33,12 +33,14 @@ def snapshot(
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
     run_id: str = "",
+    asked: bool = True,
     progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
     """Take new snapshots of ``names``, by default all followed tables, at one LSN.
 
     ``reasons``: why, for tables whose snapshot is automatic. ``exporter``: of a caller who goes on while the server
-    waits for open transactions. A table that fails is reported with its error, and keeps its rows.
+    waits for open transactions. ``asked``: a person wants these snapshots, which accepts what ``on_schema_change``
+    would refuse. A table that fails is reported with its error, and keeps its rows.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
     PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
@@ -74,7 +76,7 @@ def snapshot(
             with guard.cuts():
                 forget(pipeline.lake, wanted)
             watched = watched_tables(pipeline, wanted, checkpoint)
-            work = SnapshotWork(pipeline, wanted, checkpoint, watched, reasons or {}, run_id)
+            work = SnapshotWork(pipeline, wanted, checkpoint, watched, reasons or {}, run_id, asked)
             taken = snapshot_tables(spark, work, exported, shows, guard=guard, progress=progress)
             with guard.cuts():  # a concurrent run may have written a cut with the old tables
                 forget(pipeline.lake, wanted)

@@ -123,6 +123,8 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
     path = table.path
     with writer.guard.table(table.name):
         before = table.state()
+        if before is not None:
+            table.require_accepted(read, before, writer.spark)
         provenance = table.provenance(read.shape.relid, before)
         left = files_without_table(path) if before is None else ()
         if left:

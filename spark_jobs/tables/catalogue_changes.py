@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from spark_jobs.change_log.window_marker import ChapterBreak, TableChanged, WindowMarker
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError, new_snapshot
@@ -54,6 +54,11 @@ def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tup
     """The looks of these windows that found changed columns of the table."""
     found = (changed for marker in markers for changed in _changed(marker, state.name, state.relid))
     return tuple(changed for changed in found if changed.columns)
+
+
+def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
+    """What the window's look found changed in the table, unless its snapshot shows that already."""
+    return (changed for changed in _changed(marker, state.name, state.relid) if changed.word != state.word)
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:

@@ -19,6 +19,9 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from cdc_assets.configuration import fields, models
+from cdc_assets.configuration.automation_model import AutomationModel
+from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
+from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.table_model import ColumnsModel, TableDefaultsModel, TableModel
 from cdc_assets.configuration.units import duration_text, size_text
 
@@ -61,6 +64,9 @@ KINDS: Mapping[Any, Kind] = {
         ("23h", 30, "3651d", "86400500ms"),
     ),
     fields.Count: Kind("number, 1 or more", (1, 64), (0,)),
+    fields.Cron: Kind("cron expression", ("*/5 * * * *", "@daily"), ("5 minutes", "* * *")),
+    fields.Retries: Kind("number, 0 or more", (0, 3), (-1,)),
+    fields.TagValue: Kind("text, number, boolean, list or mapping", ("data", 5, {"container_config": {}}), (None,)),
     fields.ChosenTypeText: Kind(
         "`decimal(precision,scale)` with a precision of 1 to 38, `array`, `binary` or `variant`",
         ("decimal(38,10)", "array", "binary", "variant"),
@@ -91,13 +97,19 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`defaults`": TableDefaultsModel,
     "An entry of `tables`": TableModel,
     "`columns` of a table": ColumnsModel,
+    "`on_schema_change`": SchemaPolicyModel,
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,
+    "`automation`": AutomationModel,
+    "`op`": OpModel,
+    "`retry_policy` of `op`": RetryPolicyModel,
 }
 
 # the pages that say more
 MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.PipelineModel, "on_rewrite"): "schema-changes.md",
+    (models.PipelineModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
+    (TableModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
     (models.PipelineModel, "on_unrepresentable"): "types.md#values-without-a-counterpart",
     (models.SourceModel, "publication"): "publications.md",
     (models.SourceModel, "plugin"): "operations.md#how-the-slot-is-read",
@@ -117,6 +129,9 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (TableModel, "translation"): "dagster.md#customise-it",
     (models.SparkModel, "remote"): "dagster.md#without-a-jvm-in-each-run",
     (models.SparkModel, "resource"): "dagster.md#customise-it",
+    (models.PipelineModel, "translation"): "dagster.md#customise-it",
+    (models.PipelineModel, "automation"): "dagster.md#what-starts-the-runs",
+    (models.PipelineModel, "op"): "dagster.md#customise-it",
     (models.MergeModel, "engine"): "operations.md#without-spark",
 }
 
@@ -298,7 +313,8 @@ def type_in_words(hint: Any) -> str:
         return f"list of: {type_in_words(get_args(hint)[0])}"
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         link = f"[mapping](#{_anchor(_title(hint))})"
-        return f"name or pattern, or {link}" if hint is TableModel else link
+        words = {TableModel: "name or pattern, or ", AutomationModel: "`sensor`, `schedule`, `none`, or "}
+        return f"{words.get(hint, '')}{link}"
     return {bool: "`true` or `false`", str: "text", Any: "mapping", SecretStr: "text"}[hint]
 
 

@@ -27,6 +27,7 @@ from spark_jobs.configuration import (
     MessagePrefixes,
     Pipeline,
     Retention,
+    SchemaPolicy,
     Source,
     SparkOptions,
     Table,
@@ -105,6 +106,16 @@ def test_file_of_the_design(file: Path) -> None:
     )
     assert pipeline.source.dsn.get_secret_value() == SECRET
     assert "hunter2" not in repr(pipeline)
+
+
+def test_a_tables_policy_goes_before_the_pipelines(file: Path) -> None:
+    nothing = load(file)
+    assert nothing.schema_policy(ITEMS) == nothing.on_schema_change == SchemaPolicy("follow", "follow", "snapshot")
+    of_table = FILE.replace("mode: mirror", "on_schema_change: {add: follow, retype: stop}")
+    file.write_text(of_table.replace("spark: {}", "on_schema_change: {add: stop, drop: stop}"))
+    pipeline = load_pipeline(file)
+    assert pipeline.schema_policy(ORDERS.name) == SchemaPolicy("stop", "stop", "snapshot")
+    assert pipeline.schema_policy(ITEMS) == SchemaPolicy("follow", "stop", "stop")
 
 
 def test_least_file(file: Path) -> None:
@@ -312,6 +323,20 @@ REFUSED = [
     ("spark: {}", "merge: {engine: fast}", 24, "merge.engine: expected 'spark' or 'auto'"),
     ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
     ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
+    (
+        "spark: {}",
+        "on_schema_change: {add: ignore}",
+        24,
+        "on_schema_change.add: expected 'follow' or 'stop', not ignore",
+    ),
+    (
+        "spark: {}",
+        "on_schema_change: {drop: keep}",
+        24,
+        "on_schema_change.drop: expected 'follow' or 'stop', not keep",
+    ),
+    ("spark: {}", "on_schema_change: stop", 24, "on_schema_change: expected a mapping with add, drop, retype"),
+    ("mode: mirror", "on_schema_change: {rename: stop}", 22, "tables[1].on_schema_change.rename: unknown field"),
     ("on_rewrite: resnapshot", "on_rewrite: ignore", 18, "on_rewrite: expected 'resnapshot' or 'error'"),
     ("- public.orders", "- 'public.[ab]*'", 20, "tables[0].name: not a pattern of table names: 'public.[ab]*' (exp"),
     ("- public.orders", "- 'public.*.*'", 20, "tables[0].name: not a pattern of table names: 'public.*.*' (expected"),

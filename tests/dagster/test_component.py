@@ -126,6 +126,8 @@ def test_jobs_sensor_schedule_checks_resource_and_pool() -> None:
     checks = {key.to_user_string() for key in defs.resolve_asset_graph().asset_check_keys}
     assert checks == {
         "shop/change_log:slot_health",
+        "shop/public/orders:schema_unchanged",
+        "shop/sales/Order_Items:schema_unchanged",
         "shop/public/orders:watermark_is_last_window",
         "shop/sales/Order_Items:watermark_is_last_window",
         *VERIFIED,

@@ -17,7 +17,7 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.models import PipelineModel, SourceModel
 from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.table_mask import SALT_VARIABLE
-from tests.dagster.test_component import dg_command, project, write_defs
+from tests.dagster.test_component import dg_command, loaded, project, write_defs
 
 __all__ = ["project"]  # the fixture
 
@@ -103,3 +103,12 @@ def test_dg_checks_what_is_shown(project: Path) -> None:
     assert "validated successfully" in checked.stdout, checked.stdout
     loaded = dg_command(project, "check", "defs", **ENVIRONMENT)
     assert "All definitions loaded successfully" in loaded.stdout, loaded.stdout + loaded.stderr
+
+
+def test_post_processing_does_what_its_comments_say() -> None:
+    [text] = [text for (text,) in (each.values for each in shown()) if "post_processing:" in str(text)]
+    document = whole(str(text))
+    assert document is not None
+    specs = {spec.key.to_user_string(): spec for spec in loaded(document)[1].resolve_all_asset_specs()}
+    assert {key for key, spec in specs.items() if spec.owners} == {"shop/public/orders", "shop/public/customers"}
+    assert [key for key, spec in specs.items() if spec.automation_condition] == ["shop/maintenance"]

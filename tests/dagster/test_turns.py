@@ -12,7 +12,7 @@ from dagster._core.execution.stats import StepEventStatus
 
 from cdc_assets.assets import turns
 from cdc_assets.assets.turns import in_turn
-from cdc_assets.failures import failures
+from cdc_assets.failures import Remedies, failures
 from spark_jobs.errors import CdcError, SlotInUseError, SourceError
 
 
@@ -45,7 +45,7 @@ def test_a_step_waits_for_another_one_of_its_run(
 
     def _busy_at_first() -> Iterator[Any]:
         seen.append(1)
-        with failures("shop"):
+        with failures(Remedies("shop_recover", {})):
             if len(seen) < 3:
                 raise error
         yield dg.MaterializeResult()

@@ -66,4 +66,7 @@ def test_a_run_that_materialises_leaves_it_out(shop: UnderDagster) -> None:
     by_hand = shop.defs.resolve_implicit_global_asset_job_def().get_subset(asset_selection={key})
     result = by_hand.execute_in_process(instance=shop.instance, partition_key=shop.partition_keys()[-1])
     assert result.success
-    assert {check.check_name for check in result.get_asset_check_evaluations()} == {"watermark_is_last_window"}
+    assert {check.check_name for check in result.get_asset_check_evaluations()} == {
+        "watermark_is_last_window",
+        "schema_unchanged",
+    }

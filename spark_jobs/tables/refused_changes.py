@@ -1,0 +1,76 @@
+"""Changes of a table's columns that the configuration refuses: the table stops before them, and is not read again by
+itself, until somebody accepts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
+from spark_jobs.configuration import SchemaPolicy
+from spark_jobs.errors import RefusedChangeError, new_snapshot
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.fingerprint_differences import kind_of_change
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.tables.catalogue_changes import changes_of
+
+_ACCEPTED_BY = {"add": "follow", "drop": "follow", "retype": "snapshot"}
+
+
+def accepted_windows(
+    markers: Sequence[WindowMarker], state: TableState, policy: SchemaPolicy
+) -> tuple[Sequence[WindowMarker], RefusedChangeError | None]:
+    """The windows before the first one whose look at the catalogue found a change that ``policy`` refuses, and the
+    error that names it. A look sees all DDL up to its window's end, so no row of an earlier window depends on it."""
+    if not policy.refused:
+        return markers, None
+    for place, marker in enumerate(markers):
+        refused = [found for changed in changes_of(marker, state) for found in _refused(changed, policy)]
+        if refused:
+            return markers[:place], _refusal(state.name, refused, f"before window {marker.ordinal} ({marker.window})")
+    return markers, None
+
+
+def refused_columns(
+    name: QualifiedName,
+    held: Sequence[DeltaColumn],
+    shape: TableShape,
+    policy: SchemaPolicy,
+    where: str,
+    *,
+    types: bool,
+) -> RefusedChangeError | None:
+    """What ``policy`` refuses of the way from the lake's columns to those of ``shape``. ``types``: whether a type that
+    differs does so because the source's was changed. ``where``: as in "at 0/16B3748"."""
+    by_number = all(column.attnum is not None for column in held)
+    before = {column.attnum if by_number else column.name: column for column in held}
+    after = {column.attnum if by_number else column.name: column for column in shape.columns}
+    found = [("add", f"column {column.name} was added") for key, column in after.items() if key not in before]
+    found += [("drop", f"column {column.name} was dropped") for key, column in before.items() if key not in after]
+    if types:
+        found += [
+            ("retype", f"the type of column {column.name} was changed")
+            for key, column in after.items()
+            if key in before and before[key].sql != column.lake_type.sql
+        ]
+    refused = [(kind, what) for kind, what in found if kind in policy.refused]
+    return _refusal(name, refused, where) if refused else None
+
+
+def _refused(changed: TableChanged, policy: SchemaPolicy) -> Iterator[tuple[str, str]]:
+    for what in (*changed.columns, *changed.reasons):
+        kind = kind_of_change(what)
+        if kind in policy.refused:
+            yield kind, what
+
+
+def _refusal(name: QualifiedName, refused: Sequence[tuple[str, str]], where: str) -> RefusedChangeError:
+    kinds = list(dict.fromkeys(kind for kind, _ in refused))
+    said = ", ".join(f"{kind}: stop" for kind in kinds)
+    accepted = ", ".join(f"{kind}: {_ACCEPTED_BY[kind]}" for kind in kinds)
+    return RefusedChangeError(
+        f"{name} stops {where}: {'; '.join(what for _, what in refused)}, and on_schema_change says {said}",
+        hint=f"to accept it, write on_schema_change: {{{accepted}}} for this table and sync again, or"
+        f" {new_snapshot(name)}",
+    )
