@@ -6,8 +6,10 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from cdc_assets.configuration.environment import mask_salt
-from cdc_assets.configuration.models import PipelineModel
+from cdc_assets.configuration.models import PipelineModel, SourceModel
 from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
@@ -23,6 +25,8 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
+from spark_jobs.postgres.command_dsn import CommandDsn
+from spark_jobs.postgres.password_command import PasswordCommand
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -37,7 +41,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     return Pipeline(
         name=model.name,
         source=Source(
-            dsn=source.dsn,
+            dsn=_dsn_of(source),
             slot=source.slot or model.name,
             publication=source.publication or model.name,
             plugin=source.plugin,
@@ -68,6 +72,12 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,
     )
+
+
+def _dsn_of(source: SourceModel) -> SecretStr:
+    if not source.password_command:
+        return source.dsn
+    return CommandDsn(source.dsn, PasswordCommand(source.password_command))
 
 
 def lake_of(model: PipelineModel, folder: Path) -> Lake:
