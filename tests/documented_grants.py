@@ -7,8 +7,10 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.fixtures.servers import Database
 
@@ -41,6 +43,12 @@ def documented_role(database: Database, password: str) -> Iterator[str]:
         yield database.server.dsn(database.name, user=role, password=password)
     finally:
         database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def without_password(dsn: str) -> str:
+    given: dict[str, Any] = dict(conninfo_to_dict(dsn))
+    del given["password"]
+    return make_conninfo(**given)
 
 
 def _for_this_test(statement: str, role: str, password: str, publication: str) -> str:

@@ -1,4 +1,4 @@
-"""The database that a connection string names; it is part of the asset keys of source tables."""
+"""What a connection string says, without connecting. The database is part of the asset keys of source tables."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def server_name(dsn: SecretStr) -> tuple[str, ...]:
     """Hosts and ports as the connection string names them; one server may have several such names."""
     given = _given(dsn)
     return tuple(str(given.get(part) or "") for part in ("service", "host", "hostaddr", "port"))
+
+
+def has_password(dsn: SecretStr) -> bool:
+    """Whether the connection string itself has one. Raises ConfigurationError if it is not a connection string."""
+    return bool(_given(dsn).get("password"))
 
 
 def _given(dsn: SecretStr) -> Mapping[str, object]:

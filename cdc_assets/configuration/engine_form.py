@@ -6,8 +6,10 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from cdc_assets.configuration.environment import mask_salt
-from cdc_assets.configuration.models import PipelineModel
+from cdc_assets.configuration.models import PipelineModel, SourceModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     ColumnSelection,
@@ -23,6 +25,8 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
+from spark_jobs.postgres.command_dsn import CommandDsn
+from spark_jobs.postgres.password_command import PasswordCommand
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_pattern import TablePattern
 
@@ -41,7 +45,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     return Pipeline(
         name=model.name,
         source=Source(
-            dsn=source.dsn,
+            dsn=_dsn_of(source),
             slot=source.slot or model.name,
             publication=source.publication or model.name,
             plugin=source.plugin,
@@ -74,6 +78,12 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         merge_engine=model.merge.engine,
         patterns=_patterns_of(model),
     )
+
+
+def _dsn_of(source: SourceModel) -> SecretStr:
+    if not source.password_command:
+        return source.dsn
+    return CommandDsn(source.dsn, PasswordCommand(source.password_command))
 
 
 def lake_of(model: PipelineModel, folder: Path) -> Lake:

@@ -33,7 +33,7 @@ _EXPECTED = {
 _MAPPINGS = ("model_type", "model_attributes_type")
 # any other text may be a password in the wrong place
 _HARMLESS = re.compile(r"[\w .,:/*(){}\[\]'+-]{1,60}")
-_SECRET = ("dsn", "spark")
+_SECRET = ("dsn", "password_command", "spark")
 
 
 class FieldError(Exception):

@@ -152,6 +152,11 @@ def _spark_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _word(value: object) -> object:
+    """Users write ``--port, 5432``, and templates render numbers."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _dsn(value: object) -> object:
     """libpq takes an empty text for the defaults of its own environment, so a variable that is set to nothing would end
     in an error about a socket."""
@@ -192,4 +197,5 @@ OrNull = Annotated[
 ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdc_assets.configuration.automation_model import AutomationModel
+from cdc_assets.configuration.database_name import has_password
 from cdc_assets.configuration.field_errors import first_error
 from cdc_assets.configuration.fields import (
     MESSAGES,
@@ -29,6 +30,7 @@ from cdc_assets.configuration.fields import (
     SparkValue,
     Streaming,
     TableName,
+    Word,
     require_named_once,
 )
 from cdc_assets.configuration.op_model import OpModel
@@ -119,6 +121,24 @@ class SourceModel(StrictModel):
         " name of the database.",
         examples=[["eu", "shop"]],
     )
+    # not shown: arguments may be secrets
+    password_command: Annotated[tuple[Word, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        repr=False,
+        description="A program and its arguments, for a dsn without a password: what it prints is the password. It is"
+        " run without a shell, may take 30 s, and is run again for a session that is opened more than 10 minutes later,"
+        " or when the password is refused. Executors that read a snapshot run it too.",
+        # a tuple: what stands there is not put into it, as one text is not a list of words
+        examples=[
+            ("aws", "rds", "generate-db-auth-token", "--hostname", "HOST", "--port", "5432", "--username", "cdc")
+        ],
+    )
+
+    @model_validator(mode="after")
+    def _one_password(self) -> SourceModel:
+        if self.password_command and has_password(self.dsn):
+            raise ValueError("dsn has a password, and password_command prints one: leave out one of the two")
+        return self
 
     @model_validator(mode="after")
     def _of_the_plugin(self) -> SourceModel:

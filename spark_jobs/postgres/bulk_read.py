@@ -15,6 +15,7 @@ import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions, dbapi
 
 from spark_jobs.errors import PreconditionError, SlotInUseError, SourceError, SourceUnreachableError
+from spark_jobs.postgres.password_command import Conninfo, opened
 from spark_jobs.postgres.refusals import connect_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
@@ -27,9 +28,9 @@ _PRIVILEGE, _IN_USE = "42501", "55006"
 
 
 @contextmanager
-def bulk_connection(conninfo: str) -> Iterator[dbapi.Connection]:
+def bulk_connection(conninfo: Conninfo) -> Iterator[dbapi.Connection]:
     """A session in autocommit mode with all settings pinned. Raises SourceUnreachableError."""
-    connection = _connected(conninfo)
+    connection = opened(conninfo, _connected)
     try:
         yield connection
     finally:
@@ -37,7 +38,7 @@ def bulk_connection(conninfo: str) -> Iterator[dbapi.Connection]:
 
 
 @contextmanager
-def bulk_connections(conninfo: str) -> Iterator[BulkConnect]:
+def bulk_connections(conninfo: Conninfo) -> Iterator[BulkConnect]:
     """Yields what returns a ``bulk_connection`` as often as it is called, from any thread. A session whose use ended
     without an error is used again: to open one takes a tenth of a second of this process's CPU, as the driver reads all
     of pg_type and pg_attribute, and that is ten times as much as to read a small table."""
@@ -48,7 +49,7 @@ def bulk_connections(conninfo: str) -> Iterator[BulkConnect]:
         try:
             connection = idle.pop()
         except IndexError:
-            connection = _connected(conninfo)
+            connection = opened(conninfo, _connected)
         try:
             yield connection
         except BaseException:

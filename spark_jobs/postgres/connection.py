@@ -19,6 +19,8 @@ from spark_jobs.errors import (
     SourceError,
     SourceUnreachableError,
 )
+from spark_jobs.postgres.command_dsn import CommandDsn
+from spark_jobs.postgres.password_command import CommandConninfo, Conninfo, opened
 from spark_jobs.postgres.pooler import pooler_of
 from spark_jobs.postgres.refusals import connect_hint, is_lost, lost_connection, refusal_hint
 from spark_jobs.postgres.session_settings import APPLICATION_NAME, PIN_STATEMENT, startup_options
@@ -41,10 +43,11 @@ _BUSY = (
 )
 
 
-def conninfo(dsn: SecretStr, **changes: Any) -> str:
+def conninfo(dsn: SecretStr, **changes: Any) -> Conninfo:
     """The connection string with our defaults for what it leaves out, and overridden by our settings and ``changes``.
 
-    A session needs nothing else, not even on an executor. Raises ConfigurationError.
+    A session needs nothing else, not even on an executor; but if a command prints the password, the command has to be
+    there. Raises ConfigurationError.
     """
     try:
         given = conninfo_to_dict(dsn.get_secret_value())
@@ -56,7 +59,8 @@ def conninfo(dsn: SecretStr, **changes: Any) -> str:
         ) from None
     defaults = {"application_name": APPLICATION_NAME, "connect_timeout": _CONNECT_SECONDS, **_KEEPALIVE}
     options = startup_options(str(given.get("options") or os.environ.get("PGOPTIONS", "")))
-    return make_conninfo(**{**defaults, **given, "options": options, **changes})
+    text = make_conninfo(**{**defaults, **given, "options": options, **changes})
+    return CommandConninfo(text, dsn.command) if isinstance(dsn, CommandDsn) else text
 
 
 @contextmanager
@@ -66,7 +70,7 @@ def connected(dsn: SecretStr, *, statement_timeout: str = STATEMENT_TIMEOUT) -> 
 
     The driver's errors inside the context are raised as SourceError or one of its subclasses.
     """
-    connection = _connect(conninfo(dsn))
+    connection = opened(conninfo(dsn), _connect)
     try:
         with source_errors("a statement failed"):
             connection.execute(PIN_STATEMENT)

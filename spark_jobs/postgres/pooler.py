@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from psycopg.conninfo import conninfo_to_dict
 
+from spark_jobs.postgres.password_command import Conninfo
+
 
 @dataclass(frozen=True)
 class Pooler:
@@ -40,9 +42,9 @@ _POOLERS = (
 )
 
 
-def pooler_of(conninfo: str) -> Pooler | None:
+def pooler_of(conninfo: Conninfo) -> Pooler | None:
     """The pooler that a connection string names, by libpq's rules; None if it names none that we know."""
-    given = conninfo_to_dict(conninfo)
+    given = conninfo_to_dict(conninfo if isinstance(conninfo, str) else conninfo.text)
     host = str(given.get("host") or os.environ.get("PGHOST", ""))
     port = str(given.get("port") or os.environ.get("PGPORT") or 5432)
     hosts, ports = host.lower().split(","), port.split(",")

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from spark_jobs.errors import PreconditionError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connect_failure, conninfo, unconnected_hint
+from spark_jobs.postgres.password_command import opened
 from spark_jobs.postgres.refusals import lost_connection
 from spark_jobs.postgres.session_settings import PIN_STATEMENT
 
@@ -28,15 +29,21 @@ _LEFT = re.compile(rb"^\s*(\d+)\s+([0-9A-Fa-f]+/[0-9A-Fa-f]+)", re.MULTILINE)
 def replication_connection(dsn: SecretStr) -> Iterator[pq.abc.PGconn]:
     """A walsender session with all settings pinned. It supports only the simple query protocol, so this is libpq
     without psycopg's cursors. Raises SourceError."""
-    text = conninfo(dsn, replication="database")
-    pgconn = pq.PGconn.connect(text.encode())
+    pgconn = opened(conninfo(dsn, replication="database"), _connect)
     try:
-        if pgconn.status != pq.ConnStatus.OK:
-            raise _refused(text, pgconn.error_message.decode(errors="replace"))
         execute(pgconn, PIN_STATEMENT)
         yield pgconn
     finally:
         pgconn.finish()
+
+
+def _connect(text: str) -> pq.abc.PGconn:
+    pgconn = pq.PGconn.connect(text.encode())
+    if pgconn.status == pq.ConnStatus.OK:
+        return pgconn
+    said = pgconn.error_message.decode(errors="replace")
+    pgconn.finish()
+    raise _refused(text, said)
 
 
 def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:

@@ -18,6 +18,7 @@ from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.variants import with_variants
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
+from spark_jobs.postgres.password_command import Conninfo
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.net_columns import arrow_schema, ddl, value, value_fields
@@ -97,7 +98,7 @@ class TableRead:
         return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _TASKS and bool(self.columns)
 
     def rows(
-        self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
         """The rows with the Delta table's column names and types. Unless the table is small, each Spark action reads
         them again.
@@ -109,7 +110,7 @@ class TableRead:
         return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
 
     def values(
-        self, spark: SparkSession, conninfo: str, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
         """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
         schema = ddl(value_fields(self.shape))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from cdc_assets.configuration.field_errors import model_in
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -35,10 +35,12 @@ from spark_jobs.configuration import (
     WindowLimits,
 )
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 
 SECRET = "postgresql://cdc:hunter2@db.example/shop"
+WITHOUT_PASSWORD = "postgresql://cdc@db.example/shop"
 # design §2.1, as it stands there
 FILE = """\
 type: cdc_assets.PostgresCdcComponent
@@ -207,6 +209,18 @@ def test_accepted(
     for part in attribute.split("."):
         value = getattr(value, part)
     assert value == expected
+
+
+def test_a_command_for_the_password(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_DSN", WITHOUT_PASSWORD)
+    monkeypatch.setenv("DB_HOST", "db.example")
+    command = 'password_command: [token, --host, "{{ env.DB_HOST }}", --port, 5432, " a b "]'
+    source = load(file, "    slot: shop", f"    {command}\n    slot: shop").source
+    assert isinstance(source.dsn, CommandDsn)
+    assert source.dsn.command.words == ("token", "--host", "db.example", "--port", "5432", " a b ")
+    assert source.dsn.get_secret_value() == WITHOUT_PASSWORD
+    assert "token" not in repr(source)
+    assert type(load(file).source.dsn) is SecretStr
 
 
 def test_columns_are_not_for_test_decoding(file: Path) -> None:
@@ -394,6 +408,25 @@ REFUSED = [
         "tables[1].on_unrepresentable.a: expected 'error', 'null'",
     ),
     ("mode: mirror", "key: [a, b, a]", 22, "tables[1].key: names a twice"),
+    (
+        "    slot: shop",
+        "    password_command: [cat, hunter2]\n    slot: shop",
+        4,
+        "source: dsn has a password, and password_command prints one: leave out one of the two",
+    ),
+    (
+        '"{{ env.SHOP_DSN }}"',
+        "dbname=x\n    password_command: cat hunter2",
+        6,
+        "source.password_command: expected a list",
+    ),
+    ('"{{ env.SHOP_DSN }}"', "dbname=x\n    password_command: []", 6, "source.password_command: expected"),
+    (
+        '"{{ env.SHOP_DSN }}"',
+        "dbname=x\n    password_command: [cat, [a]]",
+        6,
+        "source.password_command[1]: expected text",
+    ),
     ("mode: mirror", "mask: [email]", 22, "tables[1].mask: expected a mapping, not [email]"),
     ("mode: mirror", "mask: {email: md5}", 22, "tables[1].mask.email: expected 'sha256'"),
     (
@@ -468,6 +501,7 @@ def test_every_example_of_a_field_is_accepted(file: Path, monkeypatch: pytest.Mo
     load(file)
     plain = yaml.safe_load(file.read_text())
     plain["attributes"]["tables"] = plain["attributes"]["tables"][1:]
+    monkeypatch.setenv("SHOP_DSN", WITHOUT_PASSWORD)  # which password_command is for
     seen = 0
     for path, example in examples_in(PipelineModel):
         document = copy.deepcopy(plain)

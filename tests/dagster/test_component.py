@@ -30,6 +30,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
 from spark_jobs.configuration import ColumnSelection, Threshold
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.postgres.command_dsn import CommandDsn
 from tests.fixtures.servers import Database, fresh_database
 
 DSN = "host=db.example user=cdc password=hunter2 dbname=shopdb"
@@ -380,6 +381,18 @@ def test_templates_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert component.spark.config == {"spark.x": "on", "spark.y": "3"}
     assert component.tables is not None
     assert component.tables[0].table_name == "things"
+
+
+def test_the_command_for_the_password_may_be_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_DSN", "host=db.example user=cdc dbname=shop")
+    monkeypatch.setenv("DB_PORT", "5433")
+    command = ["token", "--port", "{{ env.DB_PORT }}"]
+    component, definitions = loaded(body(source={"dsn": "{{ env.SHOP_DSN }}", "password_command": command}))
+    dsn = component.pipeline.source.dsn
+    assert isinstance(dsn, CommandDsn)
+    assert dsn.command.words == ("token", "--port", "5433")
+    assert "token" not in repr(component)
+    assert "token" not in repr(definitions.get_repository_def().get_all_jobs())
 
 
 @pytest.mark.parametrize(
