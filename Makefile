@@ -30,7 +30,7 @@ help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' Makefile
 
 demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minutes
-	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo --keep-server $(ARGS)
+	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo $(ARGS)
 
 # `make check test` runs no test twice
 REST := $(if $(filter check,$(MAKECMDGOALS)),-m "($(LIVE)) and not nightly")
@@ -78,8 +78,13 @@ check: $(INSTALLED)  ## format, lint, types, import arrows, the quick tests
 bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)
 
-ui: $(JARS_READY)  ## the Dagster UI on the demo: its server, its lake, its runs; with SHOP_DSN and SHOP_LAKE set, on those
-	@$(BIN)/python -m orchestration.demo_ui --demo .cache/demo --jars $(JARS) $(ARGS)
+ui: $(JARS_READY)  ## postgres-cdc demo --ui: the demo in Dagster; with SHOP_DSN and SHOP_LAKE set, on those
+ifdef SHOP_DSN
+	@mkdir -p "$(DAGSTER_HOME)"; test -e "$(DAGSTER_HOME)/dagster.yaml" || cp orchestration/dagster.yaml "$(DAGSTER_HOME)"
+	@$(BIN)/dagster dev --workspace workspace.yaml $(ARGS)
+else
+	@$(BIN)/postgres-cdc demo --ui --folder .cache/demo --jars $(JARS) $(ARGS)
+endif
 
 lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet --no-deps "uv>=0.9"
