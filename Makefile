@@ -30,7 +30,7 @@ help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 demo: $(JARS_READY)  ## the whole thing on an embedded PostgreSQL, in a few minutes
-	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo --keep-server $(ARGS)
+	@$(BIN)/postgres-cdc demo --jars $(JARS) --folder .cache/demo $(ARGS)
 
 # `make check test` runs no test twice
 REST := $(if $(filter check,$(MAKECMDGOALS)),-m "($(LIVE)) and not nightly")
@@ -83,8 +83,13 @@ coverage: $(INSTALLED)  ## the percentage of lines that the quick tests run; eac
 bench: $(JARS_READY) $(SERVERS_READY)  ## speed by stage, as ratios to the server's own limit
 	@$(BIN)/python -m benchmarks --jars $(JARS) $(ARGS)
 
-ui: $(JARS_READY)  ## the Dagster UI on the demo: its server, its lake, its runs; with SHOP_DSN and SHOP_LAKE set, on those
-	@$(BIN)/python -m orchestration.demo_ui --demo .cache/demo --jars $(JARS) $(ARGS)
+ui: $(JARS_READY)  ## postgres-cdc demo --ui: the demo in Dagster; with SHOP_DSN and SHOP_LAKE set, on those
+ifdef SHOP_DSN
+	@mkdir -p "$(DAGSTER_HOME)"; test -e "$(DAGSTER_HOME)/dagster.yaml" || cp orchestration/dagster.yaml "$(DAGSTER_HOME)"
+	@$(BIN)/dagster dev --workspace workspace.yaml $(ARGS)
+else
+	@$(BIN)/postgres-cdc demo --ui --folder .cache/demo --jars $(JARS) $(ARGS)
+endif
 
 site: $(INSTALLED)  ## the documentation as a site, in .cache/site; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)

@@ -63,6 +63,8 @@ def _document(model: PipelineModel) -> dict[str, Any]:
     attributes = model.model_dump(mode="json")
     attributes["source"]["slot"] = model.source.slot or model.name
     attributes["source"]["publication"] = attributes["source"]["publication"] or model.name
+    if model.source.password_command:
+        attributes["source"]["password_command"] = [_HIDDEN]
     # settings of Spark, and the URL of a Connect server, may hold tokens
     attributes["spark"]["config"] = dict.fromkeys(model.spark.config, _HIDDEN)
     attributes["spark"]["remote"] = model.spark.remote and _HIDDEN

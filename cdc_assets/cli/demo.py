@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,29 +17,52 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.options import output_options
+from cdc_assets.cli.options import CONFIG_VARIABLE, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table
+from cdc_assets.demo.demo_folder import DSN_VARIABLE
 from spark_jobs.configuration import SparkOptions
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import ConfigurationError, LakeError
 from spark_jobs.readable_size import size
 
 if TYPE_CHECKING:
-    from cdc_assets.demo.demo_report import DemoReport
+    from cdc_assets.demo.demo_report import DemoReport, KeptServer
+
+KEPT_FOLDER = "postgres-cdc-demo"
+_CHANGE = "UPDATE shop.customers SET email = 'me@example.com' WHERE id = 1"
+_READ = "SELECT id, email, credit FROM delta_scan('{}') WHERE id = 1"
 
 
 @click.command("demo")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where the lake is left; default: a new folder.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help=f"Where the lake is left.  [default: {KEPT_FOLDER} with --keep, --ui or --stop, else a new folder]",
+)
+@click.option("--keep", is_flag=True, help="Let the server go on at the end, and say what to try with it.")
+@click.option("--ui", is_flag=True, help="Show the demo that was kept, or a small new one, in Dagster.")
+@click.option("--stop", is_flag=True, help="Stop the server that was kept, and remove the folder.")
+@click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of Dagster's UI.", show_default=True)
 @click.option("--jars", default="packages", help="Delta's jars: packages, provided or a folder.", show_default=True)
 @click.option("--scale", default=10, type=click.IntRange(min=1), help="pgbench's scale.", show_default=True)
 @click.option("--rate", default=200, type=click.IntRange(min=1), help="pgbench's transactions a second.")
 @click.option("--seconds", default=30, type=click.IntRange(min=3), help="Load after the snapshot.", show_default=True)
-@click.option("--keep-server", is_flag=True, help="Keep the server's data in the folder, for `make ui` in a clone.")
+@click.option("--keep-server", is_flag=True, hidden=True)
 @output_options
 @click.pass_obj
 def command(
-    terminal: Terminal, folder: Path | None, jars: str, scale: int, rate: int, seconds: int, keep_server: bool
+    terminal: Terminal,
+    folder: Path | None,
+    keep: bool,
+    ui: bool,
+    stop: bool,
+    port: int,
+    jars: str,
+    scale: int,
+    rate: int,
+    seconds: int,
+    keep_server: bool,
 ) -> Outcome:
     """Show the whole thing on this machine, in a few minutes.
 
@@ -41,21 +70,57 @@ def command(
     window while tables are altered, stops the load and compares source and lake row by row. Needs the extra:
     dagster-postgres-cdc[demo].
     """
+    if keep_server:
+        terminal.problem("--keep-server is now --keep, and will be removed")
+    if keep + ui + stop > 1:
+        raise click.UsageError("--keep, --ui and --stop exclude each other")
+    jars = jars if jars in ("packages", "provided") else str(Path(jars).resolve())
+    if keep or ui or stop or keep_server:
+        folder = folder or Path(KEPT_FOLDER)
+    folder = (folder or Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-lake-"))).resolve()
+    if stop:
+        return _stop(folder)
+    if ui:
+        return _ui(terminal, folder, jars, port)
     from cdc_assets.demo.demonstration import DemoOptions, demonstrate
 
-    folder = folder or Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-lake-"))
-    if jars not in ("packages", "provided"):
-        jars = str(Path(jars).resolve())
-    options = DemoOptions(folder.resolve(), jars, scale, rate, seconds, keep_server)
+    options = DemoOptions(folder, jars, scale, rate, seconds, keep or keep_server)
+    if options.keep and find_spec("duckdb_extension_delta") is None:
+        raise ConfigurationError("DuckDB is not installed", hint="pip install 'dagster-postgres-cdc[demo]'")
     with lazy_session(SparkOptions(jars=jars)) as spark, terminal.progress() as progress:
         report = demonstrate(options, spark, terminal.say, progress)
     problems = () if report.equal else (LakeError("source and lake differ"),)
-    return Outcome(report, _display(report, keep_server), problems)
+    return Outcome(report, _display(report), problems)
 
 
-def _display(report: DemoReport, keep_server: bool) -> RenderableType:
-    following = _next(report, keep_server)
-    return Group(Text(), _tables(report), Text(), _altered(report), Text(), _figures(report), Text(), following)
+def _ui(terminal: Terminal, folder: Path, jars: str, port: int) -> Outcome:
+    from cdc_assets.demo.dagster_ui import show_in_dagster
+
+    terminal.say(f"Dagster on the demo in {folder}: http://127.0.0.1:{port}; Ctrl-C ends it")
+    return Outcome(None, "", failed=show_in_dagster(folder, jars=jars, port=port) != 0)
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The demo that was removed."""
+
+    folder: Path
+
+
+def _stop(folder: Path) -> Outcome:
+    from cdc_assets.demo.demo_folder import is_demo, remove
+    from cdc_assets.demo.demo_server import remove_server
+
+    if not is_demo(folder):
+        raise ConfigurationError(f"there is no demo in {folder}", hint="name its folder with --folder")
+    remove_server(folder)
+    remove(folder)
+    return Outcome(Stopped(folder), Text(f"the server is stopped, and what the demo left in {folder} is removed"))
+
+
+def _display(report: DemoReport) -> RenderableType:
+    parts = (_tables(report), _altered(report), _figures(report), _next(report))
+    return Group(*(shown for part in parts for shown in (Text(), part)))
 
 
 def _tables(report: DemoReport) -> Table:
@@ -101,10 +166,53 @@ def _figures(report: DemoReport) -> Text:
     )
 
 
-def _next(report: DemoReport, keep_server: bool) -> Text:
-    ui = "\n  in the Dagster UI:  make ui" if keep_server else ""  # which starts the server again
-    return Text(
-        f"The lake is in {report.lake}, its configuration in {report.configuration}. To try next:\n"
-        f"  read a table:       spark.read.format('delta').load('{report.lake}/tables/shop/orders')\n"
-        "  your own database:  start from examples/shop.yaml, then postgres-cdc doctor --config FILE, then sync" + ui
+def _next(report: DemoReport) -> Text:
+    lines = (
+        _to_try(report, report.kept)
+        if report.kept
+        else ("The same again, with a server that goes on:    postgres-cdc demo --keep",)
     )
+    ways = (
+        f"The lake is in {report.lake}, its configuration in {report.configuration}.",
+        *lines,
+        "Write a configuration for your own database:   postgres-cdc init --dsn 'host=... dbname=... user=...'",
+    )
+    return Text("\n".join(ways), no_wrap=True, overflow="ignore")
+
+
+def _to_try(report: DemoReport, kept: KeptServer) -> Sequence[str]:
+    """Lines to paste, in this order."""
+    dsn = f'"${DSN_VARIABLE}"'
+    psql, pgbench = (
+        name if shutil.which(name) else shlex.quote(str(kept.programs / name)) for name in ("psql", "pgbench")
+    )
+    table = str(report.lake / "tables" / "shop" / "customers").replace("'", "''")
+    folder = shlex.quote(str(report.lake.parent))
+    return (
+        "The server goes on. Paste these lines to change a row, replicate the change, and read it with DuckDB:",
+        "",
+        f"export {DSN_VARIABLE}={shlex.quote(kept.dsn.get_secret_value())}",
+        f"export {CONFIG_VARIABLE}={shlex.quote(str(report.configuration))}",
+        f'{psql} {dsn} -c "{_CHANGE}"',
+        "postgres-cdc sync",
+        _read_by_duckdb(_READ.format(table)),
+        "",
+        f"More changes, for ten minutes:                 {pgbench} --no-vacuum --rate=50 --time=600 {dsn}",
+        f"See it in Dagster:                             postgres-cdc demo --ui --folder {folder}",
+        f"Stop the server, and remove all of it:         postgres-cdc demo --stop --folder {folder}",
+    )
+
+
+def _read_by_duckdb(query: str) -> str:
+    """Its extension for Delta comes as a wheel, so that it need not be fetched."""
+    import duckdb_extension_delta
+
+    found = Path(next(iter(duckdb_extension_delta.__path__))).glob("extensions/*/delta.duckdb_extension")
+    program = f"import duckdb; duckdb.sql('''LOAD '{next(found)}'; {query}''').show()"
+    python = "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
+    return f"{python} -c {_in_double_quotes(program)}"
+
+
+def _in_double_quotes(text: str) -> str:
+    """For a shell: easier to read than single quotes that are quoted, where no character forbids it."""
+    return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'

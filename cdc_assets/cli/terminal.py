@@ -116,7 +116,7 @@ def _print(what: RenderableType, *, on_stderr: bool) -> None:
     console = Console(stderr=on_stderr, highlight=False)
     if not console.is_terminal:
         console = Console(stderr=on_stderr, highlight=False, width=200)
-    console.print(_Harmless(what))
+    console.print(_Harmless(what), crop=False)  # a line to paste is longer than the terminal is wide
 
 
 @dataclass(frozen=True)

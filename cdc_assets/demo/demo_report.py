@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus
@@ -32,12 +34,22 @@ class TableResult:
 
 
 @dataclass(frozen=True)
+class KeptServer:
+    """A server that goes on. ``programs``: the folder of ``psql`` and ``pgbench``."""
+
+    dsn: SecretStr
+    programs: Path
+
+
+@dataclass(frozen=True)
 class DemoReport:
-    """``sync_seconds`` is the time spent in the syncs that applied ``changes``, capture included."""
+    """``sync_seconds`` is the time spent in the syncs that applied ``changes``, capture included. ``kept``: the server,
+    if it goes on."""
 
     tables: tuple[TableResult, ...]
     lake: Path
     configuration: Path
+    kept: KeptServer | None
     windows: int
     snapshot_seconds: float
     sync_seconds: float

@@ -1,8 +1,8 @@
-"""The demo's PostgreSQL: for one demonstration, or kept beside the demo's lake so that ``make ui`` can show both."""
+"""The demo's PostgreSQL: for one demonstration, or kept beside the demo's lake."""
 
 from __future__ import annotations
 
-import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,13 +11,18 @@ from pathlib import Path
 
 import psycopg
 
-from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
+from cdc_assets.demo.demo_folder import KEPT_SERVER
+from cdc_assets.demo.embedded_postgres import (
+    PostgresServer,
+    found_running,
+    let_stay,
+    running_postgres,
+    stop,
+    wheel_binaries,
+)
 from cdc_assets.demo.pgbench import initialise
 from cdc_assets.demo.shop_schema import PGBENCH_HISTORY_IDENTITY, SHOP_SCHEMA
 from spark_jobs.errors import ConfigurationError
-
-# holds the path of the server's data, which may have to lie elsewhere: started by root, the server runs as another user
-KEPT_SERVER = "server"
 
 
 @contextmanager
@@ -28,7 +33,8 @@ def new_server(folder: Path) -> Iterator[PostgresServer]:
     Raises ConfigurationError if there is no embedded PostgreSQL, or if the kept server is running.
     """
     binaries = _binaries()
-    _forget_server(folder)
+    _require_stopped(folder)
+    remove_server(folder)
     data = Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-"))
     try:
         with running_postgres(data, binaries=binaries, version=18) as server:
@@ -38,37 +44,36 @@ def new_server(folder: Path) -> Iterator[PostgresServer]:
             shutil.rmtree(data, ignore_errors=True)
 
 
-def keep_server(folder: Path, server: PostgresServer) -> None:
-    """Keep its data for ``kept_server``, from now on."""
+def keep_server(folder: Path, server: PostgresServer, *, running: bool = False) -> None:
+    """Keep its data for ``kept_server``, from now on; and the server ``running``, until ``remove_server``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / KEPT_SERVER).write_text(str(server.data.parent))
+    if running:
+        let_stay(server)
 
 
 @contextmanager
 def kept_server(folder: Path) -> Iterator[PostgresServer | None]:
-    """The server that was kept in ``folder``; None if there is none."""
+    """The server that was kept in ``folder``, started if it is not running; None if there is none."""
     data = _kept(folder)
     if data is None:
         yield None
+    elif (running := found_running(data, binaries=_binaries())) is not None:
+        yield running
     else:
-        with running_postgres(data, binaries=_binaries(), version=18) as server:
+        with running_postgres(data, binaries=_binaries()) as server:
             yield server
 
 
-def _forget_server(folder: Path) -> None:
-    """Delete the data of the server that was kept in ``folder``, if any. Raises ConfigurationError if it is running."""
+def remove_server(folder: Path) -> None:
+    """Stop the server that was kept in ``folder``, if it runs, and delete its data."""
     data = _kept(folder)
     if data is None:
         return
-    if _is_running(data / "data"):
-        raise ConfigurationError(f"the demo's server of {folder} is running", hint="stop `make ui` first")
+    if (running := found_running(data, binaries=_binaries())) is not None:
+        stop(running)
     shutil.rmtree(data)
     (folder / KEPT_SERVER).unlink()
-
-
-def is_demo(folder: Path) -> bool:
-    """Whether an earlier demo, or ``make ui``, has left something there."""
-    return (folder / "shop.yaml").is_file() or (folder / KEPT_SERVER).is_file()
 
 
 def load_demo(server: PostgresServer, scale: int) -> None:
@@ -77,6 +82,13 @@ def load_demo(server: PostgresServer, scale: int) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(PGBENCH_HISTORY_IDENTITY)
         connection.execute(SHOP_SCHEMA)
+
+
+def _require_stopped(folder: Path) -> None:
+    data = _kept(folder)
+    if data is not None and found_running(data, binaries=_binaries()) is not None:
+        what = f"the demo's server of {folder} is running"
+        raise ConfigurationError(what, hint=f"postgres-cdc demo --stop --folder {shlex.quote(str(folder))}")
 
 
 def _binaries() -> Path:
@@ -92,14 +104,3 @@ def _kept(folder: Path) -> Path | None:
     place = folder / KEPT_SERVER
     data = Path(place.read_text()) if place.is_file() else None
     return data if data is not None and (data / "data" / "PG_VERSION").is_file() else None
-
-
-def _is_running(data: Path) -> bool:
-    """A server that was killed leaves its file behind: then no process has that number."""
-    try:
-        os.kill(int((data / "postmaster.pid").read_text().split()[0]), 0)
-    except PermissionError:
-        return True
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,21 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
-import yaml
+from pydantic import SecretStr
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from cdc_assets.demo.demo_report import DemoReport, Tally, table_result
-from cdc_assets.demo.demo_server import is_demo, keep_server, load_demo, new_server
+from cdc_assets.demo.demo_folder import DSN_VARIABLE, begin_anew, lake_of, require_own_folder
+from cdc_assets.demo.demo_report import DemoReport, KeptServer, Tally, table_result
+from cdc_assets.demo.demo_server import keep_server, load_demo, new_server
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.pgbench import running_pgbench
 from cdc_assets.demo.shop_load import ShopLoad
-from cdc_assets.demo.shop_schema import (
-    PGBENCH_TABLES,
-    SHOP_ALTERATIONS,
-    SHOP_TABLES,
-)
+from cdc_assets.demo.shop_schema import SHOP_ALTERATIONS, TABLES
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import ConfigurationError
 from spark_jobs.progress import Progress
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.status import pipeline_status
@@ -36,9 +31,6 @@ from spark_jobs.verify.row_compare import compare
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLES = (*PGBENCH_TABLES, *SHOP_TABLES)
-DAGSTER_HOME = "dagster_home"  # in the demo's folder: the instance in which ``make ui`` shows it
-_DSN_VARIABLE = "POSTGRES_CDC_DEMO_DSN"
 _ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 
 
@@ -46,32 +38,34 @@ _ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 class DemoOptions:
     """``scale`` is pgbench's: 100,000 accounts each. ``rate``: pgbench's transactions a second. ``seconds``: how long
     the load runs at least after the snapshot. ``folder`` receives the lake and the configuration; ``jars``: see
-    ``spark.jars``. ``keep_server``: its data is kept for ``make ui``, else deleted at the end."""
+    ``spark.jars``. ``keep``: the server goes on, until ``postgres-cdc demo --stop``; else it is stopped and deleted."""
 
     folder: Path
     jars: str = "packages"
     scale: int = 10
     rate: int = 200
     seconds: int = 30
-    keep_server: bool = False
+    keep: bool = False
 
 
 def demonstrate(
     options: DemoOptions, spark: SparkProvider, say: Callable[[str], None], progress: Progress
 ) -> DemoReport:
-    """Run the demo; ``say`` gets a line for each step. The server is stopped at the end.
+    """Run the demo; ``say`` gets a line for each step.
 
     Raises ConfigurationError if there is no embedded PostgreSQL, or if ``folder`` holds something else; CdcError as
     sync does.
     """
     began = time.monotonic()
     with ExitStack() as stack:
-        _require_own_folder(options.folder)
+        require_own_folder(options.folder)
         say("starting PostgreSQL 18")
         server = stack.enter_context(new_server(options.folder))
         say(f"loading pgbench (scale {options.scale}: {options.scale * 100_000:,} accounts) and a small shop")
         load_demo(server, options.scale)
-        pipeline = _pipeline(options, server.dsn())
+        configuration = begin_anew(options.folder, options.jars)
+        os.environ[DSN_VARIABLE] = server.dsn()
+        pipeline = load_pipeline(configuration)
         session = spark()
         tally = Tally()
         snapshot_seconds = _under_load(server, options, pipeline, session, tally, say, progress)
@@ -81,12 +75,13 @@ def demonstrate(
         after = pipeline_status(pipeline)
         say("comparing source and lake, row by row")
         comparisons = compare(session, pipeline, TABLES)
-        if options.keep_server:
-            keep_server(options.folder, server)
+        if options.keep:
+            keep_server(options.folder, server, running=True)
     return DemoReport(
         tables=tuple(table_result(comparison, tally, before, after) for comparison in comparisons),
-        lake=options.folder / "lake",
-        configuration=options.folder / "shop.yaml",
+        lake=lake_of(options.folder),
+        configuration=configuration,
+        kept=KeptServer(SecretStr(server.dsn()), server.binaries) if options.keep else None,
         windows=tally.windows,
         snapshot_seconds=snapshot_seconds,
         sync_seconds=tally.seconds,
@@ -138,30 +133,3 @@ def _timed_sync(pipeline: Pipeline, session: SparkSession, tally: Tally, progres
     seconds = time.monotonic() - began
     tally.add(report, seconds)
     return seconds
-
-
-def _require_own_folder(folder: Path) -> None:
-    """What is deleted there must be an earlier demo's."""
-    if folder.is_dir() and any(folder.iterdir()) and not is_demo(folder):
-        raise ConfigurationError(f"{folder} is not empty", hint="name a new folder with --folder")
-
-
-def _pipeline(options: DemoOptions, dsn: str) -> Pipeline:
-    """Written to a file and read back, like a user's."""
-    file, lake = options.folder / "shop.yaml", options.folder / "lake"
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for earlier in (lake, options.folder / DAGSTER_HOME):
-        shutil.rmtree(earlier, ignore_errors=True)
-    attributes = {
-        "name": "shop",
-        "source": {"dsn": "{{ env." + _DSN_VARIABLE + " }}"},
-        "lake": {"path": str(lake.resolve())},
-        "windows": {"max_bytes": "2MiB", "max_per_run": 1000},
-        "tables": [str(name) for name in TABLES],
-        "merge": {"engine": "auto"},
-        "spark": {"jars": options.jars},
-    }
-    document = {"type": "cdc_assets.PostgresCdcComponent", "attributes": attributes}
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-    os.environ[_DSN_VARIABLE] = dsn
-    return load_pipeline(file)

@@ -1,7 +1,7 @@
 """A real PostgreSQL server for the demo, the tests and the benchmarks, set up for logical decoding.
 
-It lives as long as the process that started it: a watcher beside the server reads a pipe that the operating
-system closes when that process ends, for whatever reason. This module does not depend on Dagster.
+It lives as long as the process that started it, unless it is told to stay: a watcher beside the server reads a pipe
+that the operating system closes when that process ends, for whatever reason. This module does not depend on Dagster.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -40,9 +41,12 @@ LOGICAL_SETTINGS: Mapping[str, str] = {
 }
 # PostgreSQL refuses to run as root; then the first of these users that exists runs it
 _UNPRIVILEGED_USERS = ("postgres", "nobody")
+# a file beside the data: the server is not to stop with its starter
+_STAYS = "stays"
 # the watcher stops with either: end of input means that the starter is gone; SIGINT is PostgreSQL's fast shutdown
 _WATCHER = (
-    '"$@" & pid=$!; (cat >/dev/null; kill -INT $pid 2>/dev/null) <&3 & wait $pid; status=$?; kill $! ; exit $status'
+    f'"$@" & pid=$!; (cat >/dev/null; [ -e {_STAYS} ] || kill -INT $pid 2>/dev/null) <&3 &'
+    " wait $pid; status=$?; kill $! 2>/dev/null; exit $status"
 )
 _START_SECONDS = 60
 
@@ -93,6 +97,7 @@ def running_postgres(
     it does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _STAYS).unlink(missing_ok=True)
     user = _server_user()
     if user is not None:
         shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
@@ -107,7 +112,34 @@ def running_postgres(
     finally:
         if process.stdin is not None:
             process.stdin.close()
-        process.wait(_START_SECONDS)
+        if not (folder / _STAYS).exists():
+            process.wait(_START_SECONDS)
+
+
+def let_stay(server: PostgresServer) -> None:
+    """The server goes on when its starter ends; ``stop`` ends it."""
+    (server.data.parent / _STAYS).touch()
+
+
+def found_running(folder: Path, *, binaries: Path, version: int = 18) -> PostgresServer | None:
+    """The server whose files are in ``folder``, if it runs."""
+    data = folder / "data"
+    try:
+        port = int((data / "postmaster.pid").read_text().splitlines()[3])
+        server = PostgresServer(version, binaries, data, port, (folder / "password").read_text())
+    except (FileNotFoundError, IndexError):  # none, or one that is just starting
+        return None
+    # a server that was killed leaves its file behind
+    return server if _answers(server) else None
+
+
+def stop(server: PostgresServer) -> None:
+    """Stop a server that was found running, and wait until it has ended."""
+    pid_file = server.data / "postmaster.pid"
+    os.kill(int(pid_file.read_text().split()[0]), signal.SIGINT)
+    deadline = time.monotonic() + _START_SECONDS
+    while pid_file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _initialised(data: Path, binaries: Path, user: str | None) -> str:

@@ -18,6 +18,8 @@ SHOP_TABLES = tuple(
     for name in ("baskets", "customers", "documents", "items", "order_lines", "orders", "visits")
 )
 
+TABLES = (*PGBENCH_TABLES, *SHOP_TABLES)
+
 # pgbench_history has no key, so its rows are followed whole
 PGBENCH_HISTORY_IDENTITY = "ALTER TABLE public.pgbench_history REPLICA IDENTITY FULL"
 

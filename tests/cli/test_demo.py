@@ -61,7 +61,7 @@ def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path)
 
 
 def test_a_kept_server_is_started_again_with_its_data(tmp_path: Path) -> None:
-    """What ``make ui`` shows after ``make demo``."""
+    """As ``demo --ui`` does."""
     with new_server(tmp_path) as server:
         unkept = server.data.parent
     assert not unkept.exists()
@@ -78,3 +78,30 @@ def test_a_kept_server_is_started_again_with_its_data(tmp_path: Path) -> None:
         assert not again.data.exists()
     with kept_server(tmp_path) as none:
         assert none is None
+
+
+_KEEP = """
+import sys; from pathlib import Path; from cdc_assets.demo.demo_server import keep_server, new_server
+with new_server(Path(sys.argv[1])) as server:
+    keep_server(Path(sys.argv[1]), server, running=True)
+"""
+
+
+def test_a_server_that_is_to_go_on_outlives_its_starter_until_it_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    subprocess.run([sys.executable, "-c", _KEEP, str(tmp_path)], check=True, timeout=120)
+    for _ in range(2):  # who finds it running leaves it running
+        with kept_server(tmp_path) as server:
+            assert server is not None
+            psycopg.connect(server.dsn()).close()
+    assert server is not None
+    pid = int((server.data / "postmaster.pid").read_text().split()[0])
+    stop = [sys.executable, "-m", "cdc_assets.cli", "demo", "--stop", "--json", "--folder", str(tmp_path)]
+    stopped = subprocess.run(stop, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(stopped.stdout) == {"folder": str(tmp_path)}
+    assert not psutil.pid_exists(pid)
+    assert not server.data.parent.exists()
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+    again = subprocess.run(stop, capture_output=True, text=True, check=False, timeout=120)
+    assert again.returncode == 2
+    assert f"there is no demo in {tmp_path}" in again.stderr

@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DAGSTER_DEV = (sys.executable, "-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"))
-DEMO_UI = (sys.executable, "-m", "orchestration.demo_ui")
+DEMO_UI = (sys.executable, "-m", "cdc_assets.cli", "demo", "--ui")
 DG_DEV = (str(Path(sys.executable).with_name("dg")), "dev")
 _LOCATION = {"repositoryLocationName": "postgres-cdc", "repositoryName": "__repository__"}
 # the SQLite schema is made by one process before several meet it
@@ -145,7 +145,7 @@ def dagster_dev(home: Path, command: Sequence[str] = DAGSTER_DEV, **environment:
     with log.open("wb") as output:
         # a shell's background job would have SIGINT ignored, and so would its children
         process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", port],
+            [*command, "--port", port],
             env=env,
             cwd=ROOT,
             stdout=output,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from cdc_assets.demo.embedded_postgres import PostgresServer
+from cdc_assets.demo.embedded_postgres import PostgresServer, found_running, wheel_binaries
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import SHOP_TABLES
 from spark_jobs.logicalrep.lsn import Window
@@ -53,9 +53,9 @@ class Trial:
 
 @pytest.fixture(scope="module")
 def trial(jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
-    """What ``make ui`` starts in a fresh clone, with a busy shop; the sensor is turned off after a few windows."""
+    """What ``postgres-cdc demo --ui`` starts, with a busy shop; the sensor is turned off after a few windows."""
     folder = tmp_path_factory.mktemp("trial")
-    command = [*DEMO_UI, "--demo", str(folder / "demo"), "--jars", str(jars_folder)]
+    command = [*DEMO_UI, "--folder", str(folder / "demo"), "--jars", str(jars_folder)]
     with dagster_dev(folder / "home", command) as dev:
         database = Database(_demo_server(folder / "demo"), "postgres")
         with ShopLoad(database.dsn):
@@ -66,9 +66,11 @@ def trial(jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def _demo_server(folder: Path) -> PostgresServer:
-    data = Path((folder / "server").read_text()) / "data"
-    port = int((data / "postmaster.pid").read_text().splitlines()[3])
-    return PostgresServer(18, data, data, port, (data.parent / "password").read_text())
+    binaries = wheel_binaries()
+    assert binaries is not None
+    found = found_running(Path((folder / "server").read_text()), binaries=binaries)
+    assert found is not None
+    return found
 
 
 def _greens(dev: DagsterDev) -> int | None:

@@ -23,7 +23,7 @@ from spark_jobs.postgres.connection import connected, conninfo
 from spark_jobs.postgres.password_command import PasswordCommand
 from spark_jobs.postgres.replication import replication_connection
 from tests.cli.command import configured
-from tests.cli.test_follow import following
+from tests.cli.following import following
 from tests.documented_grants import TABLES, documented_role, without_password
 from tests.fixtures.servers import Database
 
