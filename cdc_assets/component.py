@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -121,7 +121,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.discovered_tables import discovered_tables
 
         comments = discovered_tables(self.name, state_path)
-        tables = [self.settings_of(QualifiedName.parse(name)) for name in comments]
+        tables = self._settings_of(map(QualifiedName.parse, comments))
         discovered = self.model_copy(update={"tables": tables})
         discovered._comments = {table.qualified_name: comments[table.name] for table in discovered.tables or ()}
         discovered._configured = self
@@ -140,7 +140,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
                 hint="list the tables: each becomes an asset, and the source is not queried here; only a component that"
                 " is loaded from a defs folder, or the command, can ask the source for its tables",
             )
-        tables = [self.settings_of(table.qualified_name) for table in self.tables or ()]
+        tables = self._settings_of(table.qualified_name for table in self.tables or ())
         specs = {table.qualified_name: translated(self.get_asset_spec(table), table) for table in tables}
         keys = Counter(spec.key for spec in specs.values())
         if twice := sorted(key.to_user_string() for key, times in keys.items() if times > 1):
@@ -152,8 +152,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         bring_resource = self.spark.resource is None
         return build_definitions(self._blueprint(specs), self.execute, self._elsewhere, bring_resource=bring_resource)
 
-    def settings_of(self, name: QualifiedName) -> TableSettings:
-        return cast("TableSettings", super().settings_of(name))
+    def _settings_of(self, names: Iterable[QualifiedName]) -> list[TableSettings]:
+        rules = self.table_rules
+        return [cast("TableSettings", rules.settings_of(name)) for name in names]
 
     @property
     def pipeline(self) -> Pipeline:

@@ -37,7 +37,8 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     source = model.source
     tables = None
     if not model.asks_source:
-        tables = tuple(_table_of(model.settings_of(table.qualified_name)) for table in model.tables or ())
+        rules = model.table_rules
+        tables = tuple(_table_of(rules.settings_of(table.qualified_name)) for table in model.tables or ())
     return Pipeline(
         name=model.name,
         source=Source(
@@ -84,13 +85,14 @@ def _patterns_of(model: PipelineModel) -> TablePatterns | None:
     """None if every table is named, or if every table of the publication is followed in the same way."""
     if not model.asks_source or not (model.tables or model.exclude or model.defaults):
         return None
+    rules = model.table_rules
     masking = [table.pattern for table in model.tables or () if table.mask]
     if model.defaults is not None and model.defaults.mask:
         masking.append(TablePattern.parse("*.*"))
     return TablePatterns(
         tuple(table.pattern for table in model.tables or ()),
         tuple(map(TablePattern.parse, model.exclude)),
-        settings=lambda name: _table_of(model.settings_of(name)),
+        settings=lambda name: _table_of(rules.settings_of(name)),
         masking=tuple(masking),
     )
 
