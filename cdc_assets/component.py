@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
@@ -136,7 +136,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.discovered_tables import discovered_tables
 
         comments = discovered_tables(self.name, state_path)
-        tables = [self.settings_of(QualifiedName.parse(name)) for name in comments]
+        tables = self._settings_of(map(QualifiedName.parse, comments))
         discovered = self.model_copy(update={"tables": tables})
         discovered._comments = {table.qualified_name: comments[table.name] for table in discovered.tables or ()}
         discovered._configured = self
@@ -158,8 +158,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         bring_resource = self.spark.resource is None
         return build_definitions(self._blueprint(), self.execute, self._elsewhere, bring_resource=bring_resource)
 
-    def settings_of(self, name: QualifiedName) -> TableSettings:
-        return cast("TableSettings", super().settings_of(name))
+    def _settings_of(self, names: Iterable[QualifiedName]) -> list[TableSettings]:
+        rules = self.table_rules
+        return [cast("TableSettings", rules.settings_of(name)) for name in names]
 
     @property
     def pipeline(self) -> Pipeline:
@@ -180,7 +181,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     def _settings(self) -> Mapping[QualifiedName, TableSettings]:
         """Of the tables that are known without asking the source."""
         named = (table.pattern.name for table in self.tables or ())
-        return {name: self.settings_of(name) for name in named if name is not None}
+        return {table.qualified_name: table for table in self._settings_of(filter(None, named))}
 
     @property
     def asset_specs(self) -> AssetSpecs:

@@ -217,9 +217,6 @@ class TablePatterns:
         wanted = not self.tables or any(pattern.matches(name) for pattern in self.tables)
         return wanted and not any(pattern.matches(name) for pattern in self.exclude)
 
-    def names_singly(self, name: QualifiedName) -> bool:
-        return any(pattern.name == name for pattern in self.tables)
-
     def of(self, there: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
         """The names to follow, in the order of ``tables``: those of ``there`` that match a pattern, and plain names
         whether or not they are there."""
@@ -321,6 +318,11 @@ class Pipeline:
         if (known := self._by_name.get(name)) is not None:
             return known
         return self.patterns.settings(name) if self.patterns and self.patterns.follows(name) else Table(name)
+
+    def names_singly(self, name: QualifiedName) -> bool:
+        """Whether the configuration means just this table. What is wrong with it is then wrong in the configuration;
+        a table that only a pattern matches may be stopped alone."""
+        return self.patterns is None or any(pattern.name == name for pattern in self.patterns.tables)
 
     @property
     def _found(self) -> tuple[Table, ...]:

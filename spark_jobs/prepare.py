@@ -65,7 +65,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
             if not names:
                 raise nothing_followed(pipeline)
             for table in stopped:
-                if isinstance(table.error, ConfigurationError):
+                if isinstance(table.error, ConfigurationError) and pipeline.names_singly(table.name):
                     raise table.error
             if len(stopped) == len(names):
                 raise none_can_go_on(stopped)

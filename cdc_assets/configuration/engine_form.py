@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.models import PipelineModel, SourceModel
+from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     ColumnSelection,
@@ -18,6 +19,7 @@ from spark_jobs.configuration import (
     MessagePrefixes,
     Pipeline,
     Retention,
+    SchemaPolicy,
     Source,
     SparkOptions,
     Table,
@@ -27,7 +29,6 @@ from spark_jobs.configuration import (
 )
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.postgres.password_command import PasswordCommand
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_pattern import TablePattern
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -38,10 +39,11 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
 
     Raises ConfigurationError if columns are masked and the environment holds no salt.
     """
-    source = model.source
+    source, policy = model.source, model.on_schema_change.over()
     tables = None
     if not model.asks_source:
-        tables = tuple(_table_of(model, table.qualified_name) for table in model.tables or ())
+        rules = model.table_rules
+        tables = tuple(_table_of(rules.settings_of(table.qualified_name), policy) for table in model.tables or ())
     return Pipeline(
         name=model.name,
         source=Source(
@@ -66,7 +68,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         tables=tables,
         on_unrepresentable=model.on_unrepresentable,
         on_rewrite=model.on_rewrite,
-        on_schema_change=model.on_schema_change.over(),
+        on_schema_change=policy,
         spark=SparkOptions(
             master=model.spark.master,
             remote=model.spark.remote,
@@ -95,25 +97,25 @@ def _patterns_of(model: PipelineModel) -> TablePatterns | None:
     """None if every table is named, or if every table of the publication is followed in the same way."""
     if not model.asks_source or not (model.tables or model.exclude or model.defaults):
         return None
+    rules, policy = model.table_rules, model.on_schema_change.over()
     masking = [table.pattern for table in model.tables or () if table.mask]
     if model.defaults is not None and model.defaults.mask:
         masking.append(TablePattern.parse("*.*"))
     return TablePatterns(
         tuple(table.pattern for table in model.tables or ()),
         tuple(map(TablePattern.parse, model.exclude)),
-        settings=lambda name: _table_of(model, name),
+        settings=lambda name: _table_of(rules.settings_of(name), policy),
         masking=tuple(masking),
     )
 
 
-def _table_of(pipeline: PipelineModel, name: QualifiedName) -> Table:
-    model = pipeline.settings_of(name)
+def _table_of(model: TableModel, policy: SchemaPolicy) -> Table:
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
     options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
-    own = None if model.on_schema_change is None else model.on_schema_change.over(pipeline.on_schema_change.over())
-    return Table(name, model.mode, selection, tuple(model.key), options, tuple(model.mask), own)
+    own = None if model.on_schema_change is None else model.on_schema_change.over(policy)
+    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask), own)
 
 
 def _absolute(path: str, folder: Path) -> str:

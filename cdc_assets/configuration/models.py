@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.database_name import has_password
-from cdc_assets.configuration.field_errors import first_error
 from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
@@ -37,6 +36,7 @@ from cdc_assets.configuration.op_model import OpModel
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
+from cdc_assets.configuration.table_rules import TableRules
 from cdc_assets.configuration.units import duration_text, size_text
 from spark_jobs.configuration import (
     PLUGIN_SETTINGS,
@@ -44,8 +44,6 @@ from spark_jobs.configuration import (
     PluginName,
     why_not_maskable,
 )
-from spark_jobs.errors import ConfigurationError
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_pattern import TablePattern
 
 
@@ -425,15 +423,6 @@ class PipelineModel(StrictModel):
         """Whether only the source can tell which tables these are."""
         return self.tables is None or any(table.pattern.name is None for table in self.tables)
 
-    def settings_of(self, name: QualifiedName) -> TableModel:
-        """The entry of a table: of each field the value in the last entry that matches and names it, else the one in
-        ``defaults``. Raises ConfigurationError if these contradict each other."""
-        matching = (table for table in self.tables or () if table.pattern.matches(name))
-        fields: dict[str, object] = {}
-        for entry in (self.defaults, *matching):
-            fields |= {field: getattr(entry, field) for field in (entry.model_fields_set if entry is not None else ())}
-        try:
-            return self.table_model.model_validate({**fields, "name": str(name)})
-        except ValidationError as error:
-            wrong = first_error(error, self.table_model, fields)
-            raise ConfigurationError(f"tables: {name}: {wrong.what}", hint=wrong.hint) from None
+    @property
+    def table_rules(self) -> TableRules:
+        return TableRules.of(self.table_model, self.defaults, self.tables or ())

@@ -19,17 +19,15 @@ def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[Rela
 
     A table that only a pattern names is left out if the mask does not fit it: it alone is stopped, and a window that
     holds rows of it is refused."""
-    masks, patterns = pipeline.masks, pipeline.patterns
+    masks = pipeline.masks
     facts = relation_facts(connection, names=tuple(masks), masks=masks) if masks else ()
-    if patterns is not None:
-        facts = tuple(
-            table
-            for table in facts
-            if patterns.names_singly(table.name) or why_mask_does_not_fit(table, masks[table.name]) is None
-        )
+    facts = tuple(
+        table
+        for table in facts
+        if pipeline.names_singly(table.name) or why_mask_does_not_fit(table, masks[table.name]) is None
+    )
     there = {table.name for table in facts}
-    named = masks if patterns is None else filter(patterns.names_singly, masks)
-    if missing := [str(name) for name in named if name not in there]:
+    if missing := [str(name) for name in masks if name not in there and pipeline.names_singly(name)]:
         where = f"in database {connection.info.dbname}"
         raise ConfigurationError(
             f"tables: mask: there is no table {', '.join(missing)} {where}: nothing is read",

@@ -157,12 +157,12 @@ attributes:
 
 Many tables:
 
-```yaml
-  defaults: {mode: history}               # for all that no entry says otherwise of
-  exclude: ["public.audit_*"]
-  tables:
-    - "public.*"                          # also the tables that are created later
-    - {name: public.orders, mode: mirror}
+```
+defaults: {mode: history}               # of each table whose entry has no mode
+exclude: ["public.audit_*"]
+tables:
+  - "public.*"                          # also the tables that are created later
+  - {name: public.orders, mode: mirror}
 ```
 
 - In a pattern, `*` stands for any characters of the schema or of the table, and `?` for one. Capital letters need

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from cdc_assets.configuration.engine_form import pipeline_of
 from cdc_assets.configuration.models import PipelineModel
 from spark_jobs.configuration import PLUGIN_SETTINGS
+from spark_jobs.qualified_name import QualifiedName
 from tests.configuration.reference_page import BLOCKS, COMMAND, KINDS, MORE, PAGE, documented, in_yaml, page
 
 FIELDS = [(model, name, hint) for model in BLOCKS.values() for name, hint in documented(model)]
@@ -50,6 +55,19 @@ def test_a_type_is_what_its_words_say(kind: Any) -> None:
     for value in KINDS[kind].refused:
         with pytest.raises(ValidationError):
             adapter.validate_python(value)
+
+
+def test_the_example_with_patterns_is_accepted() -> None:
+    """The other examples are loaded as Dagster loads them, which asks the source for the tables of this one."""
+    (block,) = re.findall(r"```\n(defaults: .*?)```", page(), re.DOTALL)
+    model = PipelineModel.model_validate(
+        {"name": "shop", "source": {"dsn": "dbname=shop"}, "lake": {"path": "lake"}, **yaml.safe_load(block)}
+    )
+    pipeline = pipeline_of(model, Path())
+    assert pipeline.patterns is not None
+    names = [QualifiedName("public", name) for name in ("audit_log", "items", "orders")]
+    modes = [pipeline.mode_of(name) for name in pipeline.patterns.of(names)]
+    assert modes == ["history", "mirror"]
 
 
 def test_what_a_plugin_refuses_is_said() -> None:

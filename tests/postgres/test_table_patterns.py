@@ -224,6 +224,29 @@ def test_a_table_that_cannot_be_followed_stops_alone(database: Database, make: M
         brought(make("public.*", dsn=dsn, exclude=["*.foreign_one", "*.no_key"]))
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"columns": {"exclude": ["amount"]}},
+        {"columns": {"include": ["id", "amount"]}},
+        {"types": {"amount": "decimal(38,10)"}},
+        {"on_unrepresentable": {"amount": "clamp"}},
+        {"mask": {"amount": "sha256"}},
+    ],
+)
+def test_a_table_without_a_column_that_the_pattern_names_stops_alone(
+    database: Database, make: Make, option: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SALT_VARIABLE, "salt")
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, amount numeric)", "CREATE TABLE items (id int PRIMARY KEY)"
+    )
+    prepared = prepare(make({"name": "public.*", **option}))
+    assert list(map(str, prepared.tables)) == ["public.orders"] == published(database)
+    (stopped,) = prepared.stopped
+    assert "amount" in stopped.error.what
+
+
 def test_who_knows_fewer_tables_takes_none_out_of_the_publication(database: Database, make: Make) -> None:
     """Dagster's definitions hold the tables of the time when they were asked for; the command may have added others."""
     create(database, "orders")
