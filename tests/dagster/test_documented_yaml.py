@@ -23,7 +23,11 @@ __all__ = ["project"]  # the fixture
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FILES = [ROOT / "examples" / "shop.yaml", *sorted((ROOT / "orchestration" / "defs").rglob("*.yaml"))]
+FILES = [
+    ROOT / "examples" / "shop.yaml",
+    ROOT / "deploy" / "shop.yaml",
+    *sorted((ROOT / "orchestration" / "defs").rglob("*.yaml")),
+]
 ENVIRONMENT = {
     "SHOP_DSN": "host=db.example dbname=shop",
     "SHOP_LAKE": "/data/lake",
