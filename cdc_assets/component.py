@@ -76,7 +76,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     @classmethod
     def get_spec(cls) -> ComponentTypeSpec:
         return ComponentTypeSpec(
-            description="PostgreSQL tables followed into Delta Lake by logical decoding, exactly once.",
+            description="PostgreSQL tables replicated into Delta Lake by logical decoding, exactly once.",
             tags=["postgres", "deltalake", "spark", "cdc"],
         )
 

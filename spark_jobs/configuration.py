@@ -286,7 +286,7 @@ class Pipeline:
         if masked and not self._salt.strip():
             raise ConfigurationError(
                 f"tables: mask of {masked}: the environment variable {SALT_VARIABLE} is not set, or is empty",
-                hint="set it to a long random text, and keep it: with another one all masked tables are read again",
+                hint="set it to a long random text, and keep it: with another one all masked tables need a re-snapshot",
             )
 
     @cached_property

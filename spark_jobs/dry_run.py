@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.capture.catalogue_look import column_changes
+from spark_jobs.capture.catalogue_look import CertainChanges, certain_changes
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -22,6 +22,8 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import PipelineStatus, pipeline_status
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.masked_columns import mask_words
+from spark_jobs.tables.matching_tables import refreshed
+from spark_jobs.tables.refused_changes import refused_since
 from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, stopped_tables
 
 _FIRST = "it has no snapshot yet"
@@ -94,29 +96,42 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     broken = status.source_error.what if status.source_error is not None else ""
     checkpoint = landed_end(pipeline.lake)
     with connected(pipeline.source.dsn) as connection:
+        pipeline = refreshed(connection, pipeline)
         names = followed_names(connection, pipeline)
         states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
-        stopped = stopped_tables(connection, pipeline, names, states)
+        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, names, states)}
         if stopped and len(stopped) == len(names) and checkpoint is None:
-            raise none_can_go_on(stopped)
-        going_on = [name for name in names if name not in {table.name for table in stopped}]
+            raise none_can_go_on([TableStopped(*table) for table in stopped.items()])
+        changes = {} if checkpoint is None or broken else _changes(connection, pipeline, checkpoint, names)
+        stopped |= _refused(pipeline, changes)
+        going_on = [name for name in names if name not in stopped]
         reasons = dict.fromkeys(going_on, broken) if broken else {}
         reasons = reasons or _reasons(connection, pipeline, checkpoint, going_on, states) | _changed(pipeline, status)
+        reasons = {name: why for name, why in reasons.items() if name not in stopped}
         sizes = table_sizes(connection, reasons)
         pace = _pace(connection, sizes)
-        columns = () if checkpoint is None or broken else _columns(connection, pipeline, checkpoint, going_on)
         creates = tuple(_creates(connection, pipeline, checkpoint, going_on, broken=bool(broken)))
-    failed = [TableStopped(table.name, table.error) for table in status.tables if table.error is not None]
+    failed = {table.name: table.error for table in status.tables if table.error is not None}
+    stopped |= {name: error for name, error in failed.items() if name in going_on and name not in reasons}
     return DryRun(
         broken,
         creates,
         tuple(_to_take(name, reason, sizes.get(name), pace) for name, reason in reasons.items()),
-        tuple(table for table in columns if table.name not in reasons),
+        tuple(ColumnsToFollow(n, found.columns) for n, found in changes.items() if n not in {*reasons, *stopped}),
         lag_bytes=status.log.lag_bytes if status.log else None,
         restart_bytes=status.slot.restart_bytes if status.slot else None,
         pending_changes=sum(table.pending_changes or 0 for table in status.tables),
-        stopped=(*stopped, *(table for table in failed if table.name in going_on and table.name not in reasons)),
+        stopped=tuple(TableStopped(*table) for table in stopped.items()),
     )
+
+
+def _refused(pipeline: Pipeline, changes: Mapping[QualifiedName, CertainChanges]) -> dict[QualifiedName, CdcError]:
+    """The tables that ``on_schema_change`` stops."""
+    found = {
+        name: refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name))
+        for name, changed in changes.items()
+    }
+    return {name: error for name, error in found.items() if error is not None}
 
 
 def _reasons(
@@ -164,15 +179,15 @@ def _to_take(name: QualifiedName, reason: str, size: TableSize | None, pace: flo
     return SnapshotToTake(name, reason, size.bytes, size.rows, size.bytes / pace if pace else None)
 
 
-def _columns(
+def _changes(
     connection: Connection, pipeline: Pipeline, checkpoint: WindowMarker, names: Sequence[QualifiedName]
-) -> tuple[ColumnsToFollow, ...]:
-    """Changes of columns since the last window."""
+) -> dict[QualifiedName, CertainChanges]:
+    """What the catalogue shows since the last window."""
     if checkpoint.catalogue is None:
-        return ()
+        return {}
     before = ChangeLog(pipeline.lake.change_log).fingerprints(checkpoint.catalogue.window)
     now = fingerprints(connection, watched_tables(pipeline, names, checkpoint)).values()
-    return tuple(ColumnsToFollow(name, changes) for name, changes in column_changes(before, now).items())
+    return certain_changes(before, now)
 
 
 def _creates(

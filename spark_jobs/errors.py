@@ -129,7 +129,7 @@ class GapError(CdcError):
     """Changes between two LSNs are missing; going on would lose them silently."""
 
 
-RECOVER = "`postgres-cdc recover --config FILE` begins a new chapter of the change log and reads the tables again"
+RECOVER = "`postgres-cdc recover --config FILE` begins a new chapter of the change log and re-snapshots the tables"
 
 
 class BreakError(GapError):

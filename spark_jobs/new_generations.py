@@ -98,4 +98,4 @@ def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSna
 def _why_snapshot(table: ModeChanged) -> str:
     assert table.error is not None
     modes = f"its mode was {table.before} and is {table.mode}"
-    return f"{table.name} must be read again: {modes}, and the change log does not lead there: {table.error.what}"
+    return f"{table.name} needs a re-snapshot: {modes}, and the change log does not lead there: {table.error.what}"

@@ -37,7 +37,7 @@ def told_to_wait(outcome: TableApplied) -> CdcError | None:
     cause = outcome.state.cause if outcome.state else None
     took = timedelta(seconds=round(cause.seconds or 0.0)) if cause else timedelta()
     return type(outcome.error)(
-        f"{outcome.error.what}; it changes again and again, its last snapshot took {took}, and it is not read again"
+        f"{outcome.error.what}; it keeps changing: its last snapshot took {took}, and there is no other"
         f" before {due:%Y-%m-%d %H:%M} UTC",
         hint=outcome.error.hint,
     )

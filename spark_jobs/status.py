@@ -31,7 +31,7 @@ from spark_jobs.tables.catalogue_changes import change_without_event, changed_wi
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
 from spark_jobs.tables.matching_tables import matching_in_lake, refreshed
 from spark_jobs.tables.progress import known_state
-from spark_jobs.tables.refused_changes import accepted_windows
+from spark_jobs.tables.refused_changes import accepted_windows, refused_since
 from spark_jobs.tables.stopped_tables import stopped_tables
 
 
@@ -235,10 +235,13 @@ def _changed(
         isinstance(s, TableState) and s.word != words.get(n, (0, s.word))[1] for n, s in asked.states.items()
     ):
         before = landed.log.fingerprints(seen.window)
-        for name, reasons in certain_changes(before, fingerprints(connection, watched).values()).items():
+        for name, changed in certain_changes(before, fingerprints(connection, watched).values()).items():
             state = asked.states[name]
             if isinstance(state, TableState) and state.word != words[name][1]:
-                trouble[name] = changed_without_event(name, reasons, "since the last window")
+                if refused := refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name)):
+                    trouble[name] = refused
+                elif changed.reasons:
+                    trouble[name] = changed_without_event(name, changed.reasons, "since the last window")
     for name, state in asked.states.items():
         if isinstance(state, TableState):
             pending = [marker for marker in asked.markers if marker.ordinal > known_state(state, landed.cut).ordinal]

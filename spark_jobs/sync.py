@@ -244,7 +244,7 @@ def _follow(run: _Run, done: _Done) -> CaptureReport:
                 names = ", ".join(
                     sorted({str(QualifiedName(file.table.nspname, file.table.relname)) for file in moved})
                 )
-                _log.warning("the next sync will tell whether %s must be read again: it has a new file", names)
+                _log.warning("the next sync will tell whether %s needs a re-snapshot: it has a new file", names)
                 return captured
             upto, waited = _flushed_beyond(pipeline, max(file.until for file in moved)), True
 

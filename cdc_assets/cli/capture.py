@@ -43,7 +43,9 @@ def command(terminal: Terminal, config: Path, upto: Lsn | None, max_windows: int
 def _display(report: CaptureReport) -> Text:
     changes = sum(marker.changes for marker in report.landed)
     read = sum(marker.bytes for marker in report.landed)
-    rest = "" if report.caught_up else f"; {size(max(0, report.upto - report.landed_end))} of WAL to go: run it again"
+    rest = (
+        "" if report.caught_up else f"; {size(max(0, report.upto - report.landed_end))} of WAL are left: run it again"
+    )
     done = f"{counted(len(report.landed), 'window')} with {counted(changes, 'change')} ({size(read)}) landed"
     lines = [f"{done}, up to {report.landed_end}{rest}"]
     for marker in report.landed:

@@ -24,7 +24,7 @@ SUMMARIES = {
     "cut": "Show which Delta version of each table shows one LSN.",
     "maintain": "Remove old data, compact small files.",
     "drop": "Remove what a pipeline has made: its slot, its publication, on request its lake.",
-    "demo": "Show the whole thing on this machine, in a few minutes.",
+    "demo": "Try it out on this machine, in a few minutes.",
 }
 
 
@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("dagster-postgres-cdc"), prog_name="postgres-cdc")
 def postgres_cdc() -> None:
-    """PostgreSQL tables followed into Delta Lake, exactly once.
+    """PostgreSQL tables replicated into Delta Lake, exactly once.
 
     Start with `init`, which writes a configuration, and `doctor`, which checks both sides and says what is missing;
     then `sync`, again and again: it creates publication, slot and snapshots if they are missing and brings every table

@@ -64,7 +64,7 @@ def command(
     seconds: int,
     keep_server: bool,
 ) -> Outcome:
-    """Show the whole thing on this machine, in a few minutes.
+    """Try it out on this machine, in a few minutes.
 
     Starts PostgreSQL 18, loads pgbench and a small shop, takes the snapshot while both change, follows them window by
     window while tables are altered, stops the load and compares source and lake row by row. Needs the extra:

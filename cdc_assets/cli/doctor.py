@@ -38,7 +38,7 @@ def command(terminal: Terminal, config: Path) -> Outcome:
 
 
 def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:
-    table = new_table("", "area", "check", "found", "how to mend it")
+    table = new_table("", "area", "check", "found", "how to fix it")
     well = Counter(check.area for check in diagnosis.checks if check.verdict is Verdict.OK)
     counted = [] if everything else [area for area, number in well.items() if number > FEW]
     for area in counted:

@@ -71,12 +71,12 @@ def _table(heading: str, removals: Sequence[Removal]) -> Table:
 
 
 def _stays(report: DropPlan | DropReport) -> tuple[Text, ...]:
-    lines = [f"stays: {each.name}: {each.why}" for each in _few(report.left)]
+    lines = [f"kept: {each.name}: {each.why}" for each in _few(report.left)]
     if len(report.left) > len(lines):
-        lines.append(f"stays: {len(report.left) - len(lines):,} others, which --json lists")
+        lines.append(f"kept: {len(report.left) - len(lines):,} others, which --json lists")
     if report.keeps_lake and report.tables:
         lines.append(
-            f"stays: {report.lake}/tables with {counted(report.tables, 'table')}, which no longer change;"
+            f"kept: {report.lake}/tables with {counted(report.tables, 'table')}, which no longer change;"
             " --lake removes the lake too"
         )
     return tuple(map(Text, lines))

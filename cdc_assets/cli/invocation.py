@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _failed(terminal, error, _usage(error), USAGE)
     except (click.Abort, KeyboardInterrupt):
-        terminal.problem("interrupted", "run it again to go on from where it stopped")
+        terminal.problem("interrupted", "run it again to continue from where it stopped")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: reported with a non-zero exit code
         _trace(terminal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-OLD_SPELLING_ENDS = "the old spelling goes with version 0.3"
+OLD_SPELLING_ENDS = "the old spelling will be removed in version 0.3"
 _EVERYWHERE: Mapping[str, str] = {"--debug": "--verbose"}
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "capture": {"--upto": "--to"},
@@ -18,7 +18,7 @@ def current_spelling(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The command line with today's names of options, and one warning for each that had an old one.
 
     >>> current_spelling(["capture", "--upto=0/10"])
-    (['capture', '--to=0/10'], ['--upto is called --to now; the old spelling goes with version 0.3'])
+    (['capture', '--to=0/10'], ['--upto is called --to now; the old spelling will be removed in version 0.3'])
     """
     renamed = {**_EVERYWHERE, **_RENAMED.get(arguments[0] if arguments else "", {})}
     current, warnings = [], []

@@ -110,7 +110,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _count(table.delta_version),
             _WAITS
             if table.waits_for is not None
-            else _state(table.error, table.applied_lsn, table.pending_changes, "no snapshot yet: sync reads it whole"),
+            else _state(table.error, table.applied_lsn, table.pending_changes, "no snapshot yet: sync takes it"),
         )
     if messages is not None:
         shown.add_row(

@@ -362,7 +362,7 @@ class PipelineModel(StrictModel):
     )
     exclude: Sequence[TableName] = Field(
         default=(),
-        description="Names and patterns of tables that are left out, whatever tables says. Default: none.",
+        description="Names and patterns of tables that are left out, even if tables names them. Default: none.",
         examples=[["public.audit_*"]],
     )
     spark: SparkModel = Field(default_factory=SparkModel, description="How to get a Spark session.")

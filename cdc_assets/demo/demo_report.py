@@ -119,7 +119,7 @@ def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, a
 
 
 def _why(snapshot: TableSnapshot) -> str:
-    return snapshot.reason.removeprefix(f"{snapshot.name} must be read again: ")
+    return snapshot.reason.removeprefix(f"{snapshot.name} needs a re-snapshot: ")
 
 
 def _lag(status: PipelineStatus, name: QualifiedName) -> int:

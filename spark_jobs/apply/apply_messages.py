@@ -126,7 +126,7 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
     overtaken = LakeError(
         f"messages of windows {first.ordinal} to {last.ordinal} were not written to {path}: another process writes"
         " this table",
-        hint="run it again: it goes on from there",
+        hint="run it again: it continues from there",
     )
     opened = open_to_write(path, path)
     if opened is None:

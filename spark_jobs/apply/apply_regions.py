@@ -105,6 +105,6 @@ def _described(shape: TableShape) -> list[tuple[str, int, str, bool]]:
 
 def _must_be_read_whole(work: TableRange, why: str) -> SchemaChangeError:
     return SchemaChangeError(
-        f"{work.name} must be read again: {why}",
+        f"{work.name} needs a re-snapshot: {why}",
         hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(work.name)}",
     )

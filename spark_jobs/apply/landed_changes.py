@@ -121,7 +121,7 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
         if why := why_masked_otherwise(work.state.mask, landed.mask):
             first, last = work.first.ordinal, work.last.ordinal
             raise SchemaChangeError(
-                f"{work.name} must be read again: {why}, by what windows {first} to {last} hold",
+                f"{work.name} needs a re-snapshot: {why} (windows {first} to {last})",
                 hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(work.name)}",
             )
 

@@ -19,7 +19,7 @@ def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshot
     if what := pipeline.table(name).options.types.changed_since(state.types):
         return NeedsSnapshotError(f"{name}: {what}", hint=f"`postgres-cdc sync` takes a new snapshot; {by_hand}")
     if why := why_masked_otherwise(state.mask, pipeline.salt_word_of(name)):
-        what = f"{name} must be read again: {why}"
+        what = f"{name} needs a re-snapshot: {why}"
         return NeedsSnapshotError(what, hint=f"`postgres-cdc sync` does so by itself; {by_hand}")
     if state.mode != (mode := pipeline.mode_of(name)):
         what = f"{name} is kept in mode {state.mode}, and the configuration says {mode}"

@@ -195,16 +195,22 @@ def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:
     return now.items() <= there.items() and changed & there.keys() <= now.keys()
 
 
-def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
-    """By table, why its rows may differ without an event, as far as the catalogue alone can tell."""
-    suspects = _differences(before, now)
-    return {suspect.fingerprint.name: suspect.reasons for suspect in suspects if suspect.reasons}
+@dataclass(frozen=True)
+class CertainChanges:
+    """What the catalogue alone tells: ``reasons`` why a table's rows may differ without an event; ``columns``: the DDL
+    that left all rows as they are."""
+
+    reasons: tuple[str, ...]
+    columns: tuple[str, ...]
 
 
-def column_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, tuple[str, ...]]:
-    """By table, the DDL on its columns that left all rows as they are."""
-    suspects = _differences(before, now)
-    return {each.fingerprint.name: tuple(c.what for c in each.columns) for each in suspects if each.columns}
+def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, CertainChanges]:
+    """By table, for those that changed."""
+    return {
+        suspect.fingerprint.name: CertainChanges(suspect.reasons, tuple(change.what for change in suspect.columns))
+        for suspect in _differences(before, now)
+        if suspect.reasons or suspect.columns
+    }
 
 
 def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> tuple[_Suspect, ...]:

@@ -109,7 +109,7 @@ def check_slot(slot: SlotStatus, identity: SlotIdentity) -> None:
 
 
 def missing_slot(slot: str, landed_end: Lsn) -> BreakError:
-    return BreakError(f"slot {slot} is gone, and the change log ends at {landed_end}: the changes since cannot be had")
+    return BreakError(f"slot {slot} is gone, and the change log ends at {landed_end}: the changes since then are lost")
 
 
 def _of_another(what: str, before: object, after: object) -> BreakError:

@@ -81,8 +81,8 @@ def landed_end(lake: Lake) -> WindowMarker | None:
 
 def _half_removed(lake: Lake) -> LakeError:
     return LakeError(
-        f"the lake at {lake.path} is half removed: a `postgres-cdc drop --lake` did not come to its end",
-        hint="`postgres-cdc drop --lake` removes the rest; then `postgres-cdc sync` begins anew",
+        f"the lake at {lake.path} is half removed: a `postgres-cdc drop --lake` was interrupted",
+        hint="`postgres-cdc drop --lake` removes the rest; then `postgres-cdc sync` starts a new lake",
     )
 
 

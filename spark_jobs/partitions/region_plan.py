@@ -132,7 +132,7 @@ class RegionPlan:
 
     def _must_be_read_whole(self, why: str) -> SchemaChangeError:
         return SchemaChangeError(
-            f"{self.name} must be read again: {why}",
+            f"{self.name} needs a re-snapshot: {why}",
             hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(self.name)}",
         )
 

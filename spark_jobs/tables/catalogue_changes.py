@@ -62,9 +62,9 @@ def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:
-    """The error that says why the table must be read again."""
+    """The error that says why the table needs a re-snapshot."""
     return SchemaChangeError(
-        f"{name} must be read again: {'; '.join(reasons)} ({seen})",
+        f"{name} needs a re-snapshot: {'; '.join(reasons)} ({seen})",
         hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(name)}",
     )
 
@@ -76,7 +76,7 @@ def is_of_earlier_chapter(state: TableState, chapter: int) -> bool:
 
 def _broken_off(marker: WindowMarker, broke: ChapterBreak, state: TableState) -> NeedsSnapshotError:
     return NeedsSnapshotError(
-        f"{state.name} must be read again: {broke.what} (seen before window {marker.ordinal}, at {broke.at})",
+        f"{state.name} needs a re-snapshot: {broke.what} (seen before window {marker.ordinal}, at {broke.at})",
         hint="`postgres-cdc recover --config FILE` takes the new snapshots that are missing, and so does `sync`",
     )
 

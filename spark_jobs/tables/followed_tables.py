@@ -103,8 +103,8 @@ def require_followed(names: Collection[QualifiedName], followed: Collection[Qual
     near = dict.fromkeys(near for name in unknown for near in difflib.get_close_matches(name, known, n=3))
     one = "1 table" if len(known) == 1 else f"{len(known):,} tables"
     raise ConfigurationError(
-        f"not followed by this pipeline: {', '.join(unknown)}",
-        hint=f"did you mean {' or '.join(near)}?" if near else f"it follows {one}: `postgres-cdc status` lists them",
+        f"not replicated by this pipeline: {', '.join(unknown)}",
+        hint=f"did you mean {' or '.join(near)}?" if near else f"it replicates {one}: `postgres-cdc status` lists them",
     )
 
 

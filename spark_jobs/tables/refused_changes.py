@@ -26,7 +26,7 @@ def accepted_windows(
     if not policy.refused:
         return markers, None
     for place, marker in enumerate(markers):
-        refused = [found for changed in changes_of(marker, state) for found in _refused(changed, policy)]
+        refused = [found for changed in changes_of(marker, state) for found in _refused(_said_of(changed), policy)]
         if refused:
             return markers[:place], _refusal(state.name, refused, f"before window {marker.ordinal} ({marker.window})")
     return markers, None
@@ -58,8 +58,18 @@ def refused_columns(
     return _refusal(name, refused, where) if refused else None
 
 
-def _refused(changed: TableChanged, policy: SchemaPolicy) -> Iterator[tuple[str, str]]:
-    for what in (*changed.columns, *changed.reasons):
+def _said_of(changed: TableChanged) -> Sequence[str]:
+    return (*changed.columns, *changed.reasons)
+
+
+def refused_since(name: QualifiedName, changes: Sequence[str], policy: SchemaPolicy) -> RefusedChangeError | None:
+    """What ``policy`` refuses of ``changes`` that no window shows yet."""
+    refused = list(_refused(changes, policy))
+    return _refusal(name, refused, "with the next window") if refused else None
+
+
+def _refused(changes: Sequence[str], policy: SchemaPolicy) -> Iterator[tuple[str, str]]:
+    for what in changes:
         kind = kind_of_change(what)
         if kind in policy.refused:
             yield kind, what

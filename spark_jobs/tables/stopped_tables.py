@@ -111,7 +111,7 @@ def none_can_go_on(stopped: Sequence[TableStopped]) -> CdcError:
         return first
     others = ", ".join(str(table.name) for table in stopped[1:4])
     more = f" and {len(stopped) - 4} more" if len(stopped) > 4 else ""
-    return type(first)(f"{first.what} (and {others}{more} cannot be followed either)", hint=first.hint)
+    return type(first)(f"{first.what} (and {others}{more} cannot be replicated either)", hint=first.hint)
 
 
 def require_readable(connection: Connection, source: Source, names: tuple[QualifiedName, ...]) -> None:

@@ -40,7 +40,7 @@ DROP = "SELECT pg_drop_replication_slot(current_database())"
 INSERT = "INSERT INTO orders SELECT coalesce(max(id), 0) + 1, 1, 'x' FROM orders"
 # what somebody does behind our back, and the words that tell of it
 BREAKS = {
-    "dropped": ((DROP,), "slot {slot} is gone, and the change log ends at {end}: the changes since cannot be had"),
+    "dropped": ((DROP,), "slot {slot} is gone, and the change log ends at {end}: the changes since then are lost"),
     "re-created": (
         (DROP, INSERT, "SELECT pg_create_logical_replication_slot(current_database(), 'pgoutput')"),
         "ahead of the change log, which ends at {end}: it was re-created, read or moved by someone else",
@@ -267,7 +267,7 @@ def test_another_cluster_behind_the_address_and_back_again(tmp_path: Path) -> No
     markers = ChangeLog(pipeline.lake.change_log).markers(state.ordinal)
     assert [marker.identity.chapter for marker in markers] == [2, 2, 4, 4]
     assert {marker.identity.stream for marker in markers} == {before.identity.stream}
-    assert "must be read again: another server" in str(change_without_event(markers, state))
+    assert "needs a re-snapshot: another server" in str(change_without_event(markers, state))
     assert is_of_earlier_chapter(state, 4)
     assert {marker.identity.chapter for marker in markers_since(pipeline, Lsn(0))} == {4}
 

@@ -158,7 +158,7 @@ def test_a_mistyped_table_is_refused_before_anything_is_made(database: Database,
     database.execute(_ORDERS)
     answer = configured(tmp_path, database.dsn, database.name, ["public.orders"])("snapshot", "--table", "public.order")
     assert answer.exit_code == 2
-    assert answer.problem == "not followed by this pipeline: public.order"
+    assert answer.problem == "not replicated by this pipeline: public.order"
     assert answer.hint == "did you mean public.orders?"
     _untouched(database, tmp_path)
 
@@ -168,7 +168,7 @@ def test_verify_of_what_is_not_followed_or_not_begun(database: Database, tmp_pat
     command = configured(tmp_path, database.dsn, database.name, ["public.orders"])
     answer = command("verify", "--table", "public.order")
     assert answer.exit_code == 2
-    assert answer.problem == "not followed by this pipeline: public.order"
+    assert answer.problem == "not replicated by this pipeline: public.order"
     assert answer.hint == "did you mean public.orders?"
     for option in (("--sample", "0"), ("--sample", "101%"), ("--sample", "nan"), ("--differences", "-1")):
         assert command("verify", *option).exit_code == 2

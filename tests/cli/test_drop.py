@@ -93,7 +93,7 @@ def test_the_command_from_beginning_to_end(database: Database, tmp_path: Path) -
     assert dropped.exit_code == 0, dropped.stderr
     assert [line.split()[:2] for line in dropped.stdout.splitlines()[1:3]] == [["slot", name], ["publication", name]]
     assert "WAL that is kept for it" in dropped.stdout
-    assert f"stays: {lake}/tables with 2 tables, which no longer change" in dropped.stdout
+    assert f"kept: {lake}/tables with 2 tables, which no longer change" in dropped.stdout
     assert dropped.stderr.startswith("to be removed")
     assert at_source(database) == (0, 0)
     assert files(lake) == before

@@ -126,6 +126,21 @@ def test_a_table_that_would_stop_is_a_problem(database: Database, tmp_path: Path
     assert command("sync", "--json").exit_code == 1
 
 
+def test_a_change_that_is_refused_stops_the_table_there_too(database: Database, tmp_path: Path) -> None:
+    database.execute(*TABLES)
+    refusing = {"name": "public.items", "on_schema_change": {"add": "stop", "retype": "stop"}}
+    command = configured(tmp_path, database.dsn, database.name, [refusing, "public.orders"])
+    _done(command)
+    database.execute("ALTER TABLE items ADD c int", "ALTER TABLE orders ADD c int")
+    planned = _planned(command, database, exit_code=1)
+    (stopped,) = planned["stopped"]
+    assert "column c was added, and on_schema_change says add: stop" in stopped["error"]["message"]
+    assert [table["name"] for table in planned["columns"]] == ["public.orders"]
+    (listed,) = [table for table in command("status", "--json").document["tables"] if table["error"]]
+    assert listed["error"] == stopped["error"]
+    assert "column c was added, and on_schema_change says add: stop" in command("sync").problem
+
+
 def test_what_recover_would_do_is_what_it_does(database: Database, tmp_path: Path) -> None:
     database.execute(*TABLES)
     command = _with(tmp_path, database, ["public.orders", "public.items"])

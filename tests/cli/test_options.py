@@ -50,7 +50,7 @@ def test_every_command_has_the_same_options(name: str, command: click.Command) -
     assert {"--output", "-o", "--json", "--verbose", "-v", "--quiet", "-q", "--log-level"} <= options
     assert ("--config" in options) == (name not in ("demo", "init"))
     assert not options & {"--debug", "--upto", "--as-of", "--format"}
-    assert all(isinstance(p, click.Argument) or getattr(p, "help", None) for p in command.params)
+    assert all(p.help or p.hidden for p in command.params if isinstance(p, click.Option))
 
 
 def test_the_configuration_is_found_by_its_name(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_old_spellings_go_on(old: list[str], new: list[str]) -> None:
 def test_an_old_spelling_is_told_on_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["capture", "--upto", "yesterday"]) == 2
     first, second, *_ = capfd.readouterr().err.splitlines()
-    assert first == "postgres-cdc: --upto is called --to now; the old spelling goes with version 0.3"
+    assert first == "postgres-cdc: --upto is called --to now; the old spelling will be removed in version 0.3"
     assert "not an LSN" in second
 
 
@@ -145,7 +145,9 @@ def test_an_old_spelling_is_told_on_stderr(folder: Path, capfd: pytest.CaptureFi
 def test_tables_may_still_be_arguments(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run([name, "public.nothing", "-c", "none.yaml"]) == 2
     first, second, *_ = capfd.readouterr().err.splitlines()
-    assert first == "postgres-cdc: write --table before each table's name; the old spelling goes with version 0.3"
+    assert (
+        first == "postgres-cdc: write --table before each table's name; the old spelling will be removed in version 0.3"
+    )
     assert "none.yaml: no such file" in second
 
 

@@ -39,7 +39,7 @@ def test_in_the_middle_of_a_snapshot(database: Database, tmp_path: Path, told: s
         _, said = process.communicate(timeout=_PATIENCE_SECONDS)
     assert process.returncode == 128 + told
     assert said.splitlines() == (
-        ["", "postgres-cdc: interrupted", "hint: run it again to go on from where it stopped"]
+        ["", "postgres-cdc: interrupted", "hint: run it again to continue from where it stopped"]
         if told == signal.SIGINT
         else []
     )

@@ -409,7 +409,7 @@ def test_a_table_that_changed_without_an_event_is_read_again(followed: UnderDags
     followed.run(requested(followed.tick()))
     followed.assert_equal()
     reason = followed.metadata("public", "orders", partition=followed.partition_keys()[-1])["snapshot_reason"]
-    assert reason.startswith("public.orders must be read again: it was rewritten by DDL (seen with window")
+    assert reason.startswith("public.orders needs a re-snapshot: it was rewritten by DDL (seen with window")
     assert "snapshot_reason" not in followed.metadata("public", "items", partition=followed.partition_keys()[-1])
 
 

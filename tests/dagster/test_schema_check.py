@@ -45,7 +45,7 @@ def test_ddl_is_a_warning_of_its_run(
         "items": (False, dg.AssetCheckSeverity.WARN),
     }
     assert checks["orders"].description == "note string was added"
-    assert "must be read again: it was rewritten by DDL" in str(checks["items"].description)
+    assert "needs a re-snapshot: it was rewritten by DDL" in str(checks["items"].description)
     database.execute("UPDATE orders SET note = 'y' WHERE id = 1000")
     assert all(check.passed for check in evaluated(shop).values())
 

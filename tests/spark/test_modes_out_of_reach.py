@@ -117,7 +117,7 @@ def test_where_no_version_shows_the_rows_a_snapshot_is_taken(item: Item) -> None
     assert report.modes == ()
     (taken,) = report.snapshots
     assert taken.reason == (
-        "public.item must be read again: its mode was append and is history, and the change log does not lead there:"
+        "public.item needs a re-snapshot: its mode was append and is history, and the change log does not lead there:"
         " a VACUUM has removed files of the versions that it could be made from"
     )
     assert item.state.cause is not None

@@ -136,7 +136,7 @@ def test_row_filters_and_column_lists(spark: SparkSession, subsets: Database, tm
     assert read_again(report) == {"public.orders", "public.people", "public.moved"}
     why = {str(table.name): table.reason for table in report.snapshots}
     assert "row filter or column list was altered" in why["public.orders"]
-    assert "comes without its value in column doc" in why["public.moved"]
+    assert "arrived without the value of column doc" in why["public.moved"]
     altered = {
         **DUE,
         "orders": "SELECT * FROM orders WHERE region = 'us'",

@@ -1,4 +1,4 @@
-"""A table that must be read again: when, how often, what its reader is told, and what happens to the others."""
+"""A table that needs a re-snapshot: when, how often, what its reader is told, and what happens to the others."""
 
 from __future__ import annotations
 
@@ -54,12 +54,13 @@ def test_captured_in_one_run_and_applied_in_another(spark: SparkSession, databas
     report = apply(lambda: spark, orders)
     (error,) = report.errors
     assert isinstance(error, SchemaChangeError)
-    assert "public.orders must be read again: it was rewritten by DDL, or unlogged for a time (seen with window" in str(
-        error
+    assert (
+        "public.orders needs a re-snapshot: it was rewritten by DDL, or unlogged for a time (seen with window"
+        in str(error)
     )
     assert_equal(spark, orders, ITEMS)
     (trouble,) = [table.error for table in pipeline_status(orders).tables if table.error]
-    assert "public.orders must be read again" in str(trouble)
+    assert "public.orders needs a re-snapshot" in str(trouble)
     assert set(read_again(synced(spark, orders))) == {"orders"}
     assert_equal(spark, orders, ORDERS, ITEMS)
 
@@ -113,8 +114,8 @@ def test_a_table_whose_snapshots_take_too_long_is_told_to_wait(
     database.execute(REWRITE, "UPDATE items SET sku = sku || '.'")
     report = sync(orders, lambda: spark)
     (error,) = report.errors
-    assert "it changes again and again, its last snapshot took 0:0" in str(error)
-    assert ", and it is not read again before" in str(error)
+    assert "it keeps changing: its last snapshot took 0:0" in str(error)
+    assert ", and there is no other before" in str(error)
     assert report.snapshots == ()
     assert_equal(spark, orders, ITEMS)
     (taken,) = snapshot(lambda: spark, orders, [ORDERS])  # whoever asks for it need not wait

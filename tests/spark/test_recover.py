@@ -138,7 +138,7 @@ def test_on_the_same_server(spark: SparkSession, database: Database, tmp_path: P
     other = other_slot(database)
 
     database.execute(*changes("one"), DROP, *changes("two"))
-    told(shop, r"slot \w+ is gone, and the change log ends at \w+/\w+: the changes since cannot be had")
+    told(shop, r"slot \w+ is gone, and the change log ends at \w+/\w+: the changes since then are lost")
     assert all("is gone" in taken.reason for taken in recovered(shop).snapshots)
 
     database.execute(*changes("three"), DROP, CREATE, *changes("four"))
@@ -221,7 +221,7 @@ def test_killed_at_each_step_in_turn(
     database.execute(*changes("three"))
     waiting = apply(lambda: spark, shop.pipeline)
     assert len(waiting.errors) == len(NAMES) - len(read())
-    assert all("must be read again: the slot stands" in str(error) for error in waiting.errors)
+    assert all("needs a re-snapshot: the slot stands" in str(error) for error in waiting.errors)
 
     left = set(NAMES) - set(read())
     report = recover(shop.pipeline, lambda: spark)

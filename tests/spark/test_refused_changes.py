@@ -113,7 +113,7 @@ def test_a_table_stops_before_the_change_until_it_is_accepted(
 
 
 def test_no_snapshot_by_itself_brings_what_is_refused(spark: SparkSession, database: Database, tmp_path: Path) -> None:
-    """Here the table must be read again for a reason of its own, in a window before the refused change."""
+    """Here the table needs a re-snapshot for a reason of its own, in a window before the refused change."""
     name = QualifiedName("public", "orders")
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, a int)", "INSERT INTO orders VALUES (1, 1)")
     following = pipeline_of(database, tmp_path / "lake", str(name))

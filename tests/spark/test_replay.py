@@ -233,7 +233,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
     changed_at = followed.markers[-1].window.hi
     synced(followed)
     followed.assert_equal()
-    with pytest.raises(SchemaChangeError, match="must be read again: it was rewritten by DDL"):
+    with pytest.raises(SchemaChangeError, match="needs a re-snapshot: it was rewritten by DDL"):
         table_as_of(no_spark, pipeline, ITEM, changed_at, str(tmp_path / "none"))
     report = rebuild(lambda: spark, pipeline, start, changed_at, [ITEM])
     assert [table.outcome for table in report.tables] == ["in its snapshot"]

@@ -242,7 +242,7 @@ def test_a_table_whose_delta_log_is_damaged_stops_alone(shop: Followed) -> None:
 def test_where_no_table_can_be_followed_everything_is_left_as_it_was(database: Database, tmp_path: Path) -> None:
     database.execute("CREATE TABLE keyless (id int)", "CREATE TABLE nothing ()")
     pipeline = pipeline_of(database, tmp_path / "lake", "public.keyless", "public.nothing")
-    others = r"public\.keyless has no usable key .* \(and public\.nothing cannot be followed either\)"
+    others = r"public\.keyless has no usable key .* \(and public\.nothing cannot be replicated either\)"
     with pytest.raises(PreconditionError, match=others):
         sync(pipeline, no_spark)
     assert database.execute("SELECT count(*) FROM pg_publication") == [(0,)]

@@ -98,7 +98,7 @@ def test_a_table_that_waits_holds_up_no_other_and_fails_nothing(
             assert (waiting.name, waiting.transaction and waiting.transaction.pid) == (ORDERS, pid)
             assert_equal(spark, shop, ITEMS)
         said = (
-            "public.orders waits for its snapshot: public.orders must be read again: it was rewritten by DDL, or"
+            "public.orders waits for its snapshot: public.orders needs a re-snapshot: it was rewritten by DDL, or"
             " unlogged for a time"
         )
         assert str(waiting).startswith(said)

@@ -60,7 +60,7 @@ def _require_old_rows(ordered: OrderedChanges, goes: np.ndarray) -> None:
         return
     shape, at = ordered.shape, ordered.position(int(goes[np.argmin(whole)]))
     raise NeedsSnapshotError(
-        f"the change of {shape.name} at {at} comes without its old row, and the table has no key",
+        f"the change of {shape.name} at {at} arrived without its old row, and the table has no key",
         hint=f"{whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))}; {new_snapshot(shape.name)}",
     )
 
@@ -79,7 +79,7 @@ def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
     if unknown.any():
         at = ordered.position(int(slots[np.argmax(unknown)]))
         raise NeedsSnapshotError(
-            f"the row that enters {ordered.shape.name} at {at} comes without its value in column"
+            f"the row that enters {ordered.shape.name} at {at} arrived without the value of column"
             f" {ordered.shape.columns[index].name}",
             hint=new_snapshot(ordered.shape.name),
         )

@@ -79,18 +79,18 @@ def test_equals_the_counter(history: tuple[Counter[Typed], list[Message], Counte
 def test_a_missing_old_row_is_an_error() -> None:
     row = ROWS[0]
     for change in (Update(RELID, None, None, row), Delete(RELID, row, None)):
-        with pytest.raises(NeedsSnapshotError, match="comes without its old row, and the table has no key"):
+        with pytest.raises(NeedsSnapshotError, match="arrived without its old row, and the table has no key"):
             net(Insert(RELID, row), change)
 
 
 def test_a_missing_value_is_an_error_and_no_null() -> None:
-    with pytest.raises(NeedsSnapshotError, match="comes without its value in column doc"):
+    with pytest.raises(NeedsSnapshotError, match="arrived without the value of column doc"):
         net(Insert(RELID, (*ROWS[0][:3], UNCHANGED_TOAST, None)))
 
 
 def test_an_unchanged_value_that_the_old_row_lacks_is_an_error_and_no_null() -> None:
     key_alone: TupleData = (b"1", b"a", None, None, None)
-    with pytest.raises(NeedsSnapshotError, match="comes without its value in column doc"):
+    with pytest.raises(NeedsSnapshotError, match="arrived without the value of column doc"):
         net(Update(RELID, None, key_alone, (*key_alone[:3], UNCHANGED_TOAST, None)))
 
 
