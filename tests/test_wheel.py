@@ -25,4 +25,5 @@ def test_the_wheel_installs_the_two_packages_and_no_example(tmp_path: Path) -> N
     top = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert top == {"cdc_assets", "spark_jobs"}
     assert {"cdc_assets/py.typed", "spark_jobs/py.typed"} <= set(names)
+    assert {"cdc_assets/demo/dagster.yaml", "cdc_assets/demo/workspace.yaml"} <= set(names)  # of `demo --ui`
     assert "orchestration" not in scripts

@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from cdc_assets.cli.options import output_options
+from cdc_assets.cli.chosen_tables import table_option
+from cdc_assets.cli.options import DEFAULT_CONFIG, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import counted
 from cdc_assets.configuration.found_database import FoundDatabase, dsn_of, look_at
 from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE
 from cdc_assets.configuration.new_configuration import configuration_text
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.table_pattern import TablePattern
 
 
 @dataclass(frozen=True)
@@ -35,28 +37,25 @@ class InitReport:
     help="The environment variable with the connection string; the file refers to it.",
 )
 @click.option("--dsn", help="Connect with this instead. Others on this machine can see it in the list of processes.")
-@click.option(
-    "--table", "patterns", multiple=True, metavar="NAME", help="Only these: a name, or a pattern such as 'sales.*'."
-)
+@table_option
 @click.option(
     "--output-file",
-    "-o",
     "file",
-    default="postgres-cdc.yaml",
+    default=DEFAULT_CONFIG,
     type=click.Path(path_type=Path),
     metavar="FILE",
     show_default=True,
     help="The file to write. One that exists is never overwritten.",
 )
 @output_options
-def command(dsn_env: str, dsn: str | None, patterns: tuple[str, ...], file: Path) -> Outcome:
+def command(dsn_env: str, dsn: str | None, tables: tuple[TablePattern, ...], file: Path) -> Outcome:
     """Write a configuration from what a database holds; nothing is changed there.
 
     Lists the tables with their size and what identifies their rows. Those that cannot be replicated yet are commented
     out, with the reason and the remedy. Edit the file, then run `postgres-cdc doctor`.
     """
     _require_writable(file)
-    found = look_at(dsn_of(dsn_env, dsn), patterns=patterns)
+    found = look_at(dsn_of(dsn_env, dsn), patterns=tables)
     doctor = f"postgres-cdc doctor --config {shlex.quote(str(file))}"
     text = configuration_text(
         head=[

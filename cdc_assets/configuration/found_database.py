@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from pydantic import SecretStr
 
@@ -18,6 +17,7 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.user_tables import UserTable, user_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
+from spark_jobs.table_pattern import TablePattern
 
 _FEW = 10
 
@@ -62,7 +62,7 @@ def dsn_of(variable: str, instead: str | None = None) -> SecretStr:
     return SecretStr(dsn)
 
 
-def look_at(dsn: SecretStr, *, name: str | None = None, patterns: Sequence[str] = ()) -> FoundDatabase:
+def look_at(dsn: SecretStr, *, name: str | None = None, patterns: Sequence[TablePattern] = ()) -> FoundDatabase:
     """What the database holds, in a fixed number of queries for each hundred tables; nothing is changed. ``name``: the
     pipeline's, by default the database's. ``patterns``: of the tables' names; none for all.
 
@@ -71,9 +71,11 @@ def look_at(dsn: SecretStr, *, name: str | None = None, patterns: Sequence[str] 
     with connected(dsn) as connection:
         database = connection.info.dbname
         tables = user_tables(connection)
-    chosen = tuple(table for table in tables if not patterns or _matches(table.name, patterns))
+    chosen = tuple(
+        table for table in tables if not patterns or any(pattern.matches(table.name) for pattern in patterns)
+    )
     if not chosen:
-        matching = f" that matches {', '.join(patterns)}" if tables else ""
+        matching = f" that matches {', '.join(map(str, patterns))}" if tables else ""
         raise ConfigurationError(f"database {database} has no table{matching}", hint=_instead(tables))
     name = name or pipeline_name(database)
     followed = tuple(Table(table.name) for table in chosen if not table.is_foreign)
@@ -84,10 +86,6 @@ def look_at(dsn: SecretStr, *, name: str | None = None, patterns: Sequence[str] 
     found = tuple(_found(table, of_tables.pop(str(table.name), ())) for table in chosen)
     others = (check for left in of_tables.values() for check in left)
     return FoundDatabase(name, database, tuple(check for check in others if check.verdict is not Verdict.OK), found)
-
-
-def _matches(name: QualifiedName, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(str(name), pattern) for pattern in patterns)
 
 
 def _instead(tables: Sequence[UserTable]) -> str:

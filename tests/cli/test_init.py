@@ -123,7 +123,7 @@ def test_what_is_wrong_with_the_source_is_in_the_file(database: Database, tmp_pa
 def test_only_the_tables_that_were_asked_for(database: Database, tmp_path: Path) -> None:
     database.execute(*TABLES)
     answer = init(
-        tmp_path, None, "--dsn", database.dsn, "--table", "public.o*", "--table", '"select".*', "-o", "a.yaml"
+        tmp_path, None, "--dsn", database.dsn, "--table", "public.o*", "--table", '"select".*', "--output-file", "a.yaml"
     )
     assert answer.exit_code == 0, answer.stderr
     assert f"  export {VARIABLE}=...  # the connection string, which is not in the file" in answer.stdout
@@ -131,9 +131,9 @@ def test_only_the_tables_that_were_asked_for(database: Database, tmp_path: Path)
         "public.orders",
         "'\"select\".user'",
     ]
-    none = init(tmp_path, database.dsn, "--table", "orders", "-o", "b.yaml")
+    none = init(tmp_path, database.dsn, "--table", "sales.orders", "--output-file", "b.yaml")
     assert none.exit_code == 2
-    assert none.problem == f"database {database.name} has no table that matches orders"
+    assert none.problem == f"database {database.name} has no table that matches sales.orders"
     assert none.hint == 'it has 10 tables, in "select", public'
     assert not (tmp_path / "b.yaml").exists()
 
@@ -143,13 +143,13 @@ def test_what_cannot_be_written_is_said_before_the_database_is_asked(tmp_path: P
     (tmp_path / "postgres-cdc.yaml").write_text("mine")
     for dsn, options, problem in (
         (unreachable, (), "postgres-cdc.yaml: exists already"),
-        (None, ("-o", "other.yaml"), f"environment variable {VARIABLE} is not set"),
-        (None, ("-o", "other.yaml", "--dsn-env", "a b"), "not a name of an environment variable: a b"),
-        (unreachable, ("-o", "none/other.yaml"), "none/other.yaml: cannot be written: there is no folder none"),
+        (None, ("--output-file", "other.yaml"), f"environment variable {VARIABLE} is not set"),
+        (None, ("--output-file", "other.yaml", "--dsn-env", "a b"), "not a name of an environment variable: a b"),
+        (unreachable, ("--output-file", "none/other.yaml"), "none/other.yaml: cannot be written: there is no folder none"),
     ):
         answer = init(tmp_path, dsn, *options)
         assert (answer.exit_code, answer.problem) == (2, problem)
-    refused = init(tmp_path, unreachable, "-o", "other.yaml")
+    refused = init(tmp_path, unreachable, "--output-file", "other.yaml")
     assert refused.exit_code == 1
     assert "cannot connect" in refused.problem
     assert "hunter2" not in refused.stderr

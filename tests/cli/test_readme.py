@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,36 +14,10 @@ from spark_jobs.spark.java import SUPPORTED
 from tests.fixtures.psql import psql_program
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database
+from tests.shown_commands import masked, shown_in
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# what differs from one run to the next: LSNs, times, sizes
-_MASKED = (
-    (r"\b[0-9A-F]+/[0-9A-F]+\b", "LSN"),
-    (r"\b\d+\.\d s\b", "TIME"),
-    (r"\b\d+(\.\d+)? (bytes|[KMG]iB)\b", "SIZE"),
-)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A command of the README, and the output below it."""
-
-    command: str
-    output: str
-
-
-def _shown() -> Iterator[Shown]:
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
-        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            yield Shown(*entry.split("\n", 1))
-
-
-def _masked(output: str) -> list[str]:
-    """Its lines, without the widths of their columns."""
-    for pattern, word in _MASKED:
-        output = re.sub(pattern, word, output)
-    return [" ".join(re.sub(r"-{3,}", "---", line).split()) for line in output.strip().splitlines()]
 
 
 def _environment(database: Database) -> dict[str, str]:
@@ -60,7 +32,7 @@ def test_one_row_as_it_is_shown(database: Database, tmp_path: Path) -> None:
     (configuration,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     # slot and publication are of this server and database alone
     (tmp_path / "shop.yaml").write_text(configuration.replace("name: shop\n", f"name: {database.name}\n"))
-    shown = list(_shown())
+    shown = list(shown_in(README))
     assert len(shown) == 6
     for each in shown:
         ran = subprocess.run(
@@ -73,7 +45,7 @@ def test_one_row_as_it_is_shown(database: Database, tmp_path: Path) -> None:
             check=False,
         )
         assert (ran.returncode, ran.stderr) == (0, ""), each.command
-        assert _masked(ran.stdout) == _masked(each.output), each.command
+        assert masked(ran.stdout) == masked(each.output), each.command
 
 
 def test_it_is_read_in_a_few_minutes() -> None:

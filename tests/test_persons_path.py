@@ -1,0 +1,92 @@
+"""The way of a person who has nothing yet: the wheel with its extra ``demo``, and the quick start."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.shown_commands import masked, shown_in
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
+_HIDDEN = ("java", "psql", "pgbench", "postgres-cdc")  # what a machine need not have
+
+
+@dataclass(frozen=True)
+class Person:
+    """A shell in an empty folder, with the installed wheel on the PATH."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def runs(self, commands: str, exit_code: int = 0) -> str:
+        """What they print on stdout."""
+        ran = subprocess.run(
+            ["/bin/sh", "-c", commands],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        assert ran.returncode == exit_code, ran.stdout + ran.stderr
+        return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    """The environment is built as a user builds it, with the locked versions."""
+    folder = tmp_path_factory.mktemp("person")
+    uv = str(Path(sys.executable).with_name("uv"))
+    venv, wheels, programs = folder / "venv", folder / "wheels", folder / "programs"
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(ROOT)], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], check=True)
+    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
+    subprocess.run([*install, "--constraint", str(ROOT / "requirements.lock"), f"{wheel}[demo]"], check=True)
+    programs.mkdir()
+    for program in (*Path("/usr/bin").iterdir(), *Path("/bin").iterdir()):
+        if program.name not in _HIDDEN and not (programs / program.name).is_symlink():
+            (programs / program.name).symlink_to(program)
+    unset = ("JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "POSTGRES_CDC_CONFIG")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"PATH": f"{venv / 'bin'}:{programs}", "COLUMNS": "200"}
+    person = Person(folder, environment)
+    try:
+        yield person
+    finally:
+        if (folder / "postgres-cdc-demo").exists():
+            person.runs("postgres-cdc demo --stop")
+
+
+def test_from_the_demo_to_a_configuration_and_back(person: Person, jars_folder: Path) -> None:
+    small = f"--scale 1 --rate 20 --seconds 3 --jars {jars_folder}"
+    printed = person.runs(f"postgres-cdc demo --keep {small}")
+    assert printed.count(" equal ") == 11
+    exports = "\n".join(re.findall(r"^export .*$", printed, re.MULTILINE))
+    change, sync, read = printed.partition(exports)[2].strip().splitlines()[:3]
+    change_shown, sync_shown, init_shown = shown_in(PAGE)
+    drawn = PAGE[PAGE.index("┌") : PAGE.index("┘") + 1]
+    assert change.endswith(change_shown.command.removeprefix("psql"))  # psql by its path: there is none on the PATH
+    assert masked(person.runs(f"{exports}\n{change}")) == masked(change_shown.output)
+    assert masked(person.runs(f"{exports}\n{sync}")) == masked(sync_shown.output)
+    assert person.runs(f"{exports}\n{read}").split() == drawn.split()
+
+    assert masked(person.runs(f"{exports}\n{init_shown.command}")) == masked(init_shown.output)
+    written = yaml.safe_load((person.folder / "mine.yaml").read_text())["attributes"]
+    assert "shop.customers" in written["tables"]
+    person.runs(f"{exports}\npostgres-cdc doctor --config mine.yaml")
+    assert "slot" in person.runs(f"{exports}\npostgres-cdc drop --yes")
+    assert "is removed" in person.runs("postgres-cdc demo --stop")
+    assert not (person.folder / "postgres-cdc-demo").exists()
