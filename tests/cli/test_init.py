@@ -123,7 +123,16 @@ def test_what_is_wrong_with_the_source_is_in_the_file(database: Database, tmp_pa
 def test_only_the_tables_that_were_asked_for(database: Database, tmp_path: Path) -> None:
     database.execute(*TABLES)
     answer = init(
-        tmp_path, None, "--dsn", database.dsn, "--table", "public.o*", "--table", '"select".*', "--output-file", "a.yaml"
+        tmp_path,
+        None,
+        "--dsn",
+        database.dsn,
+        "--table",
+        "public.o*",
+        "--table",
+        '"select".*',
+        "--output-file",
+        "a.yaml",
     )
     assert answer.exit_code == 0, answer.stderr
     assert f"  export {VARIABLE}=...  # the connection string, which is not in the file" in answer.stdout
@@ -145,7 +154,11 @@ def test_what_cannot_be_written_is_said_before_the_database_is_asked(tmp_path: P
         (unreachable, (), "postgres-cdc.yaml: exists already"),
         (None, ("--output-file", "other.yaml"), f"environment variable {VARIABLE} is not set"),
         (None, ("--output-file", "other.yaml", "--dsn-env", "a b"), "not a name of an environment variable: a b"),
-        (unreachable, ("--output-file", "none/other.yaml"), "none/other.yaml: cannot be written: there is no folder none"),
+        (
+            unreachable,
+            ("--output-file", "none/other.yaml"),
+            "none/other.yaml: cannot be written: there is no folder none",
+        ),
     ):
         answer = init(tmp_path, dsn, *options)
         assert (answer.exit_code, answer.problem) == (2, problem)
