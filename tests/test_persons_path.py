@@ -1,4 +1,4 @@
-"""The way of a person who has nothing yet: the wheel with its extra ``demo``, and the quick start."""
+"""The way of a person who has nothing yet: the wheel with its extra ``demo``, the README and the quick start."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.fixtures.psql import psql_program
+from tests.fixtures.servers import Database
 from tests.shown_commands import masked, shown_in
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 _HIDDEN = ("java", "psql", "pgbench", "postgres-cdc")  # what a machine need not have
 
 
@@ -68,6 +71,17 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     finally:
         if (folder / "postgres-cdc-demo").exists():
             person.runs("postgres-cdc demo --stop")
+
+
+def test_one_row_as_the_readme_shows_it(person: Person, database: Database) -> None:
+    """Without Java; slot and publication are of this server and database alone."""
+    (configuration,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (person.folder / "shop.yaml").write_text(configuration.replace("name: shop\n", f"name: {database.name}\n"))
+    before = f"export SHOP_DSN='{database.dsn}' JDK_JAVA_OPTIONS=-XX:+NoSuchOption PATH=$PATH:{psql_program().parent}"
+    shown = list(shown_in(README))
+    assert len(shown) == 6
+    for each in shown:
+        assert masked(person.runs(f"{before}\n{each.command}")) == masked(each.output), each.command
 
 
 def test_from_the_demo_to_a_configuration_and_back(person: Person, jars_folder: Path) -> None:
