@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.capture.catalogue_look import CertainChanges, certain_changes
+from spark_jobs.capture.continuity import nothing_to_recover
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import BreakError, CdcError, LakeError, NeedsSnapshotError, SlotError
+from spark_jobs.errors import BreakError, CdcError, LakeError, NeedsSnapshotError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import Connection, connected
@@ -84,8 +85,7 @@ def plan_recover(pipeline: Pipeline) -> DryRun:
     A slot whose next window cannot be decoded is not noticed: only reading it shows that.
     """
     if ChangeLog(pipeline.lake.change_log).checkpoint() is None:
-        hint = "`postgres-cdc sync` creates the slot and the change log"
-        raise SlotError(f"there is nothing to recover: no change log is at {pipeline.lake.change_log}", hint=hint)
+        raise nothing_to_recover(pipeline)
     status = pipeline_status(pipeline)
     if status.source_error is None or isinstance(status.source_error, BreakError):
         return _plan(pipeline, status)

@@ -12,10 +12,11 @@ import time
 from dataclasses import dataclass
 
 from spark_jobs.capture.chapter import begin_chapter
+from spark_jobs.capture.continuity import nothing_to_recover
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import BreakError, CdcError, SlotError
+from spark_jobs.errors import BreakError, CdcError
 from spark_jobs.lake.drop_mark import refuse_half_removed
 from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.postgres.connection import connected
@@ -78,10 +79,7 @@ def recover(
     refuse_half_removed(pipeline.lake)
     landed = ChangeLog(pipeline.lake.change_log).checkpoint()
     if landed is None:
-        raise SlotError(
-            f"there is nothing to recover: no change log is at {pipeline.lake.change_log}",
-            hint="`postgres-cdc sync` creates the slot and the change log",
-        )
+        raise nothing_to_recover(pipeline)
     chapter, reasons = None, {}
     broken = _broken(pipeline)
     if broken is not None:

@@ -112,6 +112,15 @@ def missing_slot(slot: str, landed_end: Lsn) -> BreakError:
     return BreakError(f"slot {slot} is gone, and the change log ends at {landed_end}: the changes since then are lost")
 
 
+def nothing_to_recover(pipeline: Pipeline) -> SlotError:
+    """Without a change log there is nothing that a slot could continue."""
+    return SlotError(
+        f"there is nothing to recover: no change log is at {pipeline.lake.change_log}",
+        hint="`postgres-cdc sync` creates the slot and the change log; if the log is lost, set source.adopt_slot: true"
+        " for it",
+    )
+
+
 def _of_another(what: str, before: object, after: object) -> BreakError:
     return BreakError(f"the change log is of another {what}: it has {before}, now it is {after}", hint=_POINT_BACK)
 

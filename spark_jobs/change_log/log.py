@@ -25,7 +25,7 @@ from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
-from spark_jobs.delta.files import WRITABLE, decoded_path
+from spark_jobs.delta.files import REACHABLE, WRITABLE, decoded_path
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError
@@ -65,6 +65,10 @@ class ChangeLog:
     def __init__(self, path: str) -> None:
         self.path = decoded_path(path)
         self._what = f"the change log {self.path}"
+        self._hint = (
+            f"{REACHABLE}; if files of it are gone, move {self.path} away, set source.adopt_slot: true and sync: every"
+            " table gets a new snapshot"
+        )
         self.files = CountedFiles(self.path, "window", CHANGE_LOG_SCHEMA)
 
     def checkpoint(self) -> WindowMarker | None:
@@ -111,7 +115,7 @@ class ChangeLog:
 
     def id(self) -> str | None:
         """What tells this change log from any other, also where it was moved to; None if there is no log."""
-        opened = open_table(self.path, self._what)
+        opened = open_table(self.path, self._what, hint=self._hint)
         return None if opened is None else str(opened.metadata().id)
 
     def land(self, identity: SlotIdentity, ordinal: int, rows: Iterable[pa.RecordBatch]) -> bool:
@@ -121,10 +125,10 @@ class ChangeLog:
         ``rows`` are streamed: memory does not grow with the window. Errors that ``rows`` raises are passed on, and
         nothing is committed. Raises LakeError if another writer has committed first, or the lake cannot be written.
         """
-        opened = open_to_write(self.path, self._what)
+        opened = open_to_write(self.path, self._what, hint=self._hint)
         if opened is None:
             raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` creates it")
-        with table_errors(f"{self._what} cannot be read"):
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
             landed = opened.log.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
             return False
@@ -188,7 +192,7 @@ class ChangeLog:
         condition = pc.field("window").isin(pa.array(list(ordinals), pa.int64()))
         # messages have no relid: by this condition most files and row groups are skipped
         condition &= pc.field("relid").is_null() & (pc.field("kind") == RowKind.MESSAGE.value)
-        with table_errors(f"{self._what} cannot be read"):
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
             batches = self.files.dataset(files).to_batches(
                 columns=list(columns), filter=condition, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
             )
@@ -197,7 +201,7 @@ class ChangeLog:
     def scan(self, condition: pc.Expression, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows that meet ``condition``, streamed in no particular order: memory does not grow with them."""
         files = self._listed(partial(self.files.after, -1))
-        with table_errors(f"{self._what} cannot be read"):
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
             batches = self.files.dataset(files).to_batches(columns=list(columns), filter=condition)
             yield from (batch for batch in batches if batch.num_rows)
 
@@ -206,12 +210,12 @@ class ChangeLog:
         order."""
         files = self._listed(partial(self.files.after, first_ordinal - 1))
         condition = _between(first_ordinal, last_ordinal) & pc.field("commit_time").is_valid()
-        with table_errors(f"{self._what} cannot be read"):
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
             batches = self.files.dataset(files).to_batches(columns=["window", "commit_time"], filter=condition)
             yield from (batch for batch in batches if batch.num_rows)
 
     def _table(self) -> DeltaTable | None:
-        return open_table(self.path, self._what)
+        return open_table(self.path, self._what, hint=self._hint)
 
     def _markers(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
         # the newest one is asked for several times in each sync
@@ -230,11 +234,11 @@ class ChangeLog:
         return tuple(sorted(markers, key=lambda marker: marker.ordinal))
 
     def _listed(self, files: Callable[[], tuple[DataFile, ...]]) -> tuple[DataFile, ...]:
-        with table_errors(f"{self._what} cannot be read"):
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
             return files()
 
     def _scan(self, files: Sequence[DataFile], condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
-        with table_errors(f"{self._what} cannot be read"):
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
             return self.files.dataset(files).to_table(columns=list(columns) if columns else None, filter=condition)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from pydantic import SecretStr
 
 from cdc_assets.cli.config import Validated
+from cdc_assets.cli.init import InitReport
 from cdc_assets.cli.snapshot import SnapshotReport
 from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.capture.capture import CaptureReport
@@ -50,6 +51,7 @@ REPORTS: Mapping[str, Sequence[type]] = {
     "doctor": [Diagnosis],
     "drop": [DropReport, DropPlan],
     "follow": [FollowRound],
+    "init": [InitReport],
     "maintain": [MaintainReport],
     "recover": [RecoverReport, DryRun],
     "replay": [ReplayReport, TableAsOf],

@@ -9,7 +9,7 @@ from cdc_assets.cli.commands import SUMMARIES
 from tests.cli.json_schemas import COMMAND, FOLDER, REPORTS, schema_file, schema_of, text_of
 
 # they print the configuration, and the progress of a trial
-_WITHOUT = {"config", "demo", "init"}
+_WITHOUT = {"config", "demo"}
 
 
 @pytest.mark.parametrize("command", REPORTS)

@@ -105,10 +105,12 @@ def test_a_damaged_change_log_is_moved_away(
 ) -> None:
     log = folder(shop) / "change_log"
     damage(log)
+    database.execute("UPDATE orders SET n = n + 1 WHERE id = 1")  # or there would be nothing to write to the log
     # by a process of its own: this one still knows what it has written
     refused = configured(tmp_path, database.dsn, database.name, [f"public.{name}" for name in NAMES])("sync")
     assert refused.exit_code == 1
     assert refused.problem.startswith(f"the change log {log} cannot be read: ")
+    assert f"move {log} away, set source.adopt_slot: true and sync" in refused.hint
     log.rename(folder(shop) / "change_log.damaged")
     read_again(_adopted(shop, database), database, NAMES)
 
