@@ -40,7 +40,7 @@ _READ = "SELECT id, email, credit FROM delta_scan('{}') WHERE id = 1"
     type=click.Path(path_type=Path),
     help=f"Where the lake is left.  [default: {KEPT_FOLDER} with --keep, --ui or --stop, else a new folder]",
 )
-@click.option("--keep", is_flag=True, help="Let the server go on at the end, and say what to try with it.")
+@click.option("--keep", is_flag=True, help="Leave the server running at the end, and print what to try with it.")
 @click.option("--ui", is_flag=True, help="Show the demo that was kept, or a small new one, in Dagster.")
 @click.option("--stop", is_flag=True, help="Stop the server that was kept, and remove the folder.")
 @click.option("--port", default=3000, type=click.IntRange(1, 65535), help="Of Dagster's UI.", show_default=True)

@@ -91,7 +91,7 @@ def command(
     monitor = FollowMonitor(pipeline.name, status, every=every)
 
     def report(done: FollowRound) -> None:
-        if (text := lines(done)) is not None:
+        if (text := lines(done)) is not None and (terminal.choice.as_json or not terminal.choice.quiet or done.errors):
             terminal.line(text)
         if health_file is not None:
             _replace_file(health_file, _json_line(done))

@@ -77,7 +77,8 @@ class Terminal:
 
     def say(self, line: str) -> None:
         """One line about the current step, for a person who waits."""
-        self.errors.print(Text(f"» {one_line(line)}"))
+        if not self.choice.quiet:
+            self.errors.print(Text(f"» {one_line(line)}"))
 
     def line(self, text: str) -> None:
         """One line of the result, printed at once: for a command that goes on."""

@@ -160,6 +160,18 @@ def test_a_pattern_without_a_match_is_refused_before_anything_is_done(
     assert [path.name for path in folder.iterdir()] == ["postgres-cdc.yaml"]
 
 
+@pytest.mark.parametrize(("words", "completed"), [("sy", "sync"), ("sync --dry", "--dry-run"), ("config sh", "show")])
+def test_a_shell_completes_it(
+    words: str, completed: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_POSTGRES_CDC_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"postgres-cdc {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    with pytest.raises(SystemExit):
+        run([])
+    assert capfd.readouterr().out == f"plain,{completed}\n"
+
+
 def test_snapshot_takes_tables_or_all(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["snapshot", "--all", "--table", "public.orders"]) == 2
     assert "exclude each other" in capfd.readouterr().err
