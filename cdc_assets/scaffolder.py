@@ -9,7 +9,8 @@ from dagster.components.component_scaffolding import scaffold_component
 from dagster.components.scaffold.scaffold import Scaffolder, ScaffoldRequest
 from pydantic import BaseModel
 
-from cdc_assets.configuration.new_configuration import configuration_text, pipeline_name
+from cdc_assets.configuration.database_name import pipeline_name
+from cdc_assets.configuration.new_configuration import configuration_text
 from spark_jobs.errors import CdcError
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from pydantic import SecretStr
@@ -19,6 +20,11 @@ def database_name(dsn: SecretStr) -> str:
     # libpq: PGDATABASE, then the user's name
     candidates = (given.get("dbname"), os.environ.get("PGDATABASE"), given.get("user"), os.environ.get("PGUSER"))
     return next((str(name) for name in candidates if name), "postgres")
+
+
+def pipeline_name(text: str) -> str:
+    """A name of a pipeline, so of a slot, as near to ``text`` as can be."""
+    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:63] or "_"
 
 
 def server_name(dsn: SecretStr) -> tuple[str, ...]:

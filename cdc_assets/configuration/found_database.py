@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from cdc_assets.configuration.new_configuration import pipeline_name
+from cdc_assets.configuration.database_name import pipeline_name
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.doctor import Check, Verdict, diagnose_source
 from spark_jobs.errors import ConfigurationError

@@ -42,11 +42,6 @@ requirements:
 _TEMPLATE = re.compile(r"\{[{%#]")
 
 
-def pipeline_name(text: str) -> str:
-    """A name of a pipeline, so of a slot, as near to ``text`` as can be."""
-    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:63] or "_"
-
-
 def configuration_text(
     *,
     head: Sequence[str],

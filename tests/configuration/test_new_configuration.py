@@ -10,9 +10,10 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cdc_assets.configuration.database_name import pipeline_name
 from cdc_assets.configuration.found_database import FoundDatabase, FoundTable
 from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, load_pipeline
-from cdc_assets.configuration.new_configuration import configuration_text, pipeline_name
+from cdc_assets.configuration.new_configuration import configuration_text
 from spark_jobs.doctor.checks import Verdict, fail
 from spark_jobs.qualified_name import QualifiedName
 
