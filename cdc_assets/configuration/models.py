@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.database_name import has_password
@@ -220,7 +220,8 @@ class TimeThresholdModel(StrictModel):
 
 class HealthModel(StrictModel):
     """The thresholds of the slot's health in `status`, `doctor`, the check `slot_health` and the metrics. A
-    threshold of a pair that is not written keeps its default; `null` switches it off."""
+    threshold of a pair that is not written keeps its default, unless that contradicts the one that is written; `null`
+    switches it off."""
 
     lag_bytes: SizeThresholdModel = Field(
         default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not captured yet."
@@ -241,23 +242,24 @@ class HealthModel(StrictModel):
         " or fails below these sizes.",
     )
 
-    @field_validator("*", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _with_defaults(cls, value: object, info: ValidationInfo) -> object:
-        """A threshold of the pair that is not written keeps its default."""
+    def _with_defaults(
+        cls, value: object, validated: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> SizeThresholdModel | TimeThresholdModel:
+        """A threshold of the pair that is not written keeps its default, unless that contradicts the one that is."""
         default: BaseModel = cls.model_fields[str(info.field_name)].default
         written = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
-        return {**default.model_dump(), **written} if isinstance(written, Mapping) else value
-
-    @field_validator("*")
-    @classmethod
-    def _warns_first(cls, value: SizeThresholdModel | TimeThresholdModel, info: ValidationInfo) -> object:
+        merged = {**default.model_dump(), **written} if isinstance(written, Mapping) else value
+        pair: SizeThresholdModel | TimeThresholdModel = validated(merged)
         # of safe_wal_size, the smaller one is the worse one
-        if value.warn is None or value.error is None or info.field_name == "safe_wal_size" or value.warn <= value.error:
-            return value
-        shown = size_text if isinstance(value, SizeThresholdModel) else _seconds_text
+        if pair.warn is None or pair.error is None or info.field_name == "safe_wal_size" or pair.warn <= pair.error:
+            return pair
+        if isinstance(written, Mapping) and len(written) == 1:
+            return pair.model_copy(update={"warn" if "error" in written else "error": None})
+        shown = size_text if isinstance(pair, SizeThresholdModel) else _seconds_text
         raise ValueError(
-            f"warn: {shown(value.warn)} is more than error: {shown(value.error)}; set both, or switch one off with null"
+            f"warn: {shown(pair.warn)} is more than error: {shown(pair.error)}; set both, or switch one off with null"
         )
 
 

@@ -154,6 +154,9 @@ def test_least_file(file: Path) -> None:
         ("spark: {}", "retention: {}", "retention", Retention(timedelta(days=30), timedelta(days=30))),
         ("spark: {}", "health: {lag_bytes: {warn: 2GiB}}", "health.lag_bytes", Threshold(2 << 30, 10 << 30)),
         ("spark: {}", "health: {lag_bytes: {error: 1TiB}}", "health.lag_bytes", Threshold(1 << 30, 1 << 40)),
+        # a default that contradicts what is written gives way
+        ("spark: {}", "health: {lag_bytes: {error: 1KiB}}", "health.lag_bytes", Threshold(None, 1 << 10)),
+        ("spark: {}", "health: {lag_bytes: {warn: 20GiB}}", "health.lag_bytes", Threshold(20 << 30)),
         ("spark: {}", "health: {lag_bytes: {error: null}}", "health.lag_bytes", Threshold(1 << 30)),
         ("spark: {}", "health: {lag_bytes: {warn: null, error: null}}", "health.lag_bytes", Threshold()),
         ("spark: {}", "health: {safe_wal_size: {error: 1MiB}}", "health.safe_wal_size", Threshold(1 << 30, 1 << 20)),
@@ -329,11 +332,16 @@ REFUSED = [
     ("spark: {}", "health: {lag_seconds: {warn: 9y}}", 24, "health.lag_seconds.warn: expected a duration (units"),
     (
         "spark: {}",
-        "health: {lag_bytes: {warn: 20GiB}}",
+        "health: {lag_bytes: {warn: 20GiB, error: 10GiB}}",
         24,
         "health.lag_bytes: warn: 20GiB is more than error: 10GiB; set both, or switch one off with null",
     ),
-    ("spark: {}", "health: {lag_seconds: {error: 30m}}", 24, "health.lag_seconds: warn: 1h is more than error: 30m"),
+    (
+        "spark: {}",
+        "health: {lag_seconds: {warn: 1h, error: 30m}}",
+        24,
+        "health.lag_seconds: warn: 1h is more than error: 30m",
+    ),
     ("spark: {}", "merge: {engine: fast}", 24, "merge.engine: expected 'spark' or 'auto'"),
     ("256MiB", "0", 16, "windows.max_bytes: expected at least 1KiB"),
     ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
