@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 
 OLD_SPELLING_ENDS = "the old spelling will be removed in version 0.3"
 _EVERYWHERE: Mapping[str, str] = {"--debug": "--verbose"}
+_LIST_ALL = {"--all": "--verbose"}
 _RENAMED: Mapping[str, Mapping[str, str]] = {
+    "apply": {"--upto": "--to", **_LIST_ALL},
     "capture": {"--upto": "--to"},
-    "apply": {"--upto": "--to"},
+    "doctor": _LIST_ALL,
+    "recover": _LIST_ALL,
     "replay": {"--as-of": "--at"},
-    "status": {"--format": "--output"},
+    "status": {"--format": "--output", **_LIST_ALL},
+    "sync": _LIST_ALL,
+    "verify": _LIST_ALL,
 }
 
 

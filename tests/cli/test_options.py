@@ -124,6 +124,7 @@ def test_the_log_level_is_that_of_this_product_alone() -> None:
         (["replay", "--as-of", "0/10"], ["replay", "--at", "0/10"]),
         (["status", "--format", "prometheus"], ["status", "--output", "prometheus"]),
         (["sync", "--debug"], ["sync", "--verbose"]),
+        (["doctor", "--all"], ["doctor", "--verbose"]),
     ],
 )
 def test_old_spellings_go_on(old: list[str], new: list[str]) -> None:
@@ -132,6 +133,7 @@ def test_old_spellings_go_on(old: list[str], new: list[str]) -> None:
     (warning,) = warnings
     assert warning.startswith(f"{old[1].partition('=')[0]} is called {new[1].partition('=')[0]} now")
     assert current_spelling(new) == (new, [])
+    assert current_spelling(["snapshot", "--all"]) == (["snapshot", "--all"], [])
 
 
 def test_an_old_spelling_is_told_on_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
