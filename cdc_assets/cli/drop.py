@@ -32,7 +32,7 @@ def command(terminal: Terminal, config: Path, lake: bool, yes: bool) -> Outcome:
 
     Drops its slot, which would otherwise fill the source's disk, and the publication if this tool made it. Lists
     everything by name first, and asks. The lake stays, and no longer changes; with --lake what is this pipeline's in
-    lake.path goes too, and whatever else lies there stays. If it is killed at any step, run it again.
+    lake.path is removed too, and anything else there is kept. If it is killed at any step, run it again.
     """
     pipeline = load_pipeline(config)
     if not yes:

@@ -172,8 +172,8 @@ tables:
 - A pattern is looked up in the database, at each `sync`, among all ordinary and partitioned tables (no partitions)
   in schemas that the role may use. In a publication of your own, and without `tables`, it is looked up among the tables
   that this publishes. A new table that matches joins our publication and gets a snapshot. One that no longer matches
-  (it was dropped or renamed) is no longer followed, and its Delta table stays.
-- A table that matches and cannot be followed (it has no key, or another owner) is an error of this table alone, until
+  (it was dropped or renamed) is no longer replicated, and its Delta table is kept.
+- A table that matches and cannot be replicated (it has no key, or another owner) is an error of this table alone, until
   you `exclude` it. So is one without a column that `mask`, `columns`, `key`, `types` or `on_unrepresentable` names:
   no column that you wanted to mask comes unmasked because it has another name there.
 - `exclude` always wins; a table that `tables` names and `exclude` leaves out is refused. A pattern that matches none
