@@ -53,3 +53,10 @@ def test_it_is_accepted(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = postgres_cdc.get_command(click.Context(postgres_cdc), name)
     assert found is not None
     found.make_context(name, rest, obj=Terminal())
+
+
+def test_only_what_a_test_runs_is_shown_with_output() -> None:
+    """``console`` blocks are run by test_persons_path. Other commands name a reader's own files and hosts: here they
+    are parsed."""
+    shown = {page.relative_to(ROOT).as_posix() for page in PAGES if "```console" in page.read_text()}
+    assert shown == {"README.md", "docs/quick-start.md"}
