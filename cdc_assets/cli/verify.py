@@ -69,8 +69,8 @@ def command(
     """Compare tables with the source, row by row, at one LSN.
 
     Exports a snapshot of the source, brings the lake to exactly its LSN, and compares every row and column; the source
-    may be written at the same time. Exit code 0: all tables are equal. Exit code 1: a table differs, or could not be compared;
-    one line each says which. Keys of differing rows are printed, values of other columns never are.
+    may be written at the same time. Exit code 0: all tables are equal. Exit code 1: a table differs, or could not be
+    compared; one line each says which. Keys of differing rows are printed, values of other columns never are.
     """
     how = Thoroughness(quick, sample, differences)
     pipeline = load_pipeline(config)
