@@ -45,7 +45,7 @@ def _read_patterns(ctx: click.Context, param: click.Parameter, value: Sequence[s
 
 def _read_arguments(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[TablePattern, ...]:
     if value:
-        ctx.ensure_object(Terminal).problem(f"write --table before each table's name; {OLD_SPELLING_ENDS}")
+        ctx.ensure_object(Terminal).deprecated(f"write --table before each table's name; {OLD_SPELLING_ENDS}")
     return _read_patterns(ctx, param, value)
 
 

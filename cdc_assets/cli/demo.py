@@ -17,6 +17,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
 from cdc_assets.cli.options import CONFIG_VARIABLE, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
@@ -71,7 +72,7 @@ def command(
     dagster-postgres-cdc[demo].
     """
     if keep_server:
-        terminal.problem("--keep-server is now --keep, and will be removed")
+        terminal.deprecated(f"--keep-server is called --keep now; {OLD_SPELLING_ENDS}")
     if keep + ui + stop > 1:
         raise click.UsageError("--keep, --ui and --stop exclude each other")
     jars = jars if jars in ("packages", "provided") else str(Path(jars).resolve())

@@ -34,8 +34,8 @@ def run(arguments: Sequence[str]) -> int:
     current, renamed = current_spelling(arguments)
     terminal = Terminal(OutputChoice.of(current))
     terminal.choice.set_up_logging()
-    for warning in renamed:
-        terminal.problem(warning)
+    for note in renamed:
+        terminal.deprecated(note)
     try:
         with _stdout_for_help_only(current, terminal):
             outcome = postgres_cdc.main(current, prog_name="postgres-cdc", standalone_mode=False, obj=terminal)

@@ -72,5 +72,5 @@ def _is_meant(terminal: Terminal) -> bool:
     """Whether all tables are to be read, as neither ``--table`` nor ``--all`` says so."""
     if terminal.can_ask:
         return click.confirm("Take new snapshots of all tables?", err=True)
-    terminal.problem(f"write --all for snapshots of all tables; {OLD_SPELLING_ENDS}")
+    terminal.deprecated(f"write --all for snapshots of all tables; {OLD_SPELLING_ENDS}")
     return True

@@ -75,6 +75,11 @@ class Terminal:
         sys.stderr.write(f"postgres-cdc: {one_line(what)}\n{advice}")
         sys.stderr.flush()
 
+    def deprecated(self, note: str) -> None:
+        """Told to a person only: stderr of a job is one line for each problem, and cron would send this each time."""
+        if self.errors.is_terminal and not self.choice.quiet:
+            self.problem(note)
+
     def say(self, line: str) -> None:
         """One line about the current step, for a person who waits."""
         if not self.choice.quiet:

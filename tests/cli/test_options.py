@@ -136,7 +136,12 @@ def test_old_spellings_go_on(old: list[str], new: list[str]) -> None:
     assert current_spelling(["snapshot", "--all"]) == (["snapshot", "--all"], [])
 
 
-def test_an_old_spelling_is_told_on_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_old_spelling_is_told_to_a_person(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["capture", "--upto", "yesterday"]) == 2
+    assert "is called" not in capfd.readouterr().err
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal
     assert run(["capture", "--upto", "yesterday"]) == 2
     first, second, *_ = capfd.readouterr().err.splitlines()
     assert first == "postgres-cdc: --upto is called --to now; the old spelling will be removed in version 0.3"
@@ -144,7 +149,10 @@ def test_an_old_spelling_is_told_on_stderr(folder: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", ["snapshot", "apply"])
-def test_tables_may_still_be_arguments(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tables_may_still_be_arguments(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal
     assert run([name, "public.nothing", "-c", "none.yaml"]) == 2
     first, second, *_ = capfd.readouterr().err.splitlines()
     assert (

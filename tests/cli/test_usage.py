@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,5 +86,9 @@ def test_help_tells_every_command() -> None:
         assert command is not None
         assert command.name == name
         assert f"{name} {summary}" in said
-    modules = {file.stem for file in Path(cli.__file__).parent.glob("*.py") if "@click.command(" in file.read_text()}
-    assert modules == set(SUMMARIES)
+    modules = {
+        file.stem
+        for file in Path(cli.__file__).parent.glob("*.py")
+        if re.search(r"^@click\.(command|group)\(", file.read_text(), re.MULTILINE)
+    }
+    assert modules - {"commands"} == set(SUMMARIES)  # the group of them all
