@@ -92,7 +92,7 @@ else
 endif
 
 site: $(INSTALLED)  ## the documentation as a site, in .cache/site; a link that leads nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 	@echo .cache/site/index.html
 
 lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml

@@ -16,6 +16,7 @@ from pymdownx.slugs import slugify
 
 _OUTSIDE = re.compile(r"(?<=\]\()\.\./(?=[^)]+\))")
 _INSIDE = re.compile(r"(?<=\]\()docs/(?=[^)]+\))")
+_BESIDE = re.compile(r"\]\(([A-Z]+\.md)\)")  # CHANGELOG.md links CONTRIBUTING.md
 _CODE = re.compile(r"`[^`\n]+`")
 
 
@@ -28,7 +29,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the files outside ``docs/`` that are linked: ``CHANGELOG.md`` and the examples for Dagster."""
     root = Path(config.config_file_path).parent
     linked = {link for page in files.documentation_pages() for link in _linked_outside(page.content_string)}
-    for path in sorted(linked):
+    beside = {name for path in linked if path.endswith(".md") for name in _BESIDE.findall((root / path).read_text())}
+    for path in sorted(linked | beside):
         files.append(File.generated(config, path, abs_src_path=str(root / path)))
     return files
 
