@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dg.scaffold_with(PostgresCdcScaffolder)
 class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.Resolvable):
-    """Follow one logical replication slot of a PostgreSQL database into Delta tables, window by window.
+    """PostgreSQL tables replicated into Delta Lake through one logical replication slot, window by window.
 
     The fields are those of the configuration file; in Python they take mappings or models:
 

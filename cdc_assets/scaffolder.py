@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +41,11 @@ class PostgresCdcScaffolder(Scaffolder[ScaffoldParams]):
         name = pipeline_name(folder.name)
         variable, lake = request.params.dsn_env or f"{name.upper()}_DSN", f"{name.upper()}_LAKE"
         text = configuration_text(
-            head=[f"The command reads this file too: postgres-cdc doctor --config {folder.name}/defs.yaml"],
+            head=[
+                f"Set {variable} (the connection string) and {lake} (a folder, or a URI such as s3://bucket/{name}),",
+                "in the environment or in the project's .env. The command reads this file too:",
+                f"postgres-cdc doctor --config {_from_project(request)}",
+            ],
             type_name=request.type_name,
             name=name,
             variable=variable,
@@ -48,9 +53,20 @@ class PostgresCdcScaffolder(Scaffolder[ScaffoldParams]):
             database=_database(request, name),
             requires=(variable, lake),
         )
-        file = folder if request.append else folder / "defs.yaml"
+        file = _file(request)
         before = f"{file.read_text()}---\n" if request.append else ""
         file.write_text(before + text, encoding="utf-8")
+
+
+def _file(request: ScaffoldRequest[ScaffoldParams]) -> Path:
+    return request.target_path if request.append else request.target_path / "defs.yaml"
+
+
+def _from_project(request: ScaffoldRequest[ScaffoldParams]) -> Path:
+    """The file, as it is named where ``dg`` runs."""
+    file = _file(request)
+    root = request.project_root
+    return file.relative_to(root) if root is not None and file.is_relative_to(root) else file
 
 
 def _database(request: ScaffoldRequest[ScaffoldParams], name: str) -> FoundDatabase | None:

@@ -75,7 +75,7 @@ class AutomationModel(StrictModel):
 
     def adds_windows(self, pipeline: str) -> str:
         """For the description of an asset: what adds its partitions, and how to get it going."""
-        turn_it_on = "" if self.runs else ", turn it on"
+        turn_it_on = "" if self.runs else "; turn it on"
         if self.sensor is not None:
             return f"Its partitions are LSN windows: the sensor {pipeline}_slot_lag adds them{turn_it_on}."
         if self.schedule is not None:
@@ -85,7 +85,7 @@ class AutomationModel(StrictModel):
     def maintains(self, pipeline: str) -> str:
         if self.sensor is None and self.schedule is None:
             return f"The job {pipeline}_maintenance does it."
-        return f"The schedule {pipeline}_maintenance does it once a day{'' if self.runs else ', turn it on'}."
+        return f"The schedule {pipeline}_maintenance does it once a day{'' if self.runs else '; turn it on'}."
 
     def takes_snapshots(self, pipeline: str) -> str:
         if self.sensor is not None:

@@ -72,9 +72,9 @@ def test_how_often() -> None:
 @pytest.mark.parametrize(
     ("automation", "said"),
     [
-        ("sensor", "the sensor shop_slot_lag adds them, turn it on."),
+        ("sensor", "the sensor shop_slot_lag adds them; turn it on."),
         ({"default_status": "running"}, "the sensor shop_slot_lag adds them."),
-        ("schedule", "the schedule shop_sync adds them, turn it on."),
+        ("schedule", "the schedule shop_sync adds them; turn it on."),
         ("none", "Its partitions are LSN windows."),
     ],
 )

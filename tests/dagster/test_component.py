@@ -491,6 +491,7 @@ def test_scaffolded_file_loads(project: Path) -> None:
     assert made.returncode == 0, made.stdout + made.stderr
     file = project / "mine" / "defs" / "web_shop" / "defs.yaml"
     assert yaml.safe_load(file.read_text())["attributes"]["name"] == "web_shop"
+    assert f"postgres-cdc doctor --config {file.relative_to(project)}" in file.read_text(), "from where dg was run"
     environment = {"WEB_SHOP_DSN": DSN, "WEB_SHOP_LAKE": "/data/lake"}
     checked = dg_command(project, "check", "yaml", "--validate-requirements", **environment)
     assert "validated successfully" in checked.stdout, checked.stdout

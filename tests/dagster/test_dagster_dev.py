@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.fixtures.missing import is_missing
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import FloatRect, Page
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(2400)]
@@ -36,9 +37,19 @@ _WINDOWS_UNDER_LOAD = 2  # each is a run: no keys are added while one is at work
 _PATIENCE_SECONDS = 1500  # of a machine that is busy with other tests
 _PAGE_MILLISECONDS = 90_000
 _NAVIGATION = 240  # its width in pixels
+_TREE = 300
+_PADDING = 25
 _MARGIN = 14
 _HALF_A_ROW = 22
 _GROUP = "/locations/__repository__@postgres-cdc/asset-groups/shop"
+_TWO_TABLES = quote('key:"*shop/customers" or key:"*shop/orders" or key:"shop/change_log"', safe="")
+_OPENED = quote(",".join(f"global@global:{name}" for name in ("postgres_postgres", "shop_snapshots", "shop")), safe="")
+_TEXT_WITHIN = r"""clip => [...document.querySelectorAll("body *")].filter(e => {
+    const box = e.getBoundingClientRect();
+    return e.children.length === 0 && box.width > 0
+        && box.left < clip.x + clip.width && box.right > clip.x
+        && box.top < clip.y + clip.height && box.bottom > clip.y;
+}).map(e => e.textContent).join("\n")"""
 
 
 @dataclass(frozen=True)
@@ -159,10 +170,12 @@ def pictures(tmp_path: Path) -> Path:
 
 @pytest.mark.browser
 def test_asset_graph(trial: Trial, page: Page, pictures: Path) -> None:
-    open_page(page, f"{trial.dev.url}{_GROUP}")
-    page.get_by_text("change_log").first.wait_for(timeout=_PAGE_MILLISECONDS)
-    page.screenshot(path=pictures / "asset_graph.png")
-    assert page.get_by_text("order_lines").count() > 0
+    page.set_viewport_size({"width": 1540, "height": 1030})
+    open_page(page, f"{trial.dev.url}/asset-groups~{_TWO_TABLES}?expanded={_OPENED}")
+    page.get_by_text("change_log", exact=True).first.wait_for(timeout=_PAGE_MILLISECONDS)
+    wait_for(lambda: "Loading" not in page.locator("body").inner_text() or None, "the assets' states")
+    assert page.get_by_text("customers", exact=True).count() >= len(("source", "snapshot", "table"))
+    _picture(trial, page, pictures / "asset_graph.png", left=_NAVIGATION + _TREE, below="Reload definitions")
 
 
 @pytest.mark.browser
@@ -173,9 +186,10 @@ def test_lag_plot(trial: Trial, page: Page, pictures: Path) -> None:
     lag = page.get_by_text("lag_bytes", exact=True).first
     lag.wait_for(timeout=_PAGE_MILLISECONDS)
     page.wait_for_timeout(2000)
-    lag.evaluate("element => element.scrollIntoView({block: 'center'})")
+    lag.evaluate("element => { element.style.scrollMarginTop = '14px'; element.scrollIntoView({block: 'start'}) }")
     page.wait_for_timeout(1000)
-    page.screenshot(path=pictures / "lag_plot.png")
+    # the definition, at the right, has the lake's path
+    _picture(trial, page, pictures / "lag_plot.png", above="run_seconds", before="Group")
 
 
 @pytest.mark.browser
@@ -184,7 +198,7 @@ def test_partitions(trial: Trial, page: Page, pictures: Path) -> None:
     open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=partitions&partition={key}")
     page.get_by_text("inserts").first.wait_for(timeout=_PAGE_MILLISECONDS)
     page.wait_for_timeout(2000)
-    page.screenshot(path=pictures / "partitions.png")
+    _picture(trial, page, pictures / "partitions.png", above="Tags")
     assert page.get_by_text("Failed (0)").count() > 0
 
 
@@ -196,7 +210,7 @@ def test_the_first_click(trial: Trial, page: Page, pictures: Path) -> None:
     page.get_by_text("Materialize all").first.click(timeout=_PAGE_MILLISECONDS)
     page.get_by_role("button", name="All", exact=True).click(timeout=_PAGE_MILLISECONDS)
     page.wait_for_timeout(1000)
-    page.screenshot(path=pictures / "first_click.png")
+    _picture(trial, page, pictures / "first_click.png", left=0)
     page.get_by_role("button", name="Launch").last.click()
     wait_for(lambda: {run["runId"] for run in trial.dev.runs()} - before or None, "the run that was clicked")
     trial.dev.wait_for_runs()
@@ -205,14 +219,28 @@ def test_the_first_click(trial: Trial, page: Page, pictures: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.browser
-def test_a_failed_table_a_break_and_its_recovery(
+def test_a_new_column_a_failed_table_a_break_and_its_recovery(
     trial: Trial, page: Page, pictures: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _a_column_is_added(trial, page, pictures)
     failed = _a_table_fails_and_is_mended(trial, page, pictures)
     _the_slot_is_dropped(trial, page, pictures)
     _it_is_recovered(trial, page, pictures)
     assert {run["status"] for run in trial.dev.runs() if run["runId"] != failed} == {"SUCCESS"}
     assert _rows_compared(trial, spark, monkeypatch) > 80_000
+
+
+def _a_column_is_added(trial: Trial, page: Page, pictures: Path) -> None:
+    """The run succeeds, and the check warns."""
+    trial.database.execute(
+        "ALTER TABLE shop.orders ADD COLUMN channel text DEFAULT 'web'",
+        "UPDATE shop.orders SET channel = 'app' WHERE id = (SELECT max(id) FROM shop.orders)",
+    )
+    trial.dev.run_schedule_once("shop_sync")
+    trial.dev.wait_for_runs()
+    open_page(page, f"{trial.dev.url}/assets/shop/shop/orders?view=checks&checkDetail=schema_unchanged")
+    page.get_by_text("channel string was added").first.wait_for(timeout=_PAGE_MILLISECONDS)
+    _picture(trial, page, pictures / "schema_unchanged.png", above="Plots")
 
 
 def _a_table_fails_and_is_mended(trial: Trial, page: Page, pictures: Path) -> str:
@@ -283,16 +311,31 @@ def _went_on_after(dev: DagsterDev, recovery: str) -> bool | None:
     return (bool(since) and quiet) or None
 
 
-def _picture(trial: Trial, page: Page, file: Path, *, below: str = "", above: str = "", with_row: str = "") -> None:
-    """Of a page without its navigation: what is ``below`` one text and ``above`` another, or down to a table's row. It
-    tells nobody where the test ran."""
+def _picture(
+    trial: Trial,
+    page: Page,
+    file: Path,
+    *,
+    left: int = _NAVIGATION,
+    before: str = "",
+    below: str = "",
+    above: str = "",
+    with_row: str = "",
+) -> None:
+    """Of a page without its navigation: what is left of the text ``before``, ``below`` one text and ``above`` another,
+    or down to a table's row. It tells nobody where the test ran."""
     size = page.viewport_size
     assert size is not None
+    right = _box(page, before)["left"] - _PADDING if before else size["width"]
     top = _box(page, below)["bottom"] + _MARGIN if below else 0
-    bottom = _box(page, above)["top"] - _MARGIN if above else _box(page, with_row)["bottom"] + _HALF_A_ROW
-    width = size["width"] - _NAVIGATION
-    page.screenshot(path=file, clip={"x": _NAVIGATION, "y": top, "width": width, "height": bottom - top})
-    text = page.locator("body").inner_text()
+    bottom: float = size["height"]
+    if above:
+        bottom = _box(page, above)["top"] - _MARGIN
+    elif with_row:
+        bottom = _box(page, with_row)["bottom"] + _HALF_A_ROW
+    clip: FloatRect = {"x": left, "y": top, "width": right - left, "height": bottom - top}
+    page.screenshot(path=file, clip=clip)
+    text = page.evaluate(_TEXT_WITHIN, clip)
     assert "Loading" not in text
     secrets = (str(trial.lake.parent), str(ROOT), trial.database.server.password)
     assert not [secret for secret in secrets if secret in text]
@@ -301,7 +344,7 @@ def _picture(trial: Trial, page: Page, file: Path, *, below: str = "", above: st
 def _box(page: Page, text: str) -> dict[str, float]:
     box = page.get_by_text(text, exact=True).first.bounding_box()
     assert box is not None
-    return {"top": box["y"], "bottom": box["y"] + box["height"]}
+    return {"left": box["x"], "top": box["y"], "bottom": box["y"] + box["height"]}
 
 
 def open_page(page: Page, url: str) -> None:

@@ -62,3 +62,14 @@ def test_what_is_refused_is_an_error(
     snapshot = f"materialise the asset {shop.name}/snapshot/public/orders"
     assert snapshot in str(checks["orders"].description)
     assert checks["items"].passed
+
+
+def test_a_table_that_another_change_stops_has_no_changed_columns(
+    database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    shop = under_dagster(database, tmp_path / "lake", instance, spark)
+    shop.run((shop.tick().run_requests or [])[0])
+    database.execute("UPDATE orders SET amount = 'NaN' WHERE id = 1")
+    checks = evaluated(shop, raise_on_error=False)
+    assert checks["orders"].passed
+    assert checks["orders"].description == "no column was changed"
