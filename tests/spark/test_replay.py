@@ -209,7 +209,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
             replay(no_spark, pipeline, lo, hi)
         with pytest.raises(error):
             rebuild(no_spark, pipeline, lo, hi)
-    with pytest.raises(ConfigurationError, match="not followed"):
+    with pytest.raises(ConfigurationError, match="not replicated"):
         rebuild(no_spark, pipeline, start, end, [QualifiedName("public", "nobody")])
     with pytest.raises(GapError, match="it ends at"):
         table_as_of(no_spark, pipeline, ITEM, Lsn(end + 1), str(tmp_path / "none"))
