@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -73,15 +73,16 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
             person.runs("postgres-cdc demo --stop")
 
 
-def test_one_row_as_the_readme_shows_it(person: Person, database: Database) -> None:
+def test_one_row_as_the_readme_shows_it(person: Person, database: Database, tmp_path: Path) -> None:
     """Without Java; slot and publication are of this server and database alone."""
     (configuration,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    (person.folder / "shop.yaml").write_text(configuration.replace("name: shop\n", f"name: {database.name}\n"))
+    reader = replace(person, folder=tmp_path)
+    (tmp_path / "shop.yaml").write_text(configuration.replace("name: shop\n", f"name: {database.name}\n"))
     before = f"export SHOP_DSN='{database.dsn}' JDK_JAVA_OPTIONS=-XX:+NoSuchOption PATH=$PATH:{psql_program().parent}"
     shown = list(shown_in(README))
     assert len(shown) == 6
     for each in shown:
-        assert masked(person.runs(f"{before}\n{each.command}")) == masked(each.output), each.command
+        assert masked(reader.runs(f"{before}\n{each.command}")) == masked(each.output), each.command
 
 
 def test_from_the_demo_to_a_configuration_and_back(person: Person, jars_folder: Path) -> None:
