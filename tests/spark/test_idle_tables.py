@@ -102,6 +102,16 @@ def _idle_cost(store: ObjectStore, followed: _Followed, statements: list[str]) -
     return next(cost for cost in costs if not cost.requests["PUT"])
 
 
+def _changed_cost(store: ObjectStore, followed: _Followed, statements: list[str]) -> _Cost:
+    """The cost of a sync with one change. Every so many commits a log is compacted in passing; how many there were
+    before depends on the WAL that the server has written of its own, so of two in a row the cheaper one counts."""
+    costs = []
+    for _ in range(2):
+        followed.change()
+        costs.append(_cost(store, followed, statements))
+    return min(costs, key=lambda cost: cost.requests.total())
+
+
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that this process sends with psycopg; they are sent all the same."""
@@ -127,8 +137,7 @@ def test_a_sync_costs_what_changed(
                 followed.change()
                 followed.sync()
             idle = _idle_cost(object_store, followed, statements)
-            followed.change()
-            costs.append((idle, _cost(object_store, followed, statements)))
+            costs.append((idle, _changed_cost(object_store, followed, statements)))
     (few_idle, few_changed), (many_idle, many_changed) = costs
     assert few_idle.statements == many_idle.statements
     assert few_changed.statements == many_changed.statements

@@ -95,8 +95,8 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
         ordered, shape = actions.ordered, actions.ordered.shape
         whole = whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))
         raise NeedsSnapshotError(
-            f"the row that enters {shape.name} by an update at {ordered.position(slot)} comes without its value"
-            f" in column {shape.columns[column].name}, which is stored out of line and was not changed",
+            f"the row that enters {shape.name} by an update at {ordered.position(slot)} arrived without the value"
+            f" of column {shape.columns[column].name}, which is stored out of line and was not changed",
             hint=f"a row filter lets it in; such values are sent after this statement: {whole}",
         )
     return np.asarray(actions.is_put & (unchanged & ~_in_old_tuple(actions, column))[actions.slots])

@@ -126,7 +126,7 @@ def test_a_toasted_key_column_comes_from_the_old_key() -> None:
     [
         (
             [Insert(RELID, (b"1", b"", None, U, None))],
-            "that enters public.t by an update at 0/1#0 comes without its value",
+            "that enters public.t by an update at 0/1#0 arrived without the value",
         ),
         ([Insert(RELID, (None, b"", None, None, None))], "at 0/1#0 has no value in key column id"),
         (
