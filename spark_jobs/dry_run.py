@@ -10,7 +10,7 @@ from spark_jobs.capture.continuity import nothing_to_recover
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import BreakError, CdcError, LakeError, NeedsSnapshotError
+from spark_jobs.errors import BreakError, CdcError, LakeError, NeedsSnapshotError, RefusedChangeError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import Connection, connected
@@ -24,7 +24,6 @@ from spark_jobs.status import PipelineStatus, pipeline_status
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.matching_tables import refreshed
-from spark_jobs.tables.refused_changes import refused_since
 from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, stopped_tables
 
 _FIRST = "it has no snapshot yet"
@@ -102,8 +101,9 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, names, states)}
         if stopped and len(stopped) == len(names) and checkpoint is None:
             raise none_can_go_on([TableStopped(*table) for table in stopped.items()])
+        failed = {table.name: table.error for table in status.tables if table.error is not None}
+        stopped |= {name: error for name, error in failed.items() if isinstance(error, RefusedChangeError)}
         changes = {} if checkpoint is None or broken else _changes(connection, pipeline, checkpoint, names)
-        stopped |= _refused(pipeline, changes)
         going_on = [name for name in names if name not in stopped]
         reasons = dict.fromkeys(going_on, broken) if broken else {}
         reasons = reasons or _reasons(connection, pipeline, checkpoint, going_on, states) | _changed(pipeline, status)
@@ -111,7 +111,6 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         sizes = table_sizes(connection, reasons)
         pace = _pace(connection, sizes)
         creates = tuple(_creates(connection, pipeline, checkpoint, going_on, broken=bool(broken)))
-    failed = {table.name: table.error for table in status.tables if table.error is not None}
     stopped |= {name: error for name, error in failed.items() if name in going_on and name not in reasons}
     return DryRun(
         broken,
@@ -123,15 +122,6 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         pending_changes=sum(table.pending_changes or 0 for table in status.tables),
         stopped=tuple(TableStopped(*table) for table in stopped.items()),
     )
-
-
-def _refused(pipeline: Pipeline, changes: Mapping[QualifiedName, CertainChanges]) -> dict[QualifiedName, CdcError]:
-    """The tables that ``on_schema_change`` stops."""
-    found = {
-        name: refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name))
-        for name, changed in changes.items()
-    }
-    return {name: error for name, error in found.items() if error is not None}
 
 
 def _reasons(

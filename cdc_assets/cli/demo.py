@@ -17,7 +17,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
 from cdc_assets.cli.options import CONFIG_VARIABLE, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
@@ -49,7 +48,6 @@ _READ = "SELECT id, email, credit FROM delta_scan('{}') WHERE id = 1"
 @click.option("--scale", default=10, type=click.IntRange(min=1), help="pgbench's scale.", show_default=True)
 @click.option("--rate", default=200, type=click.IntRange(min=1), help="pgbench's transactions a second.")
 @click.option("--seconds", default=30, type=click.IntRange(min=3), help="Load after the snapshot.", show_default=True)
-@click.option("--keep-server", is_flag=True, hidden=True)
 @output_options
 @click.pass_obj
 def command(
@@ -63,7 +61,6 @@ def command(
     scale: int,
     rate: int,
     seconds: int,
-    keep_server: bool,
 ) -> Outcome:
     """Try it out on this machine, in a few minutes.
 
@@ -71,12 +68,10 @@ def command(
     window while tables are altered, stops the load and compares source and lake row by row. Needs the extra:
     dagster-postgres-cdc[demo].
     """
-    if keep_server:
-        terminal.deprecated(f"--keep-server is called --keep now; {OLD_SPELLING_ENDS}")
     if keep + ui + stop > 1:
         raise click.UsageError("--keep, --ui and --stop exclude each other")
     jars = jars if jars in ("packages", "provided") else str(Path(jars).resolve())
-    if keep or ui or stop or keep_server:
+    if keep or ui or stop:
         folder = folder or Path(KEPT_FOLDER)
     folder = (folder or Path(tempfile.mkdtemp(prefix="postgres-cdc-demo-lake-"))).resolve()
     if stop:
@@ -85,7 +80,7 @@ def command(
         return _ui(terminal, folder, jars, port)
     from cdc_assets.demo.demonstration import DemoOptions, demonstrate
 
-    options = DemoOptions(folder, jars, scale, rate, seconds, keep or keep_server)
+    options = DemoOptions(folder, jars, scale, rate, seconds, keep)
     if options.keep and find_spec("duckdb_extension_delta") is None:
         raise ConfigurationError("DuckDB is not installed", hint="pip install 'dagster-postgres-cdc[demo]'")
     with lazy_session(SparkOptions(jars=jars)) as spark, terminal.progress() as progress:

@@ -10,6 +10,7 @@ _LIST_ALL = {"--all": "--verbose"}
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "apply": {"--upto": "--to", **_LIST_ALL},
     "capture": {"--upto": "--to"},
+    "demo": {"--keep-server": "--keep"},
     "doctor": _LIST_ALL,
     "recover": _LIST_ALL,
     "replay": {"--as-of": "--at"},

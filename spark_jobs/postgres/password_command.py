@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -83,8 +84,6 @@ def opened(conninfo: Conninfo, connect: Callable[[str], Session]) -> Session:
     if isinstance(conninfo, str):
         return connect(conninfo)
     if (held := conninfo.command.held()) is not None:
-        try:
+        with suppress(SourceUnreachableError):  # whatever the reason, another password may be right
             return connect(conninfo.with_password(held))
-        except SourceUnreachableError:
-            pass  # whatever the reason, another password may be right
     return connect(conninfo.with_password(conninfo.command.printed()))

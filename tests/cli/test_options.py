@@ -125,6 +125,7 @@ def test_the_log_level_is_that_of_this_product_alone() -> None:
         (["status", "--format", "prometheus"], ["status", "--output", "prometheus"]),
         (["sync", "--debug"], ["sync", "--verbose"]),
         (["doctor", "--all"], ["doctor", "--verbose"]),
+        (["demo", "--keep-server"], ["demo", "--keep"]),
     ],
 )
 def test_old_spellings_go_on(old: list[str], new: list[str]) -> None:
