@@ -24,8 +24,8 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 _TABLE = QualifiedName("public", "variants")
@@ -113,7 +113,7 @@ def _landed(pipeline: Pipeline) -> LandedChanges:
     markers = ChangeLog(pipeline.lake.change_log).markers()
     relid = next(counts.relid for marker in markers for counts in marker.relations if counts.relname == _TABLE.relname)
     begin = markers[0].window.lo
-    state = TableState(_TABLE, begin.key, Lsn(begin), 0, 0)
+    state = TableState(_TABLE, Generation(begin), 0, 0)
     landed = landed_changes(
         TableRange(pipeline, state, markers[1:]), relid, held_columns(ChangeLog(pipeline.lake.change_log), relid)
     )

@@ -111,6 +111,6 @@ class BegunGenerations:
         state = self.states.get(name)
         if not isinstance(state, TableState) or state.is_lost:
             return ""
-        return why_masked_otherwise(state.mask, self.masks.get(name, "")) or self.pipeline.table(
+        return why_masked_otherwise(state.generation.mask, self.masks.get(name, "")) or self.pipeline.table(
             name
-        ).options.types.changed_since(state.types)
+        ).options.types.changed_since(state.generation.types)

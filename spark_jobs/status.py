@@ -232,12 +232,13 @@ def _changed(
     seen = landed.last.catalogue
     words = fingerprint_words(connection, watched) if seen else {}
     if seen and any(
-        isinstance(s, TableState) and s.word != words.get(n, (0, s.word))[1] for n, s in asked.states.items()
+        isinstance(s, TableState) and s.generation.word != words.get(n, (0, s.generation.word))[1]
+        for n, s in asked.states.items()
     ):
         before = landed.log.fingerprints(seen.window)
         for name, changed in certain_changes(before, fingerprints(connection, watched).values()).items():
             state = asked.states[name]
-            if isinstance(state, TableState) and state.word != words[name][1]:
+            if isinstance(state, TableState) and state.generation.word != words[name][1]:
                 if refused := refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name)):
                     trouble[name] = refused
                 elif changed.reasons:
@@ -288,7 +289,7 @@ def _table_status(
         delta_version=state.version,
         error=asked.trouble.get(name),
         snapshot_reason=state.cause.reason if state.cause else "",
-        missing_operations=state.missing_operations,
+        missing_operations=state.generation.missing_operations,
         mode=state.mode,
         partitions=state.partitions,
         strategy=state.strategy,

@@ -10,6 +10,7 @@ import cdc_assets
 from cdc_assets.cli.invocation import INTERRUPTED, USAGE
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.lake.cuts import CUTS_SCHEMA
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_commit import ModeOrigin, Provenance
 from spark_jobs.logicalrep.lsn import Lsn
 
@@ -39,7 +40,7 @@ def test_the_columns_of_cuts() -> None:
 def test_the_keys_of_user_metadata() -> None:
     start = Lsn(0)
     origin = ModeOrigin("mirror", 0, start)
-    written = Provenance(1, "shop", "", start, 1, 1, start, start, 1, 1, mode_changed=origin).user_metadata()
+    written = Provenance(1, "shop", Generation(start), 1, 1, start, start, 1, 1, mode_changed=origin).user_metadata()
     listed = section("userMetadata").partition("The value")[0]
     assert set(named(listed)) == set(json.loads(written))
 

@@ -182,7 +182,7 @@ def _commit(
     counted = replace(before, changes=net.changes)
     if net.is_empty:
         return counted
-    if work.state.missing_operations:
+    if work.state.generation.missing_operations:
         # an inserted key may already be in the table: its delete was not published
         is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)

@@ -103,11 +103,11 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     of_latest = facts.filter(pc.equal(facts.column("data"), facts.column("data")[-1]))
     lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
     # with the types of the table, even if the configuration has others by now
-    options = replace(work.pipeline.column_options(state.name), types=state.types)
+    options = replace(work.pipeline.column_options(state.name), types=state.generation.types)
     described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options)
     _require_masked_alike(described.facts, work)
     shape = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
-    names, types = [column.name for column in shape.columns], ColumnOptions(state.types)
+    names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
     latest, mode = described.latest, state.mode
     if fault := mode_fault(latest, names, mode) or option_fault(latest, names, types, mode):
         raise fault.error
@@ -118,7 +118,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
 def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> None:
     """Keep plain values and hashes apart: these windows may have been landed under another configuration of masks."""
     for landed in facts:
-        if why := why_masked_otherwise(work.state.mask, landed.mask):
+        if why := why_masked_otherwise(work.state.generation.mask, landed.mask):
             first, last = work.first.ordinal, work.last.ordinal
             raise SchemaChangeError(
                 f"{work.name} needs a re-snapshot: {why} (windows {first} to {last})",

@@ -16,9 +16,9 @@ def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshot
     if state.is_lost:
         what = f"{name}: Delta's log clean-up has removed the commit that says how far the table is"
         return NeedsSnapshotError(what, hint=new_snapshot(name))
-    if what := pipeline.table(name).options.types.changed_since(state.types):
+    if what := pipeline.table(name).options.types.changed_since(state.generation.types):
         return NeedsSnapshotError(f"{name}: {what}", hint=f"`postgres-cdc sync` takes a new snapshot; {by_hand}")
-    if why := why_masked_otherwise(state.mask, pipeline.salt_word_of(name)):
+    if why := why_masked_otherwise(state.generation.mask, pipeline.salt_word_of(name)):
         what = f"{name} needs a re-snapshot: {why}"
         return NeedsSnapshotError(what, hint=f"`postgres-cdc sync` does so by itself; {by_hand}")
     if state.mode != (mode := pipeline.mode_of(name)):

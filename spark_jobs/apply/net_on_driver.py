@@ -46,7 +46,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
         landed.relations,
         landed.shape,
         mode=work.state.mode,
-        lenient=bool(work.state.missing_operations),
+        lenient=bool(work.state.generation.missing_operations),
         on_unrepresentable=work.pipeline.on_unrepresentable,
     )
     key_range = None if work.state.mode == "append" else key_range_of(net.rows, landed.shape)

@@ -104,7 +104,7 @@ def _with_past(work: TableRange, relid: int, landed: LandedChanges, rows: DataFr
     """The net change in a mode other than ``mirror``."""
     shape, mode = landed.shape, work.state.mode
     truncates = truncate_commits(landed.rows, shape)
-    lenient = bool(work.state.missing_operations)
+    lenient = bool(work.state.generation.missing_operations)
     past = PastWork(shape, landed.relations, mode, truncates, lenient, work.pipeline.on_unrepresentable)
     widest = NetColumns.all_possible(shape, mode)
     if mode == "append":

@@ -41,4 +41,6 @@ class RegionsRead:
 def can_be_read_by_region(state: TableState) -> bool:
     """Whether the Delta table mirrors the source's rows completely, in types and values that compare alike on both
     sides."""
-    return state.mode == "mirror" and not (state.missing_operations or state.types.word or state.mask or state.is_lost)
+    return state.mode == "mirror" and not (
+        state.generation.missing_operations or state.generation.types.word or state.generation.mask or state.is_lost
+    )

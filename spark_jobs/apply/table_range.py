@@ -113,7 +113,6 @@ class TableRange:
         return Provenance(
             *self.identity.stream,
             generation=self.state.generation,
-            snapshot_lsn=self.state.snapshot_lsn,
             first=self.first.ordinal,
             last=self.last.ordinal,
             lo=self.first.window.lo,

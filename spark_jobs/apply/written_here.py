@@ -22,5 +22,5 @@ def is_written_here(work: TableRange, relid: int, opened: OpenedTable | None) ->
     options, counts = work.pipeline.spark, work.changes_of(relid)
     if counts.rows < _LEAST_CHANGES or not runs_here(options) or options.sets_delta:
         return False
-    is_insert_only = counts == ChangeCounts(inserts=counts.inserts) and not work.state.missing_operations
+    is_insert_only = counts == ChangeCounts(inserts=counts.inserts) and not work.state.generation.missing_operations
     return is_insert_only or is_much(counts.rows, opened.rows)

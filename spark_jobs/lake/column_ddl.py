@@ -16,7 +16,6 @@ from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.delta_table import replace_table, table_columns, with_attribute_numbers
 from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.lake.table_state import mode_of
 from spark_jobs.lake.variants import stored_sql
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
@@ -61,7 +60,7 @@ def rewrite_columns(
     New columns get their missing value, but not in rows that the source no longer has, which some modes keep. Returns
     the Delta version. Raises OvertakenError.
     """
-    mode = mode_of(provenance.generation)
+    mode = provenance.generation.mode
     kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode) or "false"
     with overtaking(path), committing_session(spark, provenance) as own:
         held = {column.attnum: column.name for column in table_columns(own, path)}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.lake.cuts import TableCut, latest_cut, write_cut
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 
@@ -29,7 +30,7 @@ def show_in_latest_cut(lake: Lake, identity: SlotIdentity, names: Collection[Qua
             return table
         return replace(
             table,
-            generation=state.generation,
+            generation=str(state.generation),
             version=state.version,
             commits=state.commits,
             last_commit=state.last_commit,
@@ -40,4 +41,4 @@ def show_in_latest_cut(lake: Lake, identity: SlotIdentity, names: Collection[Qua
 
 def _is_of_same_snapshot(state: TableState, table: TableCut) -> bool:
     """Whether both grew from the same snapshot, even if their modes differ."""
-    return state.generation == replace(state, generation=table.generation).generation_in(state.mode)
+    return state.generation == replace(Generation.parse(table.generation), mode=state.mode)

@@ -18,6 +18,7 @@ from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import commit_properties
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, stream_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -83,5 +84,7 @@ def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableSta
 
 
 def _state(table: DeltaTable, ordinal: int, version: int) -> TableState:
-    """The table's state. Its transaction's version, the ordinal of its last window, also counts as its commits."""
-    return TableState(MESSAGES_NAME, str(table.metadata().id), Lsn(0), ordinal, version, relid=0, commits=ordinal)
+    """The table's state. Its transaction's version, the ordinal of its last window, also counts as its commits. It grew
+    from no snapshot: Delta's id tells it from a table that was created anew."""
+    generation = Generation(Lsn(0), str(table.metadata().id).replace("-", ""))
+    return TableState(MESSAGES_NAME, generation, ordinal, version, relid=0, commits=ordinal)

@@ -11,6 +11,7 @@ from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.table import log_errors
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.lake.generation import NO_GENERATION
 from spark_jobs.lake.table_state import TXN_PREFIX, TableState, state_written, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -38,7 +39,7 @@ def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iter
     with log_errors(str(name), path):
         log = TransactionLog.open(path)
         newest = log.version if log is not None else -1
-        replaced_from, generation = _NEVER, ""
+        replaced_from, generation = _NEVER, NO_GENERATION
         for commit in log.commits() if log is not None else ():
             for txn in commit.transactions:
                 if txn.app_id == wanted:

@@ -18,6 +18,7 @@ from spark_jobs.delta.commit import USER_COMMIT_ID
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
@@ -46,9 +47,9 @@ class Provenance:
     """What a commit records about itself: windows ``first`` to ``last`` of the slot, WAL ``[lo, hi)``, changes seen.
 
     ``system_identifier`` and ``slot`` are those that the log began with, also in its later chapters. In a snapshot's
-    commit ``first`` = ``last``, the last window that it covers, and ``lo`` = ``hi`` = ``snapshot_lsn``. ``commits`` is
-    this commit's number: one more than the table had. ``cause`` is the cause of the table's snapshot. ``columns``: how
-    the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
+    commit ``first`` = ``last``, the last window that it covers, and ``lo`` = ``hi`` = the snapshot's LSN. ``commits``
+    is this commit's number: one more than the table had. ``cause`` is the cause of the table's snapshot. ``columns``:
+    how the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
     into another mode; its windows are those that were applied again. ``partitions``: the latest partitions that were
     read again alone, by this commit or an earlier one. ``strategy``: how a net change was written; None for a snapshot.
     ``id`` tells this commit from all others, those of the same number included.
@@ -56,8 +57,7 @@ class Provenance:
 
     system_identifier: int
     slot: str
-    generation: str
-    snapshot_lsn: Lsn
+    generation: Generation
     first: int
     last: int
     lo: Lsn
@@ -83,8 +83,8 @@ class Provenance:
             {
                 "system_identifier": self.system_identifier,
                 "slot": self.slot,
-                "generation": self.generation,
-                "snapshot_lsn": str(self.snapshot_lsn),
+                "generation": str(self.generation),
+                "snapshot_lsn": str(self.generation.snapshot_lsn),
                 "relid": self.relid,
                 "first_window": self.first,
                 "last_window": self.last,

@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pyarrow import fs
 
 from spark_jobs.change_log.window_marker import SlotIdentity
-from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import Commit, KnownCommit, Transaction
 from spark_jobs.delta.files import ask_tables, lake_filesystem
@@ -28,6 +27,7 @@ from spark_jobs.delta.table import log_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
+from spark_jobs.lake.generation import NO_GENERATION, Generation
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
@@ -66,18 +66,15 @@ class PartitionsRead:
 class TableState:
     """``ordinal``: the table shows the source at the end of that window. ``version``: the newest Delta version.
 
-    ``generation`` names the snapshot that the table grew from. Its parts are joined by hyphens: the 16-digit key of
-    ``snapshot_lsn``, the word of the table's ``Fingerprint`` at that LSN, the operations that its publications leave
-    out, the mode unless it is ``mirror``, the chosen types of its columns, and the word of its masks. Parts may be
-    empty. ``relid`` is the source table's OID. ``commits`` is the number of our commits, the version of the table's
-    transaction identifier; ``last_commit`` is the last of them, None if it is not known. ``cause``: why that snapshot
-    was taken, None if a user asked for it. ``partitions``: the partitions last read again since that snapshot.
-    ``strategy``: how our last commit was written; None if it was a snapshot, or is not known.
+    ``generation`` is ``NO_GENERATION`` if the state is lost. ``relid`` is the source table's OID. ``commits`` is the
+    number of our commits, the version of the table's transaction identifier; ``last_commit`` is the last of them, None
+    if it is not known. ``cause``: why the generation's snapshot was taken, None if a user asked for it.
+    ``partitions``: the partitions last read again since that snapshot. ``strategy``: how our last commit was written;
+    None if it was a snapshot, or is not known.
     """
 
     name: QualifiedName
-    generation: str
-    snapshot_lsn: Lsn
+    generation: Generation
     ordinal: int
     version: int
     relid: int | None = None
@@ -98,65 +95,20 @@ class TableState:
     def is_lost(self) -> bool:
         """Whether Delta's log clean-up has removed the commit that says how far the table is. Then it needs a new
         snapshot."""
-        return not self.generation
-
-    @property
-    def word(self) -> str:
-        """The word of the table's fingerprint at its snapshot; empty if unknown."""
-        return _parts_of(self.generation)[1]
+        return self.generation == NO_GENERATION
 
     @property
     def mode(self) -> Mode:
-        """The mode that the table was written in; the configuration may have another by now."""
-        return mode_of(self.generation)
-
-    def generation_in(self, mode: Mode) -> str:
-        """The name of the generation that grows from the same snapshot in ``mode``."""
-        return generation_of(self.snapshot_lsn, self.word, self.missing_operations, mode, self.types, self.mask)
+        return self.generation.mode
 
     @property
-    def types(self) -> ChosenTypes:
-        """The chosen types of its columns; the configuration may have others by now."""
-        return ChosenTypes.from_word(_parts_of(self.generation)[4])
-
-    @property
-    def mask(self) -> str:
-        """The word of the masks that its hashes were made with (``TableMask.word``); empty if no column is masked."""
-        return _parts_of(self.generation)[5]
-
-    @property
-    def missing_operations(self) -> tuple[str, ...]:
-        """The operations that its publications leave out. So it may hold a row whose key is inserted again."""
-        missing = _parts_of(self.generation)[2]
-        return tuple(missing.split("+")) if missing else ()
+    def snapshot_lsn(self) -> Lsn:
+        return self.generation.snapshot_lsn
 
 
 def stream_id(system_identifier: int, slot: str) -> str:
     """The prefix of the transaction identifiers of one slot's tables."""
     return f"{TXN_PREFIX}{system_identifier}:{slot}:"
-
-
-def generation_of(
-    snapshot_lsn: Lsn,
-    word: str = "",
-    missing_operations: Sequence[str] = (),
-    mode: Mode = "mirror",
-    types: ChosenTypes = NO_CHOSEN_TYPES,
-    mask: str = "",
-) -> str:
-    kept = "" if mode == "mirror" else mode
-    return "-".join((snapshot_lsn.key, word, "+".join(missing_operations), kept, types.word, mask)).rstrip("-")
-
-
-def mode_of(generation: str) -> Mode:
-    """The mode in a generation's name."""
-    kept = _parts_of(generation)[3]
-    return next((mode for mode in get_args(Mode) if mode == kept), "mirror")
-
-
-def _parts_of(generation: str) -> tuple[str, str, str, str, str, str]:
-    lsn, word, missing, mode, types, mask = [*generation.split("-"), "", "", "", "", ""][:6]
-    return lsn, word, missing, mode, types, mask
 
 
 def txn_app_id(system_identifier: int, slot: str) -> str:
@@ -235,11 +187,9 @@ def state_written(
     name: QualifiedName, version: int, commits: int, written: dict[str, Any], commit: KnownCommit
 ) -> TableState:
     """The state that our ``commit``, number ``commits``, recorded in ``written``. Raises KeyError, ValueError."""
-    generation = written["generation"]
     return TableState(
         name,
-        generation,
-        snapshot_lsn_of(generation),
+        Generation.parse(written["generation"]),
         written["last_window"],
         version,
         written["relid"],
@@ -267,14 +217,12 @@ def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> Ta
 
 def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
     """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
-    lsn, last = snapshot_lsn_of(known.generation), known.last_commit
-    return TableState(
-        known.name, known.generation, lsn, cut.ordinal, version, known.relid, known.commits, last_commit=last
-    )
+    generation, last = Generation.parse(known.generation), known.last_commit
+    return TableState(known.name, generation, cut.ordinal, version, known.relid, known.commits, last_commit=last)
 
 
 def _lost(name: QualifiedName, version: int, commits: int) -> TableState:
-    return TableState(name, "", Lsn(0), -1, version, None, commits)
+    return TableState(name, NO_GENERATION, -1, version, None, commits)
 
 
 def _cause(fields: dict[str, Any] | None) -> SnapshotCause | None:
@@ -288,8 +236,3 @@ def _with_seconds(cause: SnapshotCause, commit: Commit) -> SnapshotCause:
     """The cause that the snapshot's own ``commit`` has, with the time that the snapshot took."""
     ended = datetime.fromtimestamp(commit.timestamp / 1_000_000, UTC)
     return replace(cause, seconds=max(0.0, (ended - cause.at).total_seconds()))
-
-
-def snapshot_lsn_of(generation: str) -> Lsn:
-    """The LSN of the snapshot that the generation is named for."""
-    return Lsn(int(generation.partition("-")[0], 16))

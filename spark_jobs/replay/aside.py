@@ -71,7 +71,7 @@ class Build:
     def check(self) -> None:
         """Raises SchemaChangeError if rows changed in these windows in a way that the log does not show, or the table's
         masks were other than they are now."""
-        if why := why_masked_otherwise(self.base.mask, self.pipeline.salt_word_of(self.base.name)):
+        if why := why_masked_otherwise(self.base.generation.mask, self.pipeline.salt_word_of(self.base.name)):
             raise SchemaChangeError(
                 f"the version of {self.landed.shown_by(self.base)} cannot be built on: since then {why}",
                 hint="choose an LSN after the snapshot that followed",
@@ -88,7 +88,7 @@ class Build:
         lake = _Aside(folder, self.pipeline.lake.change_log)
         # with the base's types, even if the configuration has others by now
         configured = self.pipeline.table(self.base.name)
-        options = replace(configured.options, types=self.base.types)
+        options = replace(configured.options, types=self.base.generation.types)
         table = Table(self.base.name, self.mode, options=options, mask=configured.mask)
         aside = replace(self.pipeline, lake=lake, tables=(table,))
         path = aside.lake.table(self.base.name)
@@ -110,8 +110,7 @@ class Build:
         source, target = self.pipeline.lake.table(base.name), aside.lake.table(base.name)
         provenance = Provenance(
             *identity.stream,
-            base.generation_in(self.mode),
-            snapshot_lsn=base.snapshot_lsn,
+            replace(base.generation, mode=self.mode),
             first=base.ordinal,
             last=base.ordinal,
             lo=lsn,

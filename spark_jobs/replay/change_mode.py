@@ -8,7 +8,7 @@ the table stays as it is, in its old mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.staging import staging_folder
@@ -165,7 +165,7 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
     watched = watched_tables(pipeline, (state.name,), landed.markers[-1])
     with connected(pipeline.source.dsn) as connection:
         _, word = fingerprint_words(connection, watched).get(state.name, (0, ""))
-    if not word or word != state.word:
+    if not word or word != state.generation.word:
         raise NeedsSnapshotError("the table was altered, and the change log does not say yet what key it had")
 
 
@@ -207,8 +207,7 @@ def _provenance(build: Build, other: OtherMode, state: TableState, changes: Chan
     ahead, shown = build.ahead, build.landed.shown_by(state)
     return Provenance(
         *build.landed.identity.stream,
-        state.generation_in(other.mode),
-        snapshot_lsn=state.snapshot_lsn,
+        replace(state.generation, mode=other.mode),
         first=ahead[0].ordinal if ahead else state.ordinal,
         last=state.ordinal,
         lo=ahead[0].window.lo if ahead else shown,

@@ -67,7 +67,7 @@ def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[Pas
 def _of_snapshot(lake: Lake, landed: LandedWindows, state: TableState) -> Iterator[PastState]:
     """The table's past states since its snapshot, in any mode, newest first."""
     for past in landed.past_states(lake, state.name):
-        if past.state.generation_in(state.mode) != state.generation:
+        if replace(past.state.generation, mode=state.mode) != state.generation:
             return
         yield past
 

@@ -133,7 +133,6 @@ def _put_in_place(
     provenance = Provenance(
         *identity.stream,
         state.generation,
-        snapshot_lsn=state.snapshot_lsn,
         first=build.ahead[0].ordinal,
         last=state.ordinal,
         lo=build.ahead[0].window.lo,

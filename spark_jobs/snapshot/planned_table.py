@@ -10,10 +10,11 @@ from spark_jobs.column_options import ChosenTypes
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import table_columns
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.opened_table import opened_table
 from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
-from spark_jobs.lake.table_state import TableState, generation_of, table_state
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection, clock_microseconds
@@ -115,7 +116,7 @@ class PlannedTable:
 
     def goes_on_from(self, before: TableState) -> bool:
         """Whether the table's history is kept: its mode keeps one, and mode, types and masks are as in ``before``."""
-        same = (before.mode, before.types, before.mask) == (self.mode, self.types, self.mask)
+        same = (before.mode, before.generation.types, before.generation.mask) == (self.mode, self.types, self.mask)
         return same and self.mode != "mirror"
 
     @property
@@ -160,7 +161,7 @@ class PlannedTable:
         opened = opened_table(self.path, before.version)
         held = opened.columns if opened is not None else table_columns(spark(), self.path)
         # with other chosen types or masks the lake's types differ whatever the source did
-        types = (before.types, before.mask) == (self.types, self.mask)
+        types = (before.generation.types, before.generation.mask) == (self.types, self.mask)
         where = f"at {self.exported.lsn}"
         if refused := refused_columns(self.name, held, read.shape, policy, where, types=types):
             raise refused.within(self.reason) if self.reason else refused
@@ -171,8 +172,7 @@ class PlannedTable:
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
             *self.work.checkpoint.identity.stream,
-            generation_of(self.exported.lsn, word, missing, self.mode, self.types, self.mask),
-            snapshot_lsn=self.exported.lsn,
+            Generation(self.exported.lsn, word, tuple(missing), self.mode, self.types, self.mask),
             first=self.work.checkpoint.ordinal,
             last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,

@@ -29,7 +29,7 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
             return _broken_off(marker, marker.broke, state)
         for changed in _changed(marker, state.name, state.relid):
             followed_in_place = bool(changed.columns) and not changed.reasons
-            if changed.word != state.word and not followed_in_place:
+            if changed.word != state.generation.word and not followed_in_place:
                 reasons = changed.reasons or ("it was changed right after its snapshot",)
                 return changed_without_event(state.name, reasons, f"seen with window {marker.ordinal}, {marker.window}")
     return None
@@ -43,7 +43,7 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
         if marker.broke is not None:
             return ()
         for changed in _changed(marker, state.name, state.relid):
-            if changed.word != state.word:
+            if changed.word != state.generation.word:
                 if not changed.regions or changed.columns:
                     return ()
                 found += changed.regions
@@ -58,7 +58,7 @@ def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tup
 
 def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
     """What the window's look found changed in the table, unless its snapshot shows that already."""
-    return (changed for changed in _changed(marker, state.name, state.relid) if changed.word != state.word)
+    return (changed for changed in _changed(marker, state.name, state.relid) if changed.word != state.generation.word)
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:

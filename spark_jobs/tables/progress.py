@@ -128,7 +128,7 @@ def known_state(state: TableState, cut: Cut | None) -> TableState:
     the same rows. The state of a table that has lost a commit is not changed: what it lost is applied again.
     """
     known = cut.table(state.name) if cut else None
-    if cut is None or known is None or known.generation != state.generation:
+    if cut is None or known is None or known.generation != str(state.generation):
         return state
     if state.has_lost(known.commits, known.last_commit):
         return state
@@ -153,7 +153,7 @@ def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
     if beyond or state.relid is None:
         return None
-    return TableCut(state.name, state.relid, state.generation, state.version, state.commits, state.last_commit)
+    return TableCut(state.name, state.relid, str(state.generation), state.version, state.commits, state.last_commit)
 
 
 def _opened_state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> TableState | None:

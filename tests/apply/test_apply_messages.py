@@ -79,7 +79,7 @@ def cut(pipeline: Pipeline, ordinal: int) -> None:
     """As an apply of all tables leaves it, at the end of this window."""
     state = messages_state(pipeline.lake, IDENTITY)
     assert state is not None
-    shown = TableCut(MESSAGES_NAME, 0, state.generation, state.version, state.commits)
+    shown = TableCut(MESSAGES_NAME, 0, str(state.generation), state.version, state.commits)
     assert write_cut(pipeline.lake, ordinal, Lsn(100 * ordinal + 100), (shown,)) is not None
 
 

@@ -13,6 +13,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source
 from spark_jobs.errors import SparkError
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
@@ -30,7 +31,7 @@ def _work(changed_bytes: int) -> TableRange:
     pipeline = Pipeline("shop", source, Lake("nowhere"))
     counts = RelationCounts(_RELID, "public", "t", bytes=changed_bytes)
     marker = WindowMarker(1, Window(Lsn(1), Lsn(2)), _IDENTITY, (counts,))
-    return TableRange(pipeline, TableState(QualifiedName("public", "t"), "A", Lsn(1), 0, 0, 0), (marker,))
+    return TableRange(pipeline, TableState(QualifiedName("public", "t"), Generation(Lsn(1)), 0, 0, 0), (marker,))
 
 
 def test_a_failure_is_left_to_the_write() -> None:

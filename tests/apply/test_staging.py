@@ -7,11 +7,12 @@ from pathlib import Path
 
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.configuration import Lake
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
-STATE = TableState(QualifiedName("public", "t"), "A", Lsn(100), ordinal=7, version=9, commits=4)
+STATE = TableState(QualifiedName("public", "t"), Generation(Lsn(100)), ordinal=7, version=9, commits=4)
 
 
 def test_a_folder_is_removed_with_its_context(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.log_check import change_log_check
 from spark_jobs.errors import RECOVER, BreakError, SlotInUseError
-from spark_jobs.lake.table_state import TableState, generation_of
+from spark_jobs.lake.generation import Generation
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
@@ -254,7 +255,7 @@ def test_another_cluster_behind_the_address_and_back_again(tmp_path: Path) -> No
             capture(pipeline)
             before = landed(pipeline)
         lsn = before.window.hi
-        state = TableState(QualifiedName("public", "orders"), generation_of(lsn, "word"), lsn, before.ordinal, 0, 1, 1)
+        state = TableState(QualifiedName("public", "orders"), Generation(lsn, "word"), before.ordinal, 0, 1, 1)
         with on_disk(scratch / "second") as database:
             database.execute(TABLE)
             moved(pipeline_of(database, lake, "orders"), database)

@@ -17,14 +17,20 @@ from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import cuts
 from spark_jobs.lake.cuts import CUTS_SCHEMA, Cut, TableCut, cut_until, forget, latest_cut, write_cut
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.progress import known_state
 
-ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="A", version=3, commits=2)
+ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="0000000000000064", version=3, commits=2)
 ITEMS = TableCut(
-    QualifiedName("public", "Odd items"), 16390, "A", version=7, commits=3, last_commit=KnownCommit(6, "6f0c")
+    QualifiedName("public", "Odd items"),
+    16390,
+    "0000000000000064",
+    version=7,
+    commits=3,
+    last_commit=KnownCommit(6, "6f0c"),
 )
 
 
@@ -65,11 +71,11 @@ def test_a_forgotten_table_is_in_no_cut_until_it_is_written_again(tmp_path: Path
 
 def test_a_cut_counts_windows_that_left_no_commit() -> None:
     cut = Cut(5, 9, Lsn(900), (ORDERS,))
-    optimized = TableState(ORDERS.name, "A", Lsn(100), ordinal=2, version=ORDERS.version + 1, commits=2)
+    optimized = TableState(ORDERS.name, Generation(Lsn(100)), ordinal=2, version=ORDERS.version + 1, commits=2)
     assert known_state(optimized, cut) == replace(optimized, ordinal=9, relid=16384)
     ahead = replace(optimized, ordinal=11)
     assert known_state(ahead, cut).ordinal == 11
-    re_created = replace(optimized, generation="B")
+    re_created = replace(optimized, generation=Generation(Lsn(200)))
     assert known_state(re_created, cut) == re_created
     put_back = replace(optimized, commits=1)
     assert known_state(put_back, cut) == put_back
@@ -79,7 +85,7 @@ def test_a_cut_counts_windows_that_left_no_commit() -> None:
 def test_a_state_is_the_one_in_the_cut_only_if_our_commit_is_the_same() -> None:
     """Another process of ours may have put a commit of the same number, for fewer windows, in the place of ours."""
     cut = Cut(5, 9, Lsn(900), (ITEMS,))
-    same = TableState(ITEMS.name, "A", Lsn(100), 2, version=8, commits=3, last_commit=ITEMS.last_commit)
+    same = TableState(ITEMS.name, Generation(Lsn(100)), 2, version=8, commits=3, last_commit=ITEMS.last_commit)
     assert known_state(same, cut).ordinal == 9
     replaced = replace(same, last_commit=KnownCommit(6, "another"))
     assert known_state(replaced, cut) == replaced
@@ -94,7 +100,7 @@ def test_cuts_of_earlier_versions_and_of_this_one_are_in_one_table(tmp_path: Pat
     lake = Lake(str(tmp_path))
     earlier = pa.schema([column for column in CUTS_SCHEMA if column.name not in ("commit_version", "commit_id")])
     row = {"cut": 1, "window": 1, "lsn": 100, "nspname": "public", "relname": "Odd items", "relid": 16390}
-    row |= {"generation": "A", "version": 7, "commits": 3}
+    row |= {"generation": "0000000000000064", "version": 7, "commits": 3}
     write_deltalake(lake.cuts, pa.Table.from_pylist([row], schema=earlier))
     assert latest_cut(lake) == Cut(1, 1, Lsn(100), (replace(ITEMS, last_commit=None),))
     assert write_cut(lake, 2, Lsn(200), (ITEMS,)) == Cut(2, 2, Lsn(200), (ITEMS,))

@@ -11,17 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.change_log.window_marker import SlotIdentity
-from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import KnownCommit, read_commit
 from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.past_states import past_states
 from spark_jobs.lake.table_state import (
     TableState,
-    generation_of,
-    snapshot_lsn_of,
     table_state,
     table_states,
     txn_app_id,
@@ -32,7 +30,7 @@ from spark_jobs.qualified_name import QualifiedName
 NAME = QualifiedName("public", "Order Items 100%")
 IDENTITY = SlotIdentity(1, 1, "shop", "slot", "pgoutput", (), 180000)
 OURS = txn_app_id(1, "slot")
-OLD, NEW = (generation_of(Lsn(lsn)) for lsn in (0x100, 0x200))
+OLD, NEW = (Generation(Lsn(lsn)) for lsn in (0x100, 0x200))
 
 
 def _log(lake: Lake, name: QualifiedName = NAME) -> Path:
@@ -46,12 +44,12 @@ def _commit(
     version: int,
     txn: tuple[str, int] | None = None,
     *,
-    generation: str = OLD,
+    generation: Generation = OLD,
     windows: tuple[int, int] = (9, 9),
     lo: str = "0/1",
 ) -> None:
     """One of ours for these windows of relation 5, or a foreign one. A snapshot begins where it ends, at 0/2."""
-    told = {"generation": generation, "first_window": windows[0], "last_window": windows[1], "relid": 5}
+    told = {"generation": str(generation), "first_window": windows[0], "last_window": windows[1], "relid": 5}
     told |= {"lo": lo, "hi": "0/2"}
     info: dict[str, object] = {"operation": "OPTIMIZE", "timestamp": version}
     if txn:
@@ -83,7 +81,7 @@ def test_our_newest_commit_before_foreign_ones(tmp_path: Path) -> None:
     _commit(lake, 0, (OURS, 1))
     _commit(lake, 1, (OURS, 2), generation=NEW)
     _commit(lake, 2)
-    expected = TableState(NAME, NEW, Lsn(0x200), 9, 2, 5, commits=2, last_commit=_known(lake, 1))
+    expected = TableState(NAME, NEW, 9, 2, 5, commits=2, last_commit=_known(lake, 1))
     assert table_state(lake, NAME, 1, "slot") == expected
 
 
@@ -93,7 +91,7 @@ def test_a_commit_of_ours_before_a_checkpoint_made_by_others(tmp_path: Path) -> 
     _commit(lake, 10)
     _checkpoint(lake, 10, (OURS, 4))
     _commit(lake, 11)
-    expected = TableState(NAME, OLD, Lsn(0x100), 9, 11, 5, commits=4, last_commit=_known(lake, 9))
+    expected = TableState(NAME, OLD, 9, 11, 5, commits=4, last_commit=_known(lake, 9))
     assert table_state(lake, NAME, 1, "slot") == expected
 
 
@@ -104,10 +102,10 @@ def test_a_commit_that_log_clean_up_has_removed_is_known_from_the_latest_cut(tmp
     lost = table_state(lake, NAME, 1, "slot")
     assert lost is not None
     assert (lost.is_lost, lost.commits) == (True, 4)
-    write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, NEW, 8, commits=3),))
+    write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, str(NEW), 8, commits=3),))
     assert table_state(lake, NAME, 1, "slot") == lost, "that cut is of the commit before"
-    write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, NEW, 9, commits=4),))
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 8, 11, 5, commits=4)
+    write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, str(NEW), 9, commits=4),))
+    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, 8, 11, 5, commits=4)
 
 
 def test_identifiers_that_somebody_has_let_expire_are_known_from_the_latest_cut(tmp_path: Path) -> None:
@@ -116,12 +114,12 @@ def test_identifiers_that_somebody_has_let_expire_are_known_from_the_latest_cut(
     _commit(lake, 11)
     with pytest.raises(LakeError, match="did not write"):
         table_state(lake, NAME, 1, "slot")
-    write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, NEW, 9, commits=4),))
+    write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, str(NEW), 9, commits=4),))
     lost = table_state(lake, NAME, 1, "slot")
     assert lost is not None
     assert (lost.is_lost, lost.commits) == (True, 4), "version 10 is cleaned away, and may have been ours"
-    write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, NEW, 10, commits=4),))
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, Lsn(0x200), 8, 11, 5, commits=4)
+    write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, str(NEW), 10, commits=4),))
+    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, 8, 11, 5, commits=4)
 
 
 def test_another_slot_of_ours_is_no_state_and_a_foreign_table_an_error(tmp_path: Path) -> None:
@@ -140,7 +138,7 @@ def test_states_of_several_tables_and_the_error_of_an_unreadable_one(tmp_path: P
     (_log(lake, damaged) / f"{0:020}.json").write_text('{"txn":{"appId"')
     found = table_states(lake, [damaged, absent, NAME], IDENTITY)
     assert list(found) == [damaged, NAME]
-    assert found[NAME] == TableState(NAME, NEW, Lsn(0x200), 9, 0, 5, commits=3, last_commit=_known(lake, 0))
+    assert found[NAME] == TableState(NAME, NEW, 9, 0, 5, commits=3, last_commit=_known(lake, 0))
     assert str(found[damaged]).startswith("public.damaged: the transaction log of ")
 
 
@@ -175,33 +173,11 @@ def test_states_that_a_rebuild_has_replaced_are_left_out(tmp_path: Path) -> None
 
 def test_a_change_of_mode_replaces_no_state_of_the_mode_before(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    mirror = TableState(NAME, generation_of(Lsn(2), "0a1b", ("delete",)), Lsn(2), 3, 0)
-    history = mirror.generation_in("history")
-    assert mirror.generation_in("mirror") == mirror.generation
-    _commit(lake, 0, (OURS, 1), generation=mirror.generation, windows=(3, 3), lo="0/2")
-    _commit(lake, 1, (OURS, 2), generation=mirror.generation, windows=(4, 6))
+    mirror = Generation(Lsn(2), "0a1b", ("delete",))
+    history = replace(mirror, mode="history")
+    _commit(lake, 0, (OURS, 1), generation=mirror, windows=(3, 3), lo="0/2")
+    _commit(lake, 1, (OURS, 2), generation=mirror, windows=(4, 6))
     _commit(lake, 2, (OURS, 3), generation=history, windows=(4, 6))
     _commit(lake, 3, (OURS, 4), generation=history, windows=(7, 7))
     found = [(past.state.version, past.state.mode, past.is_snapshot) for past in past_states(lake, NAME, IDENTITY)]
     assert found == [(3, "history", False), (2, "history", False), (1, "mirror", False), (0, "mirror", True)]
-
-
-@pytest.mark.parametrize(
-    ("word", "missing"), [("", ()), ("0a1b", ()), ("0a1b", ("delete", "truncate")), ("", ("update",))]
-)
-def test_a_generations_name_has_the_word_and_the_missing_operations(word: str, missing: tuple[str, ...]) -> None:
-    state = TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100), word, missing), Lsn(0x100), 1, 0)
-    assert (state.word, state.missing_operations) == (word, missing)
-    assert snapshot_lsn_of(state.generation) == 0x100
-
-
-def test_chosen_types_are_part_of_the_generation() -> None:
-    types = ChosenTypes.of({"a-b:c+d": ChosenType.parse("array"), "ü": ChosenType.parse("decimal(38,10)")})
-    for missing, mode in (((), "mirror"), (("delete", "truncate"), "history")):
-        generation = generation_of(Lsn(0x100), "word", missing, mode, types)  # type: ignore[arg-type]
-        state = TableState(QualifiedName("public", "t"), generation, Lsn(0x100), 1, 0)
-        assert (state.types, state.mode, state.missing_operations, state.word) == (types, mode, missing, "word")
-        for chosen in (ChosenTypes(), types):
-            masked = replace(state, generation=generation_of(Lsn(0x100), "word", missing, mode, chosen, "5a17:2"))  # type: ignore[arg-type]
-            assert (masked.mask, masked.types, masked.mode) == ("5a17:2", chosen, mode)
-    assert TableState(QualifiedName("public", "t"), generation_of(Lsn(0x100)), Lsn(0x100), 1, 0).types == ChosenTypes()

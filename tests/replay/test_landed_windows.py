@@ -12,6 +12,7 @@ from spark_jobs.change_log.log import ChangeLog, marker_row
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source
 from spark_jobs.errors import ConfigurationError, GapError
+from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
@@ -81,7 +82,7 @@ def test_windows_of_an_earlier_chapter_are_not_in_it(tmp_path: Path) -> None:
 
 def test_the_lsn_that_a_table_shows_is_its_snapshots_or_its_last_windows_end() -> None:
     def state(snapshot_lsn: int, ordinal: int) -> TableState:
-        return TableState(QualifiedName("public", "t"), "G", Lsn(snapshot_lsn), ordinal, 1)
+        return TableState(QualifiedName("public", "t"), Generation(Lsn(snapshot_lsn)), ordinal, 1)
 
     windows = landed(0, 5)
     assert windows.shown_by(state(130, 1)) == 200

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.lake.table_state import snapshot_lsn_of
+from spark_jobs.lake.generation import Generation
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> lis
     begins = {marker.ordinal: marker.window.lo for marker in markers}
     for before, after in pairwise(commits):
         between = range(before.last + 1, after.first if after.takes_windows else after.first + 1)
-        shown = snapshot_lsn_of(after.generation)
+        shown = Generation.parse(after.generation).snapshot_lsn
         left_out = [n for n in between if (n, after.relid) in changes and begins[n] >= shown]
         if _may_cancel_out([changes[n, after.relid] for n in left_out]):
             left_out = []

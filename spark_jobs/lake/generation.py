@@ -1,0 +1,48 @@
+"""Which snapshot a Delta table grew from, and under which settings.
+
+Two versions of a table with equal generations differ only by changes that were applied. Commits and cuts record a
+generation as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.table_mode import Mode
+
+
+@dataclass(frozen=True)
+class Generation:
+    """``word``: that of the table's ``Fingerprint`` at the snapshot, empty if unknown. ``missing_operations``: those
+    that its publications leave out, so it may hold a row whose key is inserted again. ``mode``, ``types``: those that
+    it was written with; the configuration may have others by now. ``mask``: the word of the masks that its hashes were
+    made with (``TableMask.word``), empty if no column is masked."""
+
+    snapshot_lsn: Lsn
+    word: str = ""
+    missing_operations: tuple[str, ...] = ()
+    mode: Mode = "mirror"
+    types: ChosenTypes = NO_CHOSEN_TYPES
+    mask: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Generation:
+        """The inverse of ``str``. Raises ValueError, also for what a later version may have added."""
+        lsn, word, missing, mode, types, mask, *unknown = [*text.split("-"), "", "", "", "", ""]
+        known = next((known for known in get_args(Mode) if known == (mode or "mirror")), None)
+        if known is None or any(unknown):
+            raise ValueError(f"unknown generation {text}")
+        operations = tuple(missing.split("+")) if missing else ()
+        return cls(Lsn(int(lsn, 16)), word, operations, known, ChosenTypes.from_word(types), mask)
+
+    def __str__(self) -> str:
+        """The parts joined by hyphens, the LSN as 16 hexadecimal digits; empty ones at the end are left out."""
+        mode = "" if self.mode == "mirror" else self.mode
+        parts = (self.snapshot_lsn.key, self.word, "+".join(self.missing_operations), mode, self.types.word, self.mask)
+        return "-".join(parts).rstrip("-")
+
+
+NO_GENERATION = Generation(Lsn(0))
