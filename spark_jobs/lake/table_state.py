@@ -13,7 +13,7 @@ wrong path if the given one has a percent sign.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -75,6 +75,7 @@ class TableState:
 
     name: QualifiedName
     generation: Generation
+    snapshot_lsn: Lsn = field(init=False)
     ordinal: int
     version: int
     relid: int | None = None
@@ -83,6 +84,9 @@ class TableState:
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
     last_commit: KnownCommit | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "snapshot_lsn", self.generation.snapshot_lsn)  # a field of its own in reports
 
     def has_lost(self, commits: int, commit: KnownCommit | None) -> bool:
         """Whether the table does not have our commit of number ``commits``, which it had as ``commit``: another writer
@@ -100,10 +104,6 @@ class TableState:
     @property
     def mode(self) -> Mode:
         return self.generation.mode
-
-    @property
-    def snapshot_lsn(self) -> Lsn:
-        return self.generation.snapshot_lsn
 
 
 def stream_id(system_identifier: int, slot: str) -> str:
