@@ -17,6 +17,7 @@ from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import slot_status
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import apply, capture, sync
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _runs(pipeline: Pipeline, spark: SparkSession) -> Iterator[_Run]:
     while not caught_up:
         with peak_memory() as peak:
             captured, landing = timed(lambda: capture(pipeline))
-            report, applying = timed(lambda: apply(lambda: spark, pipeline))
+            report, applying = timed(lambda: apply(Run(pipeline, lambda: spark)))
         for error in report.errors:
             raise error
         caught_up = captured.caught_up

@@ -16,6 +16,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import capture
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def measure_end_to_end(
     held = open_table(path, path)
     assert held is not None
     files = pa.table(held.get_add_actions()).num_rows
-    report, applied = timed(lambda: apply(lambda: spark, pipeline))
+    report, applied = timed(lambda: apply(Run(pipeline, lambda: spark)))
     for error in report.errors:
         raise error
     check(spark, pipeline, table)

@@ -22,8 +22,10 @@ from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import capture, prepare, snapshot
 from spark_jobs.verify.row_compare import compare
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +68,7 @@ def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, s
     prepare(pipeline)
     # the first large write of a session also pays for the JVM's warming; both are told, the target is for the second
     for times, target in (("first of its size", None), ("again", 0.2)):
-        (taken,), seconds = timed(lambda: snapshot(lambda: spark, pipeline))
+        (taken,), seconds = timed(lambda: snapshot(Run(pipeline, lambda: spark)))
         if taken.error is not None:
             raise taken.error
         yield Measurement(f"snapshot into Delta, {times}", seconds, size.rows, limit / seconds, at_least=target)
@@ -89,7 +91,7 @@ def _changes(
     _, netted = timed(lambda: net_change(landed.rows, landed.relations, landed.shape))
     yield Measurement("decode, net change and cast, one core", netted, size.changes, limit / netted)
     pa.set_cpu_count(threads)
-    report, applied = timed(lambda: apply(lambda: spark, pipeline))
+    report, applied = timed(lambda: apply(Run(pipeline, lambda: spark)))
     for error in report.errors:
         raise error
     if pipeline.merge_engine == "auto" and any(table.engine != "deltalake" for table in report.tables):
@@ -116,7 +118,9 @@ def _landed(pipeline: Pipeline, log: ChangeLog) -> LandedChanges:
     state = table_state(pipeline.lake, MIXED, last.identity.system_identifier, pipeline.source.slot)
     assert state is not None
     relid = next(c.relid for marker in log.markers() for c in marker.relations if c.relname == MIXED.relname)
-    landed = landed_changes(TableRange(pipeline, state, log.markers(state.ordinal)), relid, held_columns(log, relid))
+    landed = landed_changes(
+        TableRange(Run(pipeline, no_spark), state, log.markers(state.ordinal)), held_columns(log, relid)
+    )
     assert landed is not None
     return landed
 

@@ -11,6 +11,7 @@ from benchmarks.workload import MIXED, Size, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.run import Run
 from spark_jobs.sync import apply, capture
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ def measure_replay(
     """The table is followed, and caught up; it ends in a comparison."""
     make_changes(server, size)
     windows = capture(pipeline).landed
-    report, applied = timed(lambda: apply(lambda: spark, pipeline))
+    report, applied = timed(lambda: apply(Run(pipeline, lambda: spark)))
     for error in report.errors:
         raise error
     lo, hi = windows[0].window.lo, windows[-1].window.hi
-    rebuilt, seconds = timed(lambda: rebuild(lambda: spark, pipeline, lo, hi))
+    rebuilt, seconds = timed(lambda: rebuild(Run(pipeline, lambda: spark), lo, hi))
     for error in rebuilt.errors:
         raise error
     check_equal(spark, pipeline, MIXED)

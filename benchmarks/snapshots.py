@@ -11,6 +11,7 @@ from benchmarks.workload import Size, copy_out, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import prepare, snapshot
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
@@ -36,7 +37,7 @@ def measure_snapshots(
         prepare(pipeline)
         limit = median_of(_REPEATS, partial(copy_out, server, table))
         with peak_memory() as peak:
-            (taken,), seconds = timed(partial(snapshot, lambda: spark, pipeline))
+            (taken,), seconds = timed(partial(snapshot, Run(pipeline, lambda: spark)))
         if taken.error is not None:
             raise taken.error
         what = f"snapshot of {rows:,} rows"

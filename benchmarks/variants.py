@@ -27,6 +27,8 @@ from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
+from tests.spark.no_spark import no_spark
 
 _TABLE = QualifiedName("public", "variants")
 _AT_LEAST = 1 / 1.5  # of the rate of plain protocol 1
@@ -114,9 +116,8 @@ def _landed(pipeline: Pipeline) -> LandedChanges:
     relid = next(counts.relid for marker in markers for counts in marker.relations if counts.relname == _TABLE.relname)
     begin = markers[0].window.lo
     state = TableState(_TABLE, Generation(begin), 0, 0)
-    landed = landed_changes(
-        TableRange(pipeline, state, markers[1:]), relid, held_columns(ChangeLog(pipeline.lake.change_log), relid)
-    )
+    held = held_columns(ChangeLog(pipeline.lake.change_log), relid)
+    landed = landed_changes(TableRange(Run(pipeline, no_spark), state, markers[1:]), held)
     assert landed is not None
     return landed
 

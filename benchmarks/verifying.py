@@ -15,6 +15,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
+from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,14 +50,10 @@ def measure_verify_many(
     for table in tables:
         make_table(server, table, _ROWS)
     pipeline = replace(pipeline_of("verified", tables), merge_engine="auto")
-    if errors := sync(pipeline, _no_spark).errors:
+    if errors := sync(pipeline, no_spark).errors:
         raise errors[0]
-    report, took = timed(lambda: verify(pipeline, _no_spark))
+    report, took = timed(lambda: verify(pipeline, no_spark))
     if report.problems:
         raise report.problems[0]
     rows = sum(table.counts.source_rows for table in report.tables)
     yield Measurement(f"verify, tables of {_ROWS:,} rows: {_MANY}, auto", took, rows, at_most=60.0)
-
-
-def _no_spark() -> SparkSession:
-    raise AssertionError("Spark was asked for what is to be done without it")

@@ -13,6 +13,7 @@ from benchmarks.workload import ROW, Size, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import apply, capture, sync
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def measure_without_key(
             raise error
         changes = _change(server, table)
         capture(pipeline)
-        report, seconds = timed(lambda pipeline=pipeline: apply(lambda: spark, pipeline))  # type: ignore[misc]
+        report, seconds = timed(lambda pipeline=pipeline: apply(Run(pipeline, lambda: spark)))  # type: ignore[misc]
         for error in report.errors:
             raise error
         check_equal(spark, pipeline, table)

@@ -13,12 +13,16 @@ from cdc_assets.asset_specs import AssetSpecs
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.failures import RETRY_POLICY, Remedies
+from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.provider import one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_jobs.run import Run
 
 # The tag of every run of a pipeline's jobs. By it the sensor sees whether one is active, and how the last ones ended.
 # Not the slot's name, which is unique in one cluster only; the pipeline's name is unique in a Dagster instance
@@ -106,7 +110,14 @@ class Blueprint:
     ) -> Callable[[], SparkSession]:
         """A provider of the session, so that a run that has nothing to write starts no JVM."""
         resource = getattr(context.resources, self.spark_resource)
-        return lambda: resource.spark_session
+        return one_at_a_time(lambda: resource.spark_session)
+
+    def run_of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext) -> Run:
+        """What the engine is given of Dagster's run."""
+        from spark_jobs.run import Run
+
+        progress = logged_progress(context.log.info)
+        return Run(self.pipeline, self.spark_of(context), run_id=context.run.run_id, progress=progress)
 
     @property
     def run_tags(self) -> dict[str, str]:

@@ -26,6 +26,7 @@ from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import IN_ROUNDS, Exporter
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
@@ -218,9 +219,13 @@ class Follower:
     def _work(self) -> tuple[NewGenerations, CatchUpReport]:
         if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
             self._prepare()
+        with Run(self._pipeline, self._spark).guarded() as run:
+            return self._worked(run)
+
+    def _worked(self, run: Run) -> tuple[NewGenerations, CatchUpReport]:
         missing = tuple(name for name in self._missing if self._may_try(name))
         begun = (
-            begin_generations(self._spark, self._pipeline, missing, reasons=self._reasons, exporter=self._exporter)
+            begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter)
             if missing
             else NewGenerations()
         )
@@ -229,10 +234,9 @@ class Follower:
         self._missing = tuple(name for name in self._missing if name not in missing or name in failed)
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
-        messages = has_messages_table(self._pipeline)
+        messages = has_messages_table(run.pipeline)
         report, again = apply_and_read_again(
-            self._spark,
-            self._pipeline,
+            run,
             names,
             exporter=self._exporter,
             excluding=waiting,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import (
     CdcError,
     DecodeError,
@@ -16,13 +15,12 @@ from spark_jobs.errors import (
     UnrepresentableError,
 )
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged, change_modes
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
-from spark_jobs.spark.provider import SparkProvider
 
 # errors of a rebuild from the change log and older Delta versions after which the table is read from the source
 _NEEDS_SOURCE = (GapError, NeedsSnapshotError, DecodeError, UnrepresentableError, PreconditionError)
@@ -57,14 +55,11 @@ class NewGenerations:
 
 
 def begin_generations(
-    spark: SparkProvider,
-    pipeline: Pipeline,
+    run: Run,
     names: Sequence[QualifiedName],
     *,
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
-    run_id: str = "",
-    progress: Progress = silent,
 ) -> NewGenerations:
     """Begin a generation for each of ``names``. A table that is in another mode than configured is rebuilt without the
     source; if that is not possible, and for all other tables, a snapshot is taken. ``reasons``: why, for snapshots that
@@ -75,7 +70,7 @@ def begin_generations(
     """
     reasons = {name: why for name, why in (reasons or {}).items() if why}
     without = [name for name in names if name not in reasons]
-    done = change_modes(spark, pipeline, without, run_id=run_id, progress=progress) if without else ()
+    done = change_modes(run, without) if without else ()
     unreached = {table.name: table for table in done if isinstance(table.error, _NEEDS_SOURCE)}
     modes = tuple(table for table in done if table.name not in unreached)
     why = {**reasons, **{name: _why_snapshot(table) for name, table in unreached.items()}}
@@ -83,9 +78,7 @@ def begin_generations(
     if not rest:
         return NewGenerations(modes)
     try:
-        taken = snapshot(
-            spark, pipeline, rest, reasons=why, exporter=exporter, run_id=run_id, asked=False, progress=progress
-        )
+        taken = snapshot(run, rest, reasons=why, exporter=exporter, asked=False)
     except SnapshotWaitsError as error:
         taken = tuple(_waits(name, why.get(name, ""), error) for name in rest)
     return NewGenerations(modes, taken)

@@ -24,6 +24,7 @@ from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import BRIEF, Exporter, Patience
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
@@ -92,9 +93,8 @@ def recover(
     with Exporter(pipeline.source.dsn, patience) as exporter:
         if prepared.missing:
             names, reasons = prepared.missing, {**prepared.reasons, **reasons}
-            begun = begin_generations(
-                spark, pipeline, names, reasons=reasons, exporter=exporter, run_id=run_id, progress=progress
-            )
+            with Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run:
+                begun = begin_generations(run, names, reasons=reasons, exporter=exporter)
     waiting = tables_waiting(begun.errors, exporter.waits_for)
     seconds = time.monotonic() - started
     return RecoverReport(chapter, begun.snapshots, seconds, prepared.stopped, begun.modes, waiting)

@@ -32,6 +32,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import IN_TURNS, Exporter, Patience
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
@@ -106,13 +107,15 @@ def sync(
     before = _flushed(pipeline) - prepared.checkpoint.window.hi
     stopped = {table.name for table in prepared.stopped}
     done = _Done(stopped, prepared.checkpoint, Known(prepared.checkpoint, prepared.progress))
-    with Exporter(pipeline.source.dsn, patience) as exporter:
-        run = _Run(pipeline, spark, exporter, run_id, progress)
+    with (
+        Exporter(pipeline.source.dsn, patience) as exporter,
+        Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
+    ):
         done.waiting = {name: prepared.reasons.get(name, "") for name in prepared.missing}
         while True:
             if done.waiting:
-                done.begin(run.begin(done.waiting))
-            captured = _rounds(run, done)
+                done.begin(begin_generations(run, tuple(done.waiting), reasons=done.waiting, exporter=exporter))
+            captured = _rounds(run, exporter, done)
             # once the others are up to date, there is time to wait for the snapshot a little longer
             if not (done.waits and exporter.is_worth_waiting_for):
                 break
@@ -120,61 +123,37 @@ def sync(
     return done.report(prepared, exporter.waits_for, before, lag, time.monotonic() - started)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What all steps of one sync are given."""
-
-    pipeline: Pipeline
-    spark: SparkProvider
-    exporter: Exporter
-    run_id: str
-    progress: Progress
-
-    def begin(self, names: Mapping[QualifiedName, str]) -> NewGenerations:
-        """``names``: each with the reason for a snapshot, empty if there is none."""
-        return begin_generations(
-            self.spark,
-            self.pipeline,
-            tuple(names),
-            reasons=names,
-            exporter=self.exporter,
-            run_id=self.run_id,
-            progress=self.progress,
-        )
-
-    def begin_again(self, again: Mapping[QualifiedName, str]) -> NewGenerations:
-        """The same. An error that prevents all of them is the error of these tables alone."""
-        try:
-            return self.begin(again)
-        except CdcError as error:
-            failed = {
-                name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
-                for name, why in again.items()
-            }
-        return NewGenerations(snapshots=tuple(TableSnapshot(name, Lsn(0), error=why) for name, why in failed.items()))
+def _begin_again(run: Run, exporter: Exporter, again: Mapping[QualifiedName, str]) -> NewGenerations:
+    """Begin generations, each with the reason for a snapshot. An error that prevents all of them is the error of these
+    tables alone."""
+    try:
+        return begin_generations(run, tuple(again), reasons=again, exporter=exporter)
+    except CdcError as error:
+        failed = {
+            name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
+            for name, why in again.items()
+        }
+    return NewGenerations(snapshots=tuple(TableSnapshot(name, Lsn(0), error=why) for name, why in failed.items()))
 
 
-def _rounds(run: _Run, done: _Done) -> CaptureReport:
+def _rounds(run: Run, exporter: Exporter, done: _Done) -> CaptureReport:
     """Bring the tables that can go on to the WAL that is flushed now; those that changed in between are read again."""
     done.held.clear()
     for _ in range(_ROUNDS):
         captured = _follow(run, done)
-        partly = read_partitions(
-            run.spark, run.pipeline, done.to_repair(), run_id=run.run_id, exporter=run.exporter, progress=run.progress
-        )
+        partly = read_partitions(run, done.to_repair(), exporter=exporter)
         done.add_partitions(partly)
         again = tables_to_read_again(run.pipeline, done.to_repair())
         if not again and done.held.issuperset(table.name for table in partly.tables):
             return captured
         # a table may change while it is read: then the next round reads it once more
         if again:
-            done.begin(run.begin_again(again))
+            done.begin(_begin_again(run, exporter, again))
     return _follow(run, done)
 
 
 def apply_and_read_again(
-    spark: SparkProvider,
-    pipeline: Pipeline,
+    run: Run,
     names: Sequence[QualifiedName],
     *,
     exporter: Exporter,
@@ -182,8 +161,6 @@ def apply_and_read_again(
     waiting: Mapping[QualifiedName, str] | None = None,
     upto: Lsn | None = None,
     messages: bool | None = None,
-    run_id: str = "",
-    progress: Progress = silent,
     capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[CatchUpReport, NewGenerations]:
     """``apply``, then begin a new generation for the tables that need one, and bring them to the same window. Of tables
@@ -193,29 +170,17 @@ def apply_and_read_again(
 
     Returns the outcome of all tables, and the generations that were begun.
     """
-    run = _Run(pipeline, spark, exporter, run_id, progress)
-    report = apply(
-        spark,
-        pipeline,
-        names,
-        excluding={*excluding, *(waiting or {})},
-        upto=upto,
-        messages=messages,
-        run_id=run_id,
-        progress=progress,
-    )
-    partly = read_partitions(
-        spark, pipeline, report.tables, run_id=run_id, exporter=exporter, progress=progress, capturing=capturing
-    )
+    report = apply(run, names, excluding={*excluding, *(waiting or {})}, upto=upto, messages=messages)
+    partly = read_partitions(run, report.tables, exporter=exporter, capturing=capturing)
     report = replace(report, tables=tuple(partly.outcome(done) for done in report.tables))
-    again = {**tables_to_read_again(pipeline, report.tables), **(waiting or {})}
+    again = {**tables_to_read_again(run.pipeline, report.tables), **(waiting or {})}
     if not again:
         return replace(
             report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)
         ), NewGenerations()
-    begun = run.begin_again(again)
+    begun = _begin_again(run, exporter, again)
     read = [name for name in again if name not in begun.errors]
-    since = apply(spark, pipeline, read, upto=upto, messages=False, run_id=run_id, progress=progress) if read else None
+    since = apply(run, read, upto=upto, messages=False) if read else None
     outcomes = {done.name: done for done in (*report.tables, *(since.tables if since else ()))}
     for name, error in begun.errors.items():
         if name in outcomes:
@@ -223,19 +188,19 @@ def apply_and_read_again(
     return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), begun
 
 
-def _follow(run: _Run, done: _Done) -> CaptureReport:
+def _follow(run: Run, done: _Done) -> CaptureReport:
     """Capture and apply up to the WAL that is flushed now.
 
     If a table's file was moved, and the change log does not yet reach what may explain it, one more round follows;
     otherwise the table would be read again only by the next sync.
     """
-    pipeline, progress = run.pipeline, run.progress
+    pipeline = run.pipeline
     upto, waited = _flushed(pipeline), False
     while True:
-        captured = capture(pipeline, upto=upto, progress=progress)
+        captured = capture(pipeline, upto=upto, progress=run.progress)
         done.landed(captured)
         known, excluding = done.known_after(captured), {*done.failed, *done.waiting, *done.held}
-        done.add(apply(run.spark, pipeline, excluding=excluding, run_id=run.run_id, progress=progress, known=known))
+        done.add(apply(run, excluding=excluding, known=known))
         if captured.caught_up:
             moved = done.not_explained(captured)
             if not moved:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 from spark_jobs.configuration import Source
 from spark_jobs.errors import SourceUnreachableError
@@ -25,10 +26,11 @@ _UNGUARDED = "%s; nothing keeps a second process from writing the same tables"
 
 @dataclass(frozen=True)
 class WriteGuard:
-    """Locks of ``slot`` in the source database; without a connection, or once it is lost, there are no locks."""
+    """Locks of ``slot`` in the source database. ``connect``: gives the session that has them; without one, or once it
+    is lost, there are no locks."""
 
     slot: str
-    connection: Connection | None
+    connect: Callable[[], Connection | None]
 
     @contextmanager
     def table(self, name: QualifiedName) -> Iterator[None]:
@@ -45,25 +47,35 @@ class WriteGuard:
     @contextmanager
     def _held(self, lock: Callable[[Connection], AbstractContextManager[None]]) -> Iterator[None]:
         with ExitStack() as held:
-            if self.connection is not None:
+            connection = self.connect()
+            if connection is not None:
                 try:
-                    held.enter_context(lock(self.connection))
+                    held.enter_context(lock(connection))
                 except SourceUnreachableError as error:
                     _log.warning(_UNGUARDED, error)
             yield
 
 
 # for a caller that is alone with the lake
-UNGUARDED = WriteGuard("", None)
+UNGUARDED = WriteGuard("", lambda: None)
 
 
 @contextmanager
 def write_guard(source: Source) -> Iterator[WriteGuard]:
-    """If the source cannot be reached, there are no locks, and what is landed is still applied."""
+    """Connects with the first lock, and again with the next lock after the session was lost. If the source cannot be
+    reached, there are no locks, and what is landed is still applied."""
+    opened: list[Connection | None] = []
+    threads = Lock()
+
+    def connection() -> Connection | None:
+        with threads:
+            if not opened or (opened[-1] is not None and opened[-1].closed):
+                try:
+                    opened.append(session.enter_context(connected(source.dsn)))
+                except SourceUnreachableError as error:
+                    _log.warning(_UNGUARDED, error)
+                    opened.append(None)
+            return opened[-1]
+
     with ExitStack() as session:
-        try:
-            connection = session.enter_context(connected(source.dsn))
-        except SourceUnreachableError as error:
-            _log.warning(_UNGUARDED, error)
-            connection = None
         yield WriteGuard(source.slot, connection)

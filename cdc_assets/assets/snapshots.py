@@ -16,7 +16,6 @@ from cdc_assets.assets.table_metadata import source_tables, table_metadata
 from cdc_assets.assets.turns import in_turn
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, failures
-from cdc_assets.logged_progress import logged_progress
 from spark_jobs.configuration import Lake
 from spark_jobs.qualified_name import QualifiedName
 
@@ -61,9 +60,8 @@ def _take(
     from spark_jobs.snapshot.exporter import BRIEF, Exporter
     from spark_jobs.sync import prepare, snapshot
 
-    pipeline, spark = blueprint.pipeline, blueprint.spark_of(context)
+    pipeline = blueprint.pipeline
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]
-    progress = logged_progress(context.log.info)
     # the run holds the pool, so it does not wait for long
     with failures(blueprint.remedies), Exporter(pipeline.source.dsn, BRIEF) as exporter:
         prepared = prepare(pipeline)
@@ -74,8 +72,7 @@ def _take(
             halted |= known.errors
             kept = {name: state for name, state in known.states.items() if name not in prepared.missing}
         names = [name for name in names if name not in halted and name not in kept]
-        run_id = context.run.run_id
-        taken = snapshot(spark, pipeline, names, exporter=exporter, run_id=run_id, progress=progress) if names else ()
+        taken = snapshot(blueprint.run_of(context), names, exporter=exporter) if names else ()
     for name, state in kept.items():
         context.log.info("the snapshot of %s at %s is kept: it is usable", name, state.snapshot_lsn)
         # an event nevertheless: without it the tables that depend on this would be skipped
@@ -93,7 +90,7 @@ def _take(
         version = None if table.state is None else table.state.version
         metadata = {
             **_snapshot_metadata(table),
-            **table_metadata(spark, blueprint, table.name, in_source.get(table.name), version),
+            **table_metadata(blueprint.spark_of(context), blueprint, table.name, in_source.get(table.name), version),
         }
         yield dg.MaterializeResult(
             asset_key=blueprint.snapshot_key(table.name), metadata=metadata, data_version=dg.DataVersion(str(table.lsn))

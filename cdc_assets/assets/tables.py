@@ -41,7 +41,6 @@ from cdc_assets.assets.window_events import (
 )
 from cdc_assets.blueprint import MESSAGES, SCHEMA_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import description_of, failure_of, failures
-from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
 from cdc_assets.stopped_tables import StoppedTables
@@ -52,11 +51,10 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_jobs.apply.table_applied import TableApplied
     from spark_jobs.change_log.chapters import Chapters
     from spark_jobs.new_generations import NewGenerations
+    from spark_jobs.run import Run
     from spark_jobs.snapshot.exporter import Exporter
     from spark_jobs.snapshot.table_waiting import TableWaiting
 
@@ -139,25 +137,25 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     from spark_jobs.snapshot.table_waiting import tables_waiting
     from spark_jobs.sync import apply_and_read_again
 
-    blueprint, spark = run.blueprint, run.blueprint.spark_of(context)
-    progress = logged_progress(context.log.info)
+    blueprint = run.blueprint
     started = time.monotonic()
-    with failures(blueprint.remedies), Exporter(blueprint.pipeline.source.dsn, IN_TURNS) as exporter:
+    with (
+        failures(blueprint.remedies),
+        Exporter(blueprint.pipeline.source.dsn, IN_TURNS) as exporter,
+        blueprint.run_of(context).guarded() as engine_run,
+    ):
         chapters, markers = _landed(run)
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
-        missing = _begin_missing(context, run, spark, exporter)
+        missing = _begin_missing(context, run, engine_run, exporter)
         exporter.patience = BRIEF  # what waits for a snapshot from now on comes after the other tables
         report, again = apply_and_read_again(
-            spark,
-            blueprint.pipeline,
+            engine_run,
             tuple(run.tables),
             exporter=exporter,
             excluding={*missing.failed, *_left_out(context, run)},
             waiting=missing.begun.waiting,
             upto=upto,
             messages=run.messages is not None,
-            run_id=context.run.run_id,
-            progress=progress,
         )
         begun = missing.begun.then(again)
         _log_begun(context, blueprint, begun, report.tables)
@@ -237,9 +235,7 @@ class _Missing:
     failed: Mapping[QualifiedName, CdcError]
 
 
-def _begin_missing(
-    context: dg.AssetExecutionContext, run: TableRun, spark: Callable[[], SparkSession], exporter: Exporter
-) -> _Missing:
+def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, engine_run: Run, exporter: Exporter) -> _Missing:
     """Take missing snapshots, and bring tables into the configured mode.
 
     If the source is down or the slot is lost, tables that already have a snapshot still get what is landed.
@@ -261,11 +257,7 @@ def _begin_missing(
     if not names:
         return _Missing(NewGenerations(), failed)
     context.log.info("beginning new generations of %s", ", ".join(map(str, names)))
-    progress = logged_progress(context.log.info)
-    reasons, run_id = prepared.reasons, context.run.run_id
-    begun = begin_generations(
-        spark, pipeline, names, reasons=reasons, exporter=exporter, run_id=run_id, progress=progress
-    )
+    begun = begin_generations(engine_run, names, reasons=prepared.reasons, exporter=exporter)
     return _Missing(begun, failed | {name: why for name, why in begun.errors.items() if name not in begun.waiting})
 
 

@@ -17,6 +17,7 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.run import Run
 from spark_jobs.table_pattern import TablePattern
 
 
@@ -43,6 +44,6 @@ def command(
     chosen = chosen_tables(pipeline, (*tables, *arguments))
     little = partial(has_little_ahead, pipeline, captures=False)
     with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
-        report = apply(spark, pipeline, chosen, upto=upto, progress=progress)
+        report = apply(Run(pipeline, spark, progress=progress), chosen, upto=upto)
     shown = applied_table(report.tables, report.messages, everything=terminal.choice.verbose)
     return Outcome(report, shown, tuple(report.errors))

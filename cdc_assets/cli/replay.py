@@ -23,6 +23,7 @@ from spark_jobs.replay.as_of import TableAsOf, table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
 from spark_jobs.replay.table_replayed import ReplayReport
+from spark_jobs.run import Run
 from spark_jobs.table_pattern import TablePattern
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
@@ -68,7 +69,7 @@ def command(
     pipeline = load_pipeline(config)
     chosen = chosen_tables(pipeline, tables)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
-        report = (rebuild if rebuilds else replay)(spark, pipeline, lo, hi, chosen, progress=progress)
+        report = (rebuild if rebuilds else replay)(Run(pipeline, spark, progress=progress), lo, hi, chosen)
     return Outcome(report, _display(report), tuple(report.errors))
 
 
@@ -76,7 +77,7 @@ def _as_of(terminal: Terminal, config: Path, name: QualifiedName, at: Lsn | date
     pipeline = load_pipeline(config)
     path = into if "://" in into or into.startswith("file:") else str(Path(into).absolute())
     with lazy_session(pipeline.spark) as spark, terminal.progress():
-        built = table_as_of(spark, pipeline, name, at, path)
+        built = table_as_of(Run(pipeline, spark), name, at, path)
     return Outcome(built, _display_as_of(built))
 
 

@@ -15,6 +15,7 @@ from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import snapshot_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import prepare, snapshot
 from spark_jobs.table_pattern import TablePattern
@@ -62,7 +63,8 @@ def command(
     require_followed(chosen, (*prepared.tables, *stopped))
     wanted = [name for name in chosen or prepared.tables if name not in stopped]
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
-        report = SnapshotReport(snapshot(spark, pipeline, wanted, progress=progress) if wanted else ())
+        run = Run(pipeline, spark, progress=progress)
+        report = SnapshotReport(snapshot(run, wanted) if wanted else ())
     errors = [error for name, error in stopped.items() if not chosen or name in chosen]
     errors += [table.error for table in report.snapshots if table.error]
     return Outcome(report, snapshot_table(report.snapshots, everything=terminal.choice.verbose), tuple(errors))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.spark.provider import one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ def _session_of(
         return started[0]
 
     try:
-        yield session
+        yield one_at_a_time(session)
     finally:
         for spark in started:
             from spark_jobs.spark.own_jvm import end_session

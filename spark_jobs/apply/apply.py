@@ -14,11 +14,9 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import Cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.run import Run
 from spark_jobs.tables.progress import cut_at
-from spark_jobs.write_guard import write_guard
 
 
 @dataclass(frozen=True)
@@ -39,40 +37,32 @@ class CatchUpReport:
 
 
 def apply(
-    spark: SparkProvider,
-    pipeline: Pipeline,
+    run: Run,
     names: Sequence[QualifiedName] | None = None,
     *,
     excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
     messages: bool | None = None,
-    run_id: str = "",
-    progress: Progress = silent,
     known: Known | None = None,
 ) -> CatchUpReport:
     """Apply landed windows to ``names`` (default: all followed tables), each from its own watermark to the log's end.
 
     Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
     that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
-    default it is when ``names`` is None. ``spark`` is called only when there is something to write. A table that fails,
-    or that another process is writing, is reported with its error; the others are brought up to date. ``known``: see
-    ``plan_apply``. Raises LakeError when there is no change log.
+    default it is when ``names`` is None. A table that fails, or that another process is writing, is reported with its
+    error; the others are brought up to date. ``known``: see ``plan_apply``. Raises LakeError when there is no change
+    log.
     """
-    with_messages = has_messages_table(pipeline) and (names is None if messages is None else messages)
-    plan = plan_apply(
-        pipeline, names, excluding=excluding, upto=upto, messages=with_messages, run_id=run_id, known=known
-    )
-    # first: they need no Spark, so an outbox is served while Spark is down
-    done = {MESSAGES_NAME: apply_messages(pipeline, plan)} if plan.messages else {}
-    cut = plan.progress.cut
-    if plan.ahead:
-        with write_guard(pipeline.source) as guard:
-            if plan.work:
-                applied = apply_tables(spark, plan.work, guard=guard, progress=progress)
-                done |= {outcome.name: outcome for outcome in applied}
-            if plan.shows_all_tables:
-                with guard.cuts():
-                    cut = _write_cut(pipeline, plan, done)
+    with_messages = has_messages_table(run.pipeline) and (names is None if messages is None else messages)
+    with run.guarded() as run:
+        plan = plan_apply(run, names, excluding=excluding, upto=upto, messages=with_messages, known=known)
+        # first: they need no Spark, so an outbox is served while Spark is down
+        done = {MESSAGES_NAME: apply_messages(run, plan)} if plan.messages else {}
+        done |= {outcome.name: outcome for outcome in apply_tables(plan.work, run.progress)}
+        cut = plan.progress.cut
+        if plan.ahead and plan.shows_all_tables:
+            with run.guard.cuts():
+                cut = _write_cut(run.pipeline, plan, done)
     for name in plan.tables:
         error = plan.progress.errors.get(name)
         done.setdefault(name, TableApplied.without_commit(name, plan.last, error=error))

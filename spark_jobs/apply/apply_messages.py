@@ -42,11 +42,12 @@ from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, app_id, created, refuse_schema_in_the_folder
+from spark_jobs.run import Run
 
 MESSAGES_LAYOUT = Layout(MESSAGES_SCHEMA, statistics=("window", "commit_lsn_number", "ordinal"), unique=("content",))
 
 
-def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
+def apply_messages(run: Run, plan: Plan) -> TableApplied:
     """Append the messages of those of the plan's windows that the table lacks. Creates the table if it is missing.
 
     A failure is returned as the result's ``error``. At a damaged message, the windows before it are still written.
@@ -57,16 +58,16 @@ def apply_messages(pipeline: Pipeline, plan: Plan) -> TableApplied:
             raise error
         refuse_schema_in_the_folder(plan.followed)
         if state is None:
-            state = created(pipeline.lake, last.identity, plan.ahead[0] if plan.ahead else last)
+            state = created(run.pipeline.lake, last.identity, plan.ahead[0] if plan.ahead else last)
         ahead = tuple(marker for marker in plan.ahead if marker.ordinal > state.ordinal)
         if not ahead:
             return TableApplied.without_commit(MESSAGES_NAME, last, "already applied", state=state)
         if (missing := first_missing(state.ordinal, ahead)) is not None:
             raise GapError(
                 f"the messages table is at window {state.ordinal}, and the change log does not hold window {missing}",
-                hint=f"move {pipeline.lake.messages} away: the table is re-created from what the change log holds",
+                hint=f"move {run.pipeline.lake.messages} away: the table is re-created from what the change log holds",
             )
-        return _written(TableRange(pipeline, state, ahead))
+        return _written(TableRange(run, state, ahead))
     except CdcError as error:
         return TableApplied.without_commit(MESSAGES_NAME, last, state=state, error=error)
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.apply.landed_changes import LandedChanges, one_relid
+from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.net_of_range import landed_range, net_of_range
 from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
@@ -30,21 +30,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def apply_regions(spark: SparkSession, work: TableRange, regions: RegionsRead) -> TableApplied:
+def apply_regions(work: TableRange, regions: RegionsRead) -> TableApplied:
     """Bring the table to the end of the range, in one commit.
 
     Raises OvertakenError, SchemaChangeError where only a new snapshot helps, and what reading and decoding raise. After
     an error nothing has been written.
     """
-    relid = one_relid(work)
-    landed = None if relid is None else landed_range(lambda: spark, work, relid)
+    spark = work.run.spark()
+    landed = landed_range(work) if work.concerns_table() else None
     _require_same_columns(spark, work, regions.shape, landed)
     with ExitStack() as staged:
         folder = staged.enter_context(staging_folder(work.pipeline.lake, work.state))
         rows = _staged(spark, work, regions, f"{folder}/regions")
-        net = None
-        if relid is not None and landed is not None:
-            net = staged.enter_context(net_of_range(lambda: spark, work, relid, landed))
+        net = staged.enter_context(net_of_range(work, landed)) if landed is not None else None
         return _commit(spark, work, regions, net, rows)
 
 
@@ -53,10 +51,9 @@ def _commit(
 ) -> TableApplied:
     if net is not None and net.truncated:
         raise _must_be_read_whole(work, "it was truncated, and partitions of it came or went")
-    assert work.state.relid is not None
     read = PartitionsRead(regions.reason, rows.count, str(regions.lsn))
     changes = net.changes if net is not None else NO_CHANGES
-    provenance = replace(work.provenance(work.state.relid, changes), partitions=read)
+    provenance = replace(work.provenance(changes), partitions=read)
     net = None if net is None or net.is_empty else net
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
     with spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
-from spark_jobs.apply.landed_changes import LandedChanges, one_relid
+from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.needs_new_generation import needs_new_generation
 from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.read_ahead import log_read_ahead
@@ -27,41 +27,31 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns
 from spark_jobs.tables.understood_windows import understood_windows
-from spark_jobs.write_guard import UNGUARDED, WriteGuard
 
 _TABLES_AT_ONCE = 3
 # Delta versions between two compactions: each commit adds a file or two
 _COMPACT_EVERY = 16
 
 
-def apply_tables(
-    spark: SparkProvider,
-    work: Sequence[TableRange],
-    *,
-    progress: Progress = silent,
-    guard: WriteGuard = UNGUARDED,
-) -> tuple[TableApplied, ...]:
+def apply_tables(work: Sequence[TableRange], progress: Progress = silent) -> tuple[TableApplied, ...]:
     """Bring each table to the end of its range. Windows that a table already has are skipped.
 
-    ``spark`` is called only when a table needs Spark. ``guard`` keeps other processes from a table while it is written.
     A table that cannot go on is reported as stopped, with its error; the others go on. Results are in the order of
     ``work``.
     """
     done: dict[QualifiedName, TableApplied] = {}
-    spark = one_at_a_time(spark)
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="apply") as pool:
-        for future in as_completed([pool.submit(apply_table, spark, each, guard) for each in work]):
+        for future in as_completed([pool.submit(apply_table, each) for each in work]):
             applied = future.result()
             done[applied.name] = applied
             progress(Step("apply", f"{applied.name}: {applied.outcome}", len(done), len(work), "tables"))
     return tuple(done[each.name] for each in work)
 
 
-def apply_table(spark: SparkProvider, work: TableRange, guard: WriteGuard = UNGUARDED) -> TableApplied:
+def apply_table(work: TableRange) -> TableApplied:
     """Bring one table to the end of its range, in one commit.
 
     A CdcError is returned as the result's ``error``; any other exception is a defect and is raised. A window that this
@@ -69,18 +59,18 @@ def apply_table(spark: SparkProvider, work: TableRange, guard: WriteGuard = UNGU
     between, nothing is written, and the remaining work is determined again.
     """
     try:
-        return _apply_guarded(spark, work, guard)
+        return _apply_guarded(work)
     except CdcError as error:
         return TableApplied.without_commit(work.name, work.last, state=work.state, error=error)
 
 
 @again_when_overtaken
-def _apply_guarded(spark: SparkProvider, work: TableRange, guard: WriteGuard) -> TableApplied:
-    with guard.table(work.name):
-        return _apply_ahead(spark, work)
+def _apply_guarded(work: TableRange) -> TableApplied:
+    with work.run.guard.table(work.name):
+        return _apply_ahead(work)
 
 
-def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
+def _apply_ahead(work: TableRange) -> TableApplied:
     """Apply the rest of the range, from the table's current state. An error is reported with that state: it holds the
     cause of the last snapshot, which decides whether the next one has to wait.
     """
@@ -92,15 +82,15 @@ def _apply_ahead(spark: SparkProvider, work: TableRange) -> TableApplied:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
     accepted, refused = accepted_windows(ahead.markers, state, work.policy)
     if refused is None:
-        return _apply_accepted(spark, ahead)
+        return _apply_accepted(ahead)
     if not accepted:
         return TableApplied.without_commit(work.name, ahead.first, state=state, error=refused)
     # the regions were read at the end of all windows
-    result = _apply_accepted(spark, replace(ahead, markers=accepted, regions=None))
+    result = _apply_accepted(replace(ahead, markers=accepted, regions=None))
     return result if result.error is not None else replace(result, outcome="stopped", error=refused)
 
 
-def _apply_accepted(spark: SparkProvider, ahead: TableRange) -> TableApplied:
+def _apply_accepted(ahead: TableRange) -> TableApplied:
     """Apply the windows that the configuration lets in, as far as they are understood."""
     state = ahead.state
     changed = change_without_event(ahead.markers, state)
@@ -111,13 +101,13 @@ def _apply_accepted(spark: SparkProvider, ahead: TableRange) -> TableApplied:
         return TableApplied.without_commit(ahead.name, ahead.last, state=state, error=changed)
     if not understood:
         return TableApplied.without_commit(ahead.name, ahead.first, state=state, error=unknown)
-    result = _apply_range(spark, replace(ahead, markers=understood, regions=ahead.regions if changed else None))
+    result = _apply_range(replace(ahead, markers=understood, regions=ahead.regions if changed else None))
     if unknown is None or result.error is not None:
         return result
     return replace(result, outcome="stopped", error=unknown)
 
 
-def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
+def _apply_range(work: TableRange) -> TableApplied:
     result = TableApplied.nothing_of(work)
     try:
         if (missing := first_missing(work.state.ordinal, work.markers)) is not None:
@@ -127,23 +117,22 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
                 hint=new_snapshot(work.name),
             )
         if work.regions is not None:
-            return apply_regions(spark(), work, work.regions)
-        relid = one_relid(work)
-        if relid is None:  # no read, no scan, no commit
+            return apply_regions(work, work.regions)
+        if not work.concerns_table():  # no read, no scan, no commit
             return result
-        opened = opened_table(work.path, work.state.version) if is_small(work, relid) else None
-        is_here = is_written_here(work, relid, opened)
-        with nullcontext() if is_here else log_read_ahead(spark, work, relid):
-            landed = landed_range(spark, work, relid, opened)
+        opened = opened_table(work.path, work.state.version) if is_small(work) else None
+        is_here = is_written_here(work, opened)
+        with nullcontext() if is_here else log_read_ahead(work):
+            landed = landed_range(work, opened)
             if landed is None:
                 return result
             if landed.columns:
                 _require_accepted(work, landed)
                 opened, is_here = None, False  # it shows the columns of before
-                work = follow_columns(spark(), work, relid, landed)
+                work = follow_columns(work, landed)
                 result = _columns_followed(work, landed.columns, result)
-            with net_of_range(spark, work, relid, landed, for_spark=not is_here) as net:
-                return _commit(spark, work, relid, net, result, opened, is_here=is_here)
+            with net_of_range(work, landed, for_spark=not is_here) as net:
+                return _commit(work, net, result, opened, is_here=is_here)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -168,9 +157,7 @@ def _columns_followed(work: TableRange, columns: ColumnChanges, before: TableApp
 
 
 def _commit(
-    spark: SparkProvider,
     work: TableRange,
-    relid: int,
     net: NetSource,
     before: TableApplied,
     opened: OpenedTable | None,
@@ -187,7 +174,7 @@ def _commit(
         is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
-    provenance = work.provenance(relid, net.changes, before.columns)
+    provenance = work.provenance(net.changes, before.columns)
     if opened is not None and is_here:
         merges = work.pipeline.merge_engine == "auto"
         state = write_net_without_spark(opened, work.name, net, provenance, compact=compact, merges=merges)
@@ -195,7 +182,7 @@ def _commit(
             return _written(counted, net, "deltalake", state.version, state)
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
     with spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path):
-        version = write_net(spark(), work.path, net, provenance, compact=compact, opened=opened)
+        version = write_net(work.run.spark(), work.path, net, provenance, compact=compact, opened=opened)
     since = work.state_since()
     if since is None or since.ordinal < work.last.ordinal:
         raise OvertakenError(f"the commit to {work.path} is gone: another writer has replaced it", hint="run it again")

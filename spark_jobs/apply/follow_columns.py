@@ -16,10 +16,10 @@ from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
-def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> TableRange:
+def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
     """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
 
     A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
@@ -28,10 +28,11 @@ def follow_columns(spark: SparkSession, work: TableRange, relid: int, landed: La
     """
     if not landed.columns:
         return work
+    spark = work.run.spark()
     failed = f"{work.name}: the columns of {work.path} were not altered"
     with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
         if landed.columns.rewrites_rows(work.state.mode):
-            provenance = work.columns_provenance(relid, landed.columns.words)
+            provenance = work.columns_provenance(landed.columns.words)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
             made = KnownCommit(version, provenance.id)
             commits = work.state.commits + 1

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
-from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
+from spark_jobs.change_log.window_marker import TableChanged
 from spark_jobs.column_options import ColumnOptions
 from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
@@ -42,40 +42,14 @@ class LandedChanges:
     columns: ColumnChanges
 
 
-def one_relid(work: TableRange) -> int | None:
-    """The OID of the table in these windows, None when they hold nothing about it.
-
-    Raises SchemaChangeError when the snapshotted table was renamed, or when another table now has its name.
-    """
-    relid, name = work.state.relid, work.name
-    for marker in work.markers:
-        for counts in marker.relations:
-            named_so = (counts.nspname, counts.relname) == (name.nspname, name.relname)
-            if named_so and relid is None:
-                relid = counts.relid
-            if named_so != (counts.relid == relid):
-                raise _another_table(marker, name, renamed=not named_so)
-    seen = {counts.relid for marker in work.markers for counts in marker.relations}
-    seen |= {changed.relid for changed in column_changes_of(work.markers, work.state)}
-    return relid if relid in seen else None
-
-
-def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) -> SchemaChangeError:
-    what = "was renamed" if renamed else "is another table: it was dropped and re-created, or another was renamed to it"
-    return SchemaChangeError(
-        f"{name} {what}, in window {marker.ordinal} ({marker.window})",
-        hint=f"correct tables: in the configuration if need be, then {new_snapshot(name)}",
-    )
-
-
-def landed_changes(work: TableRange, relid: int, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+def landed_changes(work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
     """The changes in the range that the table's snapshot does not show; None when there are none.
 
     ``held``: the columns of the lake's table. Raises DecodeError when the log lacks the description of the changes,
     SchemaChangeError where only a new snapshot helps.
     """
     log = ChangeLog(work.pipeline.lake.change_log)
-    landed = described_changes(log.read([relid], work.first.ordinal, work.last.ordinal), work, held)
+    landed = described_changes(log.read([work.relid], work.first.ordinal, work.last.ordinal), work, held)
     return landed if landed is not None and (landed.rows.num_rows or landed.columns) else None
 
 

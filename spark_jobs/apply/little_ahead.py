@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spark_jobs.apply.plan import Plan, plan_apply
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.opened_table import opened_table
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.run import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Bytes of changes, and of the tables that they are merged into. A sync of 900,000 changes of a table of a million rows
 # took 15.6 s with a JVM that compiles its code once, and 17.1 s with the usual one, which takes the lead later
@@ -22,7 +28,7 @@ def has_little_ahead(pipeline: Pipeline, *, captures: bool) -> bool:
     It is a guess: a table that turns out to need a new snapshot is read all the same, only more slowly.
     """
     try:
-        plan = plan_apply(pipeline)
+        plan = plan_apply(Run(pipeline, _nothing_is_written))
         if plan.progress.errors:
             return False
         changes = sum(relation.bytes for marker in plan.ahead for relation in marker.relations)
@@ -32,6 +38,10 @@ def has_little_ahead(pipeline: Pipeline, *, captures: bool) -> bool:
     except CdcError:
         return False
     return changes <= _LITTLE_CHANGES and _written_bytes(plan) <= _SMALL_TABLES
+
+
+def _nothing_is_written() -> SparkSession:
+    raise AssertionError("a plan needs no Spark")
 
 
 def _written_bytes(plan: Plan) -> int:

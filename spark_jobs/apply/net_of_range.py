@@ -15,7 +15,6 @@ from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.opened_table import WIDE_ROW_BYTES, OpenedTable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
@@ -24,53 +23,49 @@ if TYPE_CHECKING:
 _MORE_OF_WIDE_ROWS = 8  # a gibibyte: no value of PostgreSQL is larger
 
 
-def landed_range(
-    spark: SparkProvider, work: TableRange, relid: int, opened: OpenedTable | None = None
-) -> LandedChanges | None:
+def landed_range(work: TableRange, opened: OpenedTable | None = None) -> LandedChanges | None:
     """The range's changes in the log: all of them if the range is small, else only the rows that describe them.
 
     None if the table's snapshot already shows everything. ``opened``: the table, if it is already open.
     """
     if opened is not None:
-        return landed_changes(work, relid, opened.columns)
+        return landed_changes(work, opened.columns)
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
-        held = table_columns(spark(), work.path)
-    if is_small(work, relid):
-        return landed_changes(work, relid, held)
-    return _described(spark(), work, relid, held)
+        held = table_columns(work.run.spark(), work.path)
+    if is_small(work):
+        return landed_changes(work, held)
+    return _described(work.run.spark(), work, held)
 
 
 @contextmanager
-def net_of_range(
-    spark: SparkProvider, work: TableRange, relid: int, landed: LandedChanges, *, for_spark: bool = True
-) -> Iterator[NetSource]:
+def net_of_range(work: TableRange, landed: LandedChanges, *, for_spark: bool = True) -> Iterator[NetSource]:
     """The range's net change. ``landed``: what ``landed_range`` returned for it. Staged files live as long as the
     context. ``for_spark``: it is certain that Spark writes it."""
-    if is_small(work, relid):
+    if is_small(work):
         with net_on_driver(work, landed, for_spark=for_spark) as net:
             yield net
         return
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
     with (
-        isolated_session(spark(), {}) as own,
+        isolated_session(work.run.spark(), {}) as own,
         spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path),
-        net_on_executors(own, work, relid, landed) as net,
+        net_on_executors(own, work, landed) as net,
     ):
         yield net
 
 
-def is_small(work: TableRange, relid: int) -> bool:
+def is_small(work: TableRange) -> bool:
     """Whether the range's net change is computed on the driver: it has few bytes, or few rows for its bytes. A value of
     200 MB would be whole in a Python worker and several times in a JVM, too, where the default heap is too small."""
-    size = work.bytes_of(relid)
+    size = work.bytes
     if size <= work.on_driver_bytes:
         return True
-    return work.changes_of(relid).rows * WIDE_ROW_BYTES <= size <= _MORE_OF_WIDE_ROWS * work.on_driver_bytes
+    return work.changes.rows * WIDE_ROW_BYTES <= size <= _MORE_OF_WIDE_ROWS * work.on_driver_bytes
 
 
-def _described(spark: SparkSession, work: TableRange, relid: int, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+def _described(spark: SparkSession, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
     with (
         isolated_session(spark, {}) as own,
         spark_errors(f"{work.name}: the change log at {work.pipeline.lake.change_log} cannot be read"),
     ):
-        return described_on_executors(own, work, relid, held)
+        return described_on_executors(own, work, held)

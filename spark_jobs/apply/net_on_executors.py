@@ -57,32 +57,30 @@ _ROW_CHANGES = (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE)
 _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 
 
-def described_on_executors(
-    spark: SparkSession, work: TableRange, relid: int, held: Sequence[DeltaColumn]
-) -> LandedChanges | None:
+def described_on_executors(spark: SparkSession, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
     """What the driver needs to know about the range; None when the range changes nothing. Raises as ``landed_changes``
     does."""
-    return described_changes(_logged(spark, work, relid, _DESCRIBING).toArrow(), work, held)
+    return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, held)
 
 
 @contextmanager
-def net_on_executors(spark: SparkSession, work: TableRange, relid: int, landed: LandedChanges) -> Iterator[NetSource]:
+def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
     """The net change of the range that ``landed`` describes. Its files live as long as the context.
 
     Raises Spark's exceptions, which may wrap an executor's DecodeError, UnrepresentableError or NeedsSnapshotError.
     """
-    changes = _logged(spark, work, relid, _ROW_CHANGES)
+    changes = _logged(spark, work, _ROW_CHANGES)
     counts = {row["kind"]: row["count"] for row in changes.groupBy("kind").count().collect()}
     inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
     seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     with staging_folder(work.pipeline.lake, work.state) as folder:
         if work.state.mode == "mirror":
-            yield replace(_mirrored(work, relid, landed, changes.select(*INPUT_COLUMNS), folder), changes=seen)
+            yield replace(_mirrored(work, landed, changes.select(*INPUT_COLUMNS), folder), changes=seen)
         else:
-            yield replace(_with_past(work, relid, landed, changes.select(*PAST_INPUT_COLUMNS), folder), changes=seen)
+            yield replace(_with_past(work, landed, changes.select(*PAST_INPUT_COLUMNS), folder), changes=seen)
 
 
-def _mirrored(work: TableRange, relid: int, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
+def _mirrored(work: TableRange, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
     after = last_truncate(landed.rows, landed.shape)
     if after is not None:
         lsn, ordinal = int(after.commit_lsn), after.ordinal
@@ -91,7 +89,7 @@ def _mirrored(work: TableRange, relid: int, landed: LandedChanges, rows: DataFra
     if not landed.shape.has_key:
         return _staged_copies(rows, landed, after, f"{folder}/net", policy)
     widest = NetColumns.all_possible(landed.shape)
-    by_key = _by_key(rows, landed, after, _parts(work, relid), policy)
+    by_key = _by_key(rows, landed, after, _parts(work), policy)
     source = _staged(by_key, f"{folder}/net", widest, truncated=after is not None)
     if source is None:  # a key move depends on rows in other partitions
         in_order = _in_order(rows, landed, after, policy)
@@ -100,7 +98,7 @@ def _mirrored(work: TableRange, relid: int, landed: LandedChanges, rows: DataFra
     return source
 
 
-def _with_past(work: TableRange, relid: int, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
+def _with_past(work: TableRange, landed: LandedChanges, rows: DataFrame, folder: str) -> NetSource:
     """The net change in a mode other than ``mirror``."""
     shape, mode = landed.shape, work.state.mode
     truncates = truncate_commits(landed.rows, shape)
@@ -110,7 +108,7 @@ def _with_past(work: TableRange, relid: int, landed: LandedChanges, rows: DataFr
     if mode == "append":
         return _staged_changes(rows, past, landed, f"{folder}/net")
     schema = ddl(final_fields(shape, mode))
-    halves = rows.mapInArrow(past_partial(past), _PAST_PARTIAL).repartition(_parts(work, relid), "key")
+    halves = rows.mapInArrow(past_partial(past), _PAST_PARTIAL).repartition(_parts(work), "key")
     source = _staged(halves.mapInArrow(past_final(past), schema), f"{folder}/net", widest, truncated=False)
     if source is None:
         in_order = rows.coalesce(1).mapInArrow(past_ordered(past), schema)
@@ -122,8 +120,8 @@ def _with_past(work: TableRange, relid: int, landed: LandedChanges, rows: DataFr
     return replace(source, insert_only=False, ended=ended)
 
 
-def _parts(work: TableRange, relid: int) -> int:
-    return 1 + work.bytes_of(relid) // _PARTITION_BYTES
+def _parts(work: TableRange) -> int:
+    return 1 + work.bytes // _PARTITION_BYTES
 
 
 def _staged_changes(rows: DataFrame, past: PastWork, landed: LandedChanges, folder: str) -> NetSource:
@@ -140,11 +138,11 @@ def _staged_changes(rows: DataFrame, past: PastWork, landed: LandedChanges, fold
     return NetSource(columns, False, True, None, read, read(rows.sparkSession).count())
 
 
-def _logged(spark: SparkSession, work: TableRange, relid: int, kinds: tuple[RowKind, ...]) -> DataFrame:
+def _logged(spark: SparkSession, work: TableRange, kinds: tuple[RowKind, ...]) -> DataFrame:
     """The log's rows of these kinds. Row changes that the snapshot already shows are left out."""
     named = ", ".join(f"'{kind.value}'" for kind in kinds)
     windows = f"window BETWEEN {work.first.ordinal} AND {work.last.ordinal}"
-    condition = f"{windows} AND relid = {relid} AND kind IN ({named})"
+    condition = f"{windows} AND relid = {work.relid} AND kind IN ({named})"
     if work.before is not None:
         condition += f" AND commit_lsn < {int(work.before)}"
     if kinds == _ROW_CHANGES:

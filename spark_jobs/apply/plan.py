@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
-from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.progress import Progress, concerns, progress_of
@@ -56,23 +56,23 @@ class Plan:
 
 
 def plan_apply(
-    pipeline: Pipeline,
+    run: Run,
     names: Sequence[QualifiedName] | None = None,
     *,
     excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
     messages: bool = False,
-    run_id: str = "",
     known: Known | None = None,
 ) -> Plan:
     """Plan ``names`` (default: all followed tables) without ``excluding``, up to the last window that ends at or before
     ``upto``. ``known`` must include all these tables. Raises LakeError when there is no change log.
     """
+    run = run.of(resolved(run.pipeline))
+    pipeline = run.pipeline
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = known.checkpoint if known else log.checkpoint()
     if checkpoint is None:
         raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
-    pipeline = resolved(pipeline)
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
     tables = followed if names is None else tuple(name for name in names if name not in excluding)
     asked_for = (*tables, MESSAGES_NAME) if messages else tables
@@ -91,7 +91,7 @@ def plan_apply(
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
     work = tuple(
-        TableRange(pipeline, progress.states[name], ahead, run_id, policy=pipeline.schema_policy(name))
+        TableRange(run, progress.states[name], ahead, policy=pipeline.schema_policy(name))
         for name in tables
         if name in progress.states and _has_work(progress.states[name], ahead)
     )

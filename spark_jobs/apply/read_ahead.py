@@ -12,18 +12,17 @@ from contextlib import contextmanager
 
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_at
-from spark_jobs.spark.provider import SparkProvider
 
 _LEAST_BYTES = 16 << 20  # of messages; the net change of fewer takes a tenth of a second
 
 
 @contextmanager
-def log_read_ahead(spark: SparkProvider, work: TableRange, relid: int) -> Iterator[None]:
+def log_read_ahead(work: TableRange) -> Iterator[None]:
     """For a change that Spark writes. Nothing depends on it: a failure is ignored, as the write will meet it again.
     Nothing is read for few changes, and where executors compute the net change."""
-    if not _LEAST_BYTES <= work.bytes_of(relid) <= work.on_driver_bytes:
+    if not _LEAST_BYTES <= work.bytes <= work.on_driver_bytes:
         yield
         return
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as ahead:
-        ahead.submit(lambda: table_at(spark(), work.path).inputFiles())
+        ahead.submit(lambda: table_at(work.run.spark(), work.path).inputFiles())
         yield

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import FOLLOW_ALL, Pipeline, SchemaPolicy
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
 from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
+from spark_jobs.tables.catalogue_changes import column_changes_of
 
 if TYPE_CHECKING:
     from spark_jobs.apply.regions_read import RegionsRead
@@ -31,18 +34,41 @@ class TableRange:
     out. ``regions``: the rows that are read again at the end of the last window. ``policy``: which changes of the
     columns stop the table; a replay over windows that the table has had before refuses none."""
 
-    pipeline: Pipeline
+    run: Run
     state: TableState
     markers: Sequence[WindowMarker]
-    run_id: str = ""
     on_driver_bytes: int = ON_DRIVER_BYTES
     before: Lsn | None = None
     regions: RegionsRead | None = None
     policy: SchemaPolicy = FOLLOW_ALL
 
     @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
+
+    @property
     def name(self) -> QualifiedName:
         return self.state.name
+
+    @cached_property
+    def relid(self) -> int:
+        """The table's OID: its snapshot's, or else that of the first relation in these windows that has its name."""
+        counts = (counts for marker in self.markers for counts in marker.relations)
+        return self.state.relid or next((each.relid for each in counts if self._is_named(each)), 0)
+
+    def concerns_table(self) -> bool:
+        """Whether these windows hold anything about the table. Raises SchemaChangeError when the snapshotted table was
+        renamed, or when another table now has its name."""
+        for marker in self.markers:
+            for counts in marker.relations:
+                if (named := self._is_named(counts)) != (counts.relid == self.relid):
+                    raise _another_table(marker, self.name, renamed=not named)
+        seen = {counts.relid for marker in self.markers for counts in marker.relations}
+        seen |= {changed.relid for changed in column_changes_of(self.markers, self.state)}
+        return self.relid in seen
+
+    def _is_named(self, counts: RelationCounts) -> bool:
+        return counts.relname == self.name.relname and counts.nspname == self.name.nspname
 
     @property
     def path(self) -> str:
@@ -90,25 +116,28 @@ class TableRange:
         ahead = tuple(marker for marker in markers if marker.ordinal > state.ordinal)
         return replace(self, state=state, markers=ahead) if ahead else None
 
-    def bytes_of(self, relid: int) -> int:
+    @property
+    def bytes(self) -> int:
         """Total length of the table's messages in these windows, by the markers alone."""
-        return sum(counts.bytes for counts in self._counts_of(relid))
+        return sum(counts.bytes for counts in self._counts)
 
-    def changes_of(self, relid: int) -> ChangeCounts:
+    @property
+    def changes(self) -> ChangeCounts:
         """The number of the table's changes in these windows, by the markers alone."""
-        return sum((counts.changes for counts in self._counts_of(relid)), NO_CHANGES)
+        return sum((counts.changes for counts in self._counts), NO_CHANGES)
 
-    def _counts_of(self, relid: int) -> Iterator[RelationCounts]:
-        return (counts for marker in self.markers for counts in marker.relations if counts.relid == relid)
+    @property
+    def _counts(self) -> Iterator[RelationCounts]:
+        return (counts for marker in self.markers for counts in marker.relations if counts.relid == self.relid)
 
-    def columns_provenance(self, relid: int, columns: Sequence[str]) -> Provenance:
+    def columns_provenance(self, columns: Sequence[str]) -> Provenance:
         """The provenance of a commit that changes only the columns, ahead of the range's own: the table stays at its
         window."""
-        whole = self.provenance(relid, NO_CHANGES, columns)
+        whole = self.provenance(NO_CHANGES, columns)
         lo = self.first.window.lo
         return replace(whole, first=self.state.ordinal, last=self.state.ordinal, lo=lo, hi=lo)
 
-    def provenance(self, relid: int, changes: ChangeCounts, columns: Sequence[str] = ()) -> Provenance:
+    def provenance(self, changes: ChangeCounts, columns: Sequence[str] = ()) -> Provenance:
         """The provenance of the commit that brings the table to the end of the range."""
         return Provenance(
             *self.identity.stream,
@@ -117,11 +146,19 @@ class TableRange:
             last=self.last.ordinal,
             lo=self.first.window.lo,
             hi=self.last.window.hi,
-            relid=relid,
+            relid=self.relid,
             commits=self.state.commits + 1,
-            run_id=self.run_id,
+            run_id=self.run.run_id,
             changes=changes,
             cause=self.state.cause,
             columns=tuple(columns),
             partitions=self.state.partitions,
         )
+
+
+def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) -> SchemaChangeError:
+    what = "was renamed" if renamed else "is another table: it was dropped and re-created, or another was renamed to it"
+    return SchemaChangeError(
+        f"{name} {what}, in window {marker.ordinal} ({marker.window})",
+        hint=f"correct tables: in the configuration if need be, then {new_snapshot(name)}",
+    )

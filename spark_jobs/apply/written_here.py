@@ -11,7 +11,7 @@ from spark_jobs.spark.session_conf import runs_here
 _LEAST_CHANGES = 50_000
 
 
-def is_written_here(work: TableRange, relid: int, opened: OpenedTable | None) -> bool:
+def is_written_here(work: TableRange, opened: OpenedTable | None) -> bool:
     """With the engine ``auto``, any change of a table that this process can open. With ``spark``, where Spark's tasks
     would run on this machine, what it would write whole and not merge, as in a snapshot: many rows that are only
     inserted, and a table much of which has changed."""
@@ -19,7 +19,7 @@ def is_written_here(work: TableRange, relid: int, opened: OpenedTable | None) ->
         return False
     if work.pipeline.merge_engine == "auto":
         return True
-    options, counts = work.pipeline.spark, work.changes_of(relid)
+    options, counts = work.pipeline.spark, work.changes
     if counts.rows < _LEAST_CHANGES or not runs_here(options) or options.sets_delta:
         return False
     is_insert_only = counts == ChangeCounts(inserts=counts.inserts) and not work.state.generation.missing_operations

@@ -30,14 +30,12 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.partitions.region_plan import RegionPlan, TablesSeen, reasons_of
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.tables.followed_tables import watched_tables
-from spark_jobs.write_guard import write_guard
 
 # another process may land a window across the snapshot's LSN: then another snapshot is tried
 _ATTEMPTS = 3
@@ -62,13 +60,14 @@ class PartitionsReport:
 class _Reading:
     """``capturing`` is held while a window is landed, as another thread of this process may land windows too."""
 
-    pipeline: Pipeline
-    spark: SparkProvider
+    run: Run
     exporter: Exporter
-    run_id: str
-    progress: Progress
     capturing: AbstractContextManager[object]
     landed: list[WindowMarker] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
 
     @property
     def log(self) -> ChangeLog:
@@ -76,13 +75,10 @@ class _Reading:
 
 
 def read_partitions(
-    spark: SparkProvider,
-    pipeline: Pipeline,
+    run: Run,
     outcomes: Iterable[TableApplied],
     *,
-    run_id: str = "",
     exporter: Exporter | None = None,
-    progress: Progress = silent,
     capturing: AbstractContextManager[object] | None = None,
 ) -> PartitionsReport:
     """Bring tables that stopped only because partitions came or went to the LSN of a new exported snapshot, from which
@@ -91,11 +87,12 @@ def read_partitions(
     ``outcomes``: results of applying, of which other tables are ignored. A table that needs a snapshot of the whole
     table is not in the report; one that may succeed the next time is in it with its error.
     """
+    pipeline = run.pipeline
     stopped = {outcome.name: outcome for outcome in outcomes if _may_be_read_alone(pipeline, outcome)}
     if pipeline.on_rewrite == "error" or not stopped:
         return PartitionsReport()
-    with given_or_own(exporter, pipeline.source.dsn) as exports:
-        reading = _Reading(pipeline, spark, exports, run_id, progress, capturing or nullcontext())
+    with given_or_own(exporter, pipeline.source.dsn) as exports, run.guarded() as run:
+        reading = _Reading(run, exports, capturing or nullcontext())
         try:
             done = _read(reading, stopped)
         except CdcError as error:
@@ -121,7 +118,7 @@ def _read(reading: _Reading, stopped: dict[QualifiedName, TableApplied]) -> list
         landed = reading.log.checkpoint()
         assert landed is not None
         reading.exporter.begin(landed)
-        with reading.exporter.exported(reading.progress) as (exported, connection):
+        with reading.exporter.exported(reading.run.progress) as (exported, connection):
             last = _brought_to(reading, exported.lsn)
             if last is not None:
                 return _at_one_lsn(reading, {name: stopped[name] for name in names}, exported, connection, last)
@@ -155,7 +152,7 @@ def _brought_to(reading: _Reading, lsn: Lsn) -> WindowMarker | None:
     one across it."""
     while True:
         with reading.capturing:
-            captured = capture(reading.pipeline, upto=lsn, progress=reading.progress)
+            captured = capture(reading.pipeline, upto=lsn, progress=reading.run.progress)
         reading.landed.extend(captured.landed)
         if captured.caught_up:
             break
@@ -187,10 +184,8 @@ def _at_one_lsn(
         except CdcError as error:
             done.append(_stopped(stopped[name], error))
             continue
-        work.append(TableRange(pipeline, state, ahead, reading.run_id, regions=read))
-    if work:
-        with write_guard(pipeline.source) as guard:
-            done += apply_tables(reading.spark, work, guard=guard, progress=reading.progress)
+        work.append(TableRange(reading.run, state, ahead, regions=read))
+    done += apply_tables(work, reading.run.progress)
     return [table if table.error is None else _stopped(stopped[table.name], table.error) for table in done]
 
 

@@ -29,8 +29,8 @@ from spark_jobs.replay.aside import Build
 from spark_jobs.replay.consistent_cut import Point
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.replay import followed_tables
+from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.tables.matching_tables import resolved
 
@@ -58,7 +58,7 @@ class TableAsOf:
     windows: int
 
 
-def table_as_of(spark: SparkProvider, pipeline: Pipeline, name: QualifiedName, at: Point, into: str) -> TableAsOf:
+def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsOf:
     """Write the table as it was at ``at`` to ``into``, an absolute path or URI that must be empty or not exist.
 
     From a window that contains the LSN, only transactions that committed before it are applied. Raises
@@ -66,20 +66,20 @@ def table_as_of(spark: SparkProvider, pipeline: Pipeline, name: QualifiedName, a
     table's history in Delta does not reach back or forward far enough; SchemaChangeError if rows changed in between in
     a way that the log does not show.
     """
-    pipeline = resolved(pipeline)
+    run = run.of(resolved(run.pipeline))
+    pipeline = run.pipeline
     followed_tables(pipeline, [name])
     _require_empty(into)
     landed = LandedWindows.of(pipeline)
     lsn = _lsn(landed, at)
     base = _newest_until(pipeline, landed, name, lsn)
     ahead = landed.after(base.ordinal, max(base.ordinal, _last_with_part_before(landed, lsn)))
-    build = Build(pipeline, landed, base, ahead, before=lsn)
+    build = Build(run, landed, base, ahead, before=lsn)
     with _named(f"{name} as of {lsn}"):
         build.check()
-        session = spark()
         with _building(into) as folder:
-            built = build.in_folder(session, folder)
-            rows = _publish(session, built.path, into, _origin(landed, name, lsn, base))
+            built = build.in_folder(folder)
+            rows = _publish(run.spark(), built.path, into, _origin(landed, name, lsn, base))
     return TableAsOf(name, lsn, into, rows, base.version, landed.shown_by(base), len(ahead))
 
 

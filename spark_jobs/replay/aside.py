@@ -22,14 +22,16 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.other_mode import OtherMode
+from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event
+from spark_jobs.write_guard import UNGUARDED
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,16 @@ class Build:
     after ``before``. The table is built in the mode of ``base``, even if the configuration has another by now, or in
     ``other_mode``, if given."""
 
-    pipeline: Pipeline
+    run: Run
     landed: LandedWindows
     base: TableState
     ahead: tuple[WindowMarker, ...]
     before: Lsn | None = None
     other_mode: OtherMode | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
 
     @property
     def mode(self) -> Mode:
@@ -83,7 +89,7 @@ class Build:
                 hint="choose an LSN before that, or after the table was read again",
             )
 
-    def in_folder(self, spark: SparkSession, folder: str) -> BuiltAside:
+    def in_folder(self, folder: str) -> BuiltAside:
         """Build the table in ``folder``. Raises CdcError."""
         lake = _Aside(folder, self.pipeline.lake.change_log)
         # with the base's types, even if the configuration has others by now
@@ -96,16 +102,19 @@ class Build:
             f"{self.base.name} was not built from its Delta version {self.base.version}",
             hint="a VACUUM may have removed files of that version: choose a later LSN",
         ):
-            state = self._created(spark, aside)
+            state = self._created(aside)
         if not self.ahead:
             return BuiltAside(path, NO_CHANGES)
-        applied = apply_table(lambda: spark, TableRange(aside, state, self.ahead, before=self.before))
+        applied = apply_table(
+            TableRange(replace(self.run, pipeline=aside, guard=UNGUARDED), state, self.ahead, before=self.before)
+        )
         if applied.error is not None:
             raise applied.error
         return BuiltAside(path, applied.changes)
 
-    def _created(self, spark: SparkSession, aside: Pipeline) -> TableState:
+    def _created(self, aside: Pipeline) -> TableState:
         """Create the table with the base's rows, and with a commit that records how far it is, as applying needs it."""
+        spark = self.run.spark()
         base, identity, lsn = self.base, self.landed.identity, self.landed.shown_by(self.base)
         source, target = self.pipeline.lake.table(base.name), aside.lake.table(base.name)
         provenance = Provenance(

@@ -25,20 +25,19 @@ from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import fingerprint_words
-from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.mode_base import other_mode
 from spark_jobs.replay.other_mode import OtherMode
 from spark_jobs.retries import again_when_overtaken
+from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.progress import concerns, known_state
-from spark_jobs.write_guard import WriteGuard, write_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,31 +67,27 @@ class ModeChanged:
         return f"{self.before} to {self.mode}, rebuilt from the change log, known since {self.known_since}"
 
 
-def change_modes(
-    spark: SparkProvider,
-    pipeline: Pipeline,
-    names: Sequence[QualifiedName],
-    *,
-    run_id: str = "",
-    progress: Progress = silent,
-) -> tuple[ModeChanged, ...]:
+def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged, ...]:
     """Rebuild those of ``names`` that are not in the mode that the configuration has for them. The others are not
     touched, and not in the result. Each table's watermark stays the same.
 
     A table that fails is in the result with its error: GapError and NeedsSnapshotError if versions or log do not reach
     back far enough, DecodeError and UnrepresentableError for a change that the new mode would have to show and cannot.
     """
+    pipeline = run.pipeline
     todo = _in_other_modes(pipeline, names)
     if not todo:
         return ()
     done: list[ModeChanged] = []
-    with write_guard(pipeline.source) as guard:
+    with run.guarded() as run:
         for state in todo:
-            changed = _changed_or_error(spark, pipeline, guard, state, run_id)
+            changed = _changed_or_error(run, state)
             done += [changed] if changed is not None else []
-            progress(Step("mode", f"{state.name} to {pipeline.mode_of(state.name)}", len(done), len(todo), "tables"))
+            run.progress(
+                Step("mode", f"{state.name} to {pipeline.mode_of(state.name)}", len(done), len(todo), "tables")
+            )
         made = [table.name for table in done if table.error is None]
-        with guard.cuts():
+        with run.guard.cuts():
             show_in_latest_cut(pipeline.lake, LandedWindows.of(pipeline).identity, made)
     return tuple(done)
 
@@ -113,39 +108,36 @@ def _in_other_modes(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[
     ]
 
 
-def _changed_or_error(
-    spark: SparkProvider, pipeline: Pipeline, guard: WriteGuard, state: TableState, run_id: str
-) -> ModeChanged | None:
+def _changed_or_error(run: Run, state: TableState) -> ModeChanged | None:
     try:
-        return _locked_and_changed(spark, pipeline, guard, state.name, run_id)
+        return _locked_and_changed(run, state.name)
     except CdcError as error:
-        return ModeChanged(state.name, state.mode, pipeline.mode_of(state.name), error=error)
+        return ModeChanged(state.name, state.mode, run.pipeline.mode_of(state.name), error=error)
 
 
 @again_when_overtaken
-def _locked_and_changed(
-    spark: SparkProvider, pipeline: Pipeline, guard: WriteGuard, name: QualifiedName, run_id: str
-) -> ModeChanged | None:
+def _locked_and_changed(run: Run, name: QualifiedName) -> ModeChanged | None:
     """The result, None if another process has changed the mode meanwhile. Raises CdcError, including OvertakenError;
     then nothing is changed."""
-    with guard.table(name):
-        states = _in_other_modes(pipeline, [name])
-        return _changed(spark(), pipeline, states[0], run_id) if states else None
+    with run.guard.table(name):
+        states = _in_other_modes(run.pipeline, [name])
+        return _changed(run, states[0]) if states else None
 
 
-def _changed(spark: SparkSession, pipeline: Pipeline, state: TableState, run_id: str) -> ModeChanged:
+def _changed(run: Run, state: TableState) -> ModeChanged:
+    pipeline, spark = run.pipeline, run.spark()
     landed, mode = LandedWindows.of(pipeline), pipeline.mode_of(state.name)
     other = other_mode(spark, pipeline.lake, landed, state, mode)
     base = other.base.state
     _require_key(pipeline, landed, other.base, state, mode)
-    build = Build(pipeline, landed, base, landed.after(base.ordinal, state.ordinal), other_mode=other)
+    build = Build(run, landed, base, landed.after(base.ordinal, state.ordinal), other_mode=other)
     build.check()
     if not any(concerns(marker, base) for marker in build.ahead):
         path = pipeline.lake.table(state.name)
-        return _put_in_place(spark, build, state, lambda own: other.rows(own, path), NO_CHANGES, run_id)
+        return _put_in_place(build, state, lambda own: other.rows(own, path), NO_CHANGES)
     with staging_folder(pipeline.lake, state) as folder:
-        built = build.in_folder(spark, folder)
-        return _put_in_place(spark, build, state, lambda own: table_at(own, built.path), built.changes, run_id)
+        built = build.in_folder(folder)
+        return _put_in_place(build, state, lambda own: table_at(own, built.path), built.changes)
 
 
 def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, state: TableState, mode: Mode) -> None:
@@ -170,22 +162,17 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
 
 
 def _put_in_place(
-    spark: SparkSession,
-    build: Build,
-    state: TableState,
-    rows: Callable[[SparkSession], DataFrame],
-    changes: ChangeCounts,
-    run_id: str,
+    build: Build, state: TableState, rows: Callable[[SparkSession], DataFrame], changes: ChangeCounts
 ) -> ModeChanged:
     """Replace the table by ``rows``, in one commit. Raises OvertakenError if anybody has committed since ``state``."""
     other = build.other_mode
     assert other is not None
     path = build.pipeline.lake.table(state.name)
-    provenance = _provenance(build, other, state, changes, run_id)
+    provenance = _provenance(build, other, state, changes)
     with (
         spark_errors(f"{state.name} was not brought into mode {other.mode}", name=state.name, path=path),
         overtaking(path, by_any=True),
-        committing_session(spark, provenance) as own,
+        committing_session(build.run.spark(), provenance) as own,
     ):
         replace_table(rows(own), path)
         version = committed_version(own, path, provenance)
@@ -203,7 +190,7 @@ def _put_in_place(
     )
 
 
-def _provenance(build: Build, other: OtherMode, state: TableState, changes: ChangeCounts, run_id: str) -> Provenance:
+def _provenance(build: Build, other: OtherMode, state: TableState, changes: ChangeCounts) -> Provenance:
     ahead, shown = build.ahead, build.landed.shown_by(state)
     return Provenance(
         *build.landed.identity.stream,
@@ -214,7 +201,7 @@ def _provenance(build: Build, other: OtherMode, state: TableState, changes: Chan
         hi=shown,
         relid=state.relid or build.base.relid or 0,
         commits=state.commits + 1,
-        run_id=run_id,
+        run_id=build.run.run_id,
         changes=changes,
         cause=state.cause,
         mode_changed=ModeOrigin(state.mode, build.base.version, other.since.lsn),

@@ -9,7 +9,6 @@ no longer exist.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -21,52 +20,39 @@ from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build, BuiltAside
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.replay import followed_tables
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.retries import again_when_overtaken
+from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.progress import known_state
-from spark_jobs.write_guard import WriteGuard, write_guard
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
-def rebuild(
-    spark: SparkProvider,
-    pipeline: Pipeline,
-    lo: Lsn,
-    hi: Lsn,
-    names: Sequence[QualifiedName] | None = None,
-    *,
-    run_id: str = "",
-    progress: Progress = silent,
-) -> ReplayReport:
+def rebuild(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = None) -> ReplayReport:
     """Rebuild ``names`` (default: all followed tables) from before the windows that cover [lo, hi), each up to its
     current watermark.
 
     A table is never rebuilt from before its snapshot: then the range begins after that. A table that fails is reported
     and stays as it was; the others are rebuilt. Raises as ``replay`` does.
     """
-    pipeline = resolved(pipeline)
+    pipeline = resolved(run.pipeline)
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
     tables = followed_tables(pipeline, names)
     done: list[TableReplayed] = []
-    with write_guard(pipeline.source) as guard:
+    with run.of(pipeline).guarded() as run:
         for name in tables:
             try:
-                done.append(_locked_and_rebuilt(spark, pipeline, guard, windows, name, run_id))
+                done.append(_locked_and_rebuilt(run, windows, name))
             except CdcError as error:
                 done.append(TableReplayed(name, "stopped", error=error))
-            progress(Step("rebuild", f"{name}: {done[-1].outcome}", len(done), len(tables), "tables"))
-        with guard.cuts():
+            run.progress(Step("rebuild", f"{name}: {done[-1].outcome}", len(done), len(tables), "tables"))
+        with run.guard.cuts():
             show_in_latest_cut(
                 pipeline.lake, landed.identity, [table.name for table in done if table.outcome == "rebuilt"]
             )
@@ -75,27 +61,14 @@ def rebuild(
 
 
 @again_when_overtaken
-def _locked_and_rebuilt(
-    spark: SparkProvider,
-    pipeline: Pipeline,
-    guard: WriteGuard,
-    windows: Sequence[WindowMarker],
-    name: QualifiedName,
-    run_id: str,
-) -> TableReplayed:
-    with guard.table(name):
-        return _rebuilt(spark, pipeline, LandedWindows.of(pipeline), windows, name, run_id)
+def _locked_and_rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> TableReplayed:
+    with run.guard.table(name):
+        return _rebuilt(run, windows, name)
 
 
-def _rebuilt(
-    spark: SparkProvider,
-    pipeline: Pipeline,
-    landed: LandedWindows,
-    windows: Sequence[WindowMarker],
-    name: QualifiedName,
-    run_id: str,
-) -> TableReplayed:
+def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> TableReplayed:
     """Raises CdcError, including OvertakenError; then nothing is changed."""
+    pipeline, landed = run.pipeline, LandedWindows.of(run.pipeline)
     state = _state(pipeline, landed, name)
     # the log does not lead to the snapshot, only on from it
     first = max(windows[0].ordinal, landed.last_until(state.snapshot_lsn) + 1)
@@ -107,12 +80,11 @@ def _rebuilt(
     had = sum(marker.ordinal <= state.ordinal for marker in windows)
     if base.commits == state.commits:  # these windows did not change the table
         return TableReplayed(name, "nothing to apply", had)
-    build = Build(pipeline, landed, base, landed.after(base.ordinal, state.ordinal))
+    build = Build(run, landed, base, landed.after(base.ordinal, state.ordinal))
     build.check()
-    session = spark()
     with staging_folder(pipeline.lake, state) as folder:
-        built = build.in_folder(session, folder)
-        version, rows = _put_in_place(session, build, state, built, run_id)
+        built = build.in_folder(folder)
+        version, rows = _put_in_place(build, state, built)
     return TableReplayed(
         name,
         "rebuilt",
@@ -124,9 +96,7 @@ def _rebuilt(
     )
 
 
-def _put_in_place(
-    spark: SparkSession, build: Build, state: TableState, built: BuiltAside, run_id: str
-) -> tuple[int, int]:
+def _put_in_place(build: Build, state: TableState, built: BuiltAside) -> tuple[int, int]:
     """Replace the table's rows. Returns the Delta version and the number of rows. Raises OvertakenError if anybody has
     committed since ``state``."""
     path, identity = build.pipeline.lake.table(state.name), build.landed.identity
@@ -139,7 +109,7 @@ def _put_in_place(
         hi=build.ahead[-1].window.hi,
         relid=state.relid or build.base.relid or 0,
         commits=state.commits + 1,
-        run_id=run_id,
+        run_id=build.run.run_id,
         changes=built.changes,
         cause=state.cause,
         partitions=state.partitions,
@@ -147,7 +117,7 @@ def _put_in_place(
     with (
         spark_errors(f"{state.name} was not rebuilt", name=state.name, path=path),
         overtaking(path, by_any=True),
-        committing_session(spark, provenance) as own,
+        committing_session(build.run.spark(), provenance) as own,
     ):
         own.read.format("delta").load(built.path).write.format("delta").mode("overwrite").save(path)
         version = committed_version(own, path, provenance)

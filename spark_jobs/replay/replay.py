@@ -9,25 +9,20 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
-from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.progress import progress_of
 
 
 def replay(
-    spark: SparkProvider,
-    pipeline: Pipeline,
+    run: Run,
     lo: Lsn,
     hi: Lsn,
     names: Sequence[QualifiedName] | None = None,
-    *,
-    run_id: str = "",
-    progress: Progress = silent,
 ) -> ReplayReport:
     """Apply the windows that cover [lo, hi) to ``names`` (default: all followed tables), each from its own watermark.
 
@@ -35,13 +30,13 @@ def replay(
     past the range is not changed. Raises LakeError if there is no change log, GapError if it does not hold the range,
     ConfigurationError if the range is empty or a table is not followed.
     """
-    pipeline = resolved(pipeline)
+    pipeline = resolved(run.pipeline)
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
     tables = followed_tables(pipeline, names)
     before = _reached(pipeline, tables, landed.identity)
     upto = windows[-1].window.hi
-    report = apply(spark, pipeline, names and tables, upto=upto, run_id=run_id, progress=progress)
+    report = apply(run.of(pipeline), names and tables, upto=upto)
     since = _reached(pipeline, tables, landed.identity)
     done = tuple(
         _replayed(table, windows, before.get(table.name), since.get(table.name))

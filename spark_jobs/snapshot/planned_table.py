@@ -21,6 +21,7 @@ from spark_jobs.postgres.connection import Connection, clock_microseconds
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
@@ -28,7 +29,6 @@ from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot,
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.refused_changes import refused_columns
 
@@ -45,13 +45,16 @@ class SnapshotWork:
     changes of columns that the configuration refuses are refused here too.
     """
 
-    pipeline: Pipeline
+    run: Run
     names: tuple[QualifiedName, ...]
     checkpoint: WindowMarker
     watched: Watched
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
-    run_id: str = ""
     asked: bool = True
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
 
 
 @dataclass(frozen=True)
@@ -153,13 +156,13 @@ class PlannedTable:
         """The Delta table as it is now."""
         return table_state(self.work.pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
 
-    def require_accepted(self, read: TableRead, before: TableState, spark: SparkProvider) -> None:
+    def require_accepted(self, read: TableRead, before: TableState) -> None:
         """Raises RefusedChangeError if the snapshot would change columns in a way that the configuration refuses."""
         policy = self.work.pipeline.schema_policy(self.name)
         if self.work.asked or not policy.refused:
             return
         opened = opened_table(self.path, before.version)
-        held = opened.columns if opened is not None else table_columns(spark(), self.path)
+        held = opened.columns if opened is not None else table_columns(self.work.run.spark(), self.path)
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.types, self.mask)
         where = f"at {self.exported.lsn}"
@@ -179,7 +182,7 @@ class PlannedTable:
             hi=self.exported.lsn,
             relid=relid,
             commits=before.commits + 1 if before else 1,
-            run_id=self.work.run_id,
+            run_id=self.work.run.run_id,
             cause=next_cause(before.cause if before else None, self.reason) if self.reason else None,
         )
 

@@ -7,34 +7,28 @@ from collections.abc import Mapping, Sequence
 from spark_jobs.capture.continuity import check_identity, slot_identity
 from spark_jobs.capture.masked_tables import MaskedNow, last_look
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, SlotError
 from spark_jobs.lake.cuts import forget
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
-from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import require_withheld
 from spark_jobs.tables.stopped_tables import stopped_tables
-from spark_jobs.write_guard import write_guard
 
 
 def snapshot(
-    spark: SparkProvider,
-    pipeline: Pipeline,
+    run: Run,
     names: Sequence[QualifiedName] | None = None,
     *,
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
-    run_id: str = "",
     asked: bool = True,
-    progress: Progress = silent,
 ) -> tuple[TableSnapshot, ...]:
     """Take new snapshots of ``names``, by default all followed tables, at one LSN.
 
@@ -47,6 +41,7 @@ def snapshot(
     automatic. Raises ConfigurationError for a mask that does not fit its table, and SnapshotWaitsError for a snapshot
     that is not exported in time; nothing was changed then.
     """
+    pipeline = run.pipeline
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = log.checkpoint()
     if checkpoint is None:
@@ -70,15 +65,15 @@ def snapshot(
     with given_or_own(exporter, pipeline.source.dsn) as exports:
         # windows that were landed while the server waited may hold changes that the snapshot does not show
         checkpoint = exports.begin(checkpoint)
-        with exports.exported(progress) as (exported, shows), write_guard(pipeline.source) as guard:
+        with exports.exported(run.progress) as (exported, shows), run.of(pipeline).guarded() as run:
             with connected(pipeline.source.dsn) as connection:  # the log's server must have exported it
                 check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
-            with guard.cuts():
+            with run.guard.cuts():
                 forget(pipeline.lake, wanted)
             watched = watched_tables(pipeline, wanted, checkpoint)
-            work = SnapshotWork(pipeline, wanted, checkpoint, watched, reasons or {}, run_id, asked)
-            taken = snapshot_tables(spark, work, exported, shows, guard=guard, progress=progress)
-            with guard.cuts():  # a concurrent run may have written a cut with the old tables
+            work = SnapshotWork(run, wanted, checkpoint, watched, reasons or {}, asked)
+            taken = snapshot_tables(work, exported, shows)
+            with run.guard.cuts():  # a concurrent run may have written a cut with the old tables
                 forget(pipeline.lake, wanted)
     return (*taken, *_failed(stopped))
 

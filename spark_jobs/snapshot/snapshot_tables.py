@@ -21,7 +21,7 @@ from spark_jobs.lake.whole_table import WholeTable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
 from spark_jobs.postgres.connection import Connection, conninfo
-from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.snapshot.export import ExportedSnapshot
@@ -30,9 +30,7 @@ from spark_jobs.snapshot.read_here import RangeThreads, range_threads, read_into
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
-from spark_jobs.write_guard import WriteGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,19 +59,12 @@ class TableSnapshot:
 
 
 def snapshot_tables(
-    spark: SparkProvider,
-    work: SnapshotWork,
-    exported: ExportedSnapshot,
-    connection: Connection,
-    *,
-    guard: WriteGuard,
-    progress: Progress = silent,
+    work: SnapshotWork, exported: ExportedSnapshot, connection: Connection
 ) -> tuple[TableSnapshot, ...]:
     """Replace or create the Delta tables of ``work``, all at one LSN; each begins a new generation.
 
     ``connection`` uses the snapshot ``exported``. Only the columns and rows that its publications send are read of a
-    table. ``guard`` keeps other processes from a table while it is written. A table that fails is reported with its
-    error and keeps its rows; the others are unaffected.
+    table. A table that fails is reported with its error and keeps its rows; the others are unaffected.
     """
     done: dict[QualifiedName, TableSnapshot] = {}
     seen = look(connection, work)
@@ -81,19 +72,19 @@ def snapshot_tables(
     reads = {table.name: table.read() for table in tables}
     possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
     with (
-        read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
+        read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, work.run.progress) as reading,
         ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
         bulk_connections(conninfo(work.pipeline.source.dsn)) as connect,
         range_threads(local_cores(work.pipeline.spark)) as threads,
     ):
-        writer = _Writer(one_at_a_time(spark), threads, connect, guard)
+        writer = _Writer(threads, connect)
         running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
         with cancelled_on_error(running):
             for taken in (future.result() for future in as_they_end(running, reading)):
                 done[taken.name] = taken
                 reading.ended(taken.name)
                 text = f"{taken.name}, {taken.rows:,} rows"
-                progress(Step("snapshot", text, len(done), len(work.names), "tables"))
+                work.run.progress(Step("snapshot", text, len(done), len(work.names), "tables"))
     return tuple(done[name] for name in work.names)
 
 
@@ -101,10 +92,8 @@ def snapshot_tables(
 class _Writer:
     """``threads`` read the tables that this process reads itself, in the sessions of ``connect``."""
 
-    spark: SparkProvider
     threads: RangeThreads
     connect: BulkConnect
-    guard: WriteGuard
 
 
 def _snapshot_table(writer: _Writer, table: PlannedTable, read: TableRead | CdcError) -> TableSnapshot:
@@ -121,10 +110,10 @@ def _snapshot_table(writer: _Writer, table: PlannedTable, read: TableRead | CdcE
 def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnapshot:
     """Write the table. Raises OvertakenError when another writer of ours commits in between."""
     path = table.path
-    with writer.guard.table(table.name):
+    with table.work.run.guard.table(table.name):
         before = table.state()
         if before is not None:
-            table.require_accepted(read, before, writer.spark)
+            table.require_accepted(read, before)
         provenance = table.provenance(read.shape.relid, before)
         left = files_without_table(path) if before is None else ()
         if left:
@@ -133,7 +122,7 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
         if target is not None:
             version, rows = _written_here(writer, table, read, target, provenance)
         else:
-            version, rows = _written_by_spark(writer.spark(), table, read, before, provenance)
+            version, rows = _written_by_spark(table.work.run.spark(), table, read, before, provenance)
         remove_files(path, left if version == 0 else ())
         since = table.state()
     return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# may be called by several threads at once
 SparkProvider: TypeAlias = "Callable[[], SparkSession]"
 
 

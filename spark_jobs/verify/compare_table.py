@@ -13,13 +13,13 @@ from spark_jobs.lake.delta_table import table_at, table_columns
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.verify.compare_hashes import compare_hashes
 from spark_jobs.verify.compare_here import are_equal, lake_here
@@ -52,12 +52,15 @@ class Thoroughness:
 class Verification:
     """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
 
-    spark: SparkProvider
+    run: Run
     connect: BulkConnect
-    pipeline: Pipeline
     exported: ExportedSnapshot
     at: WindowMarker
     how: Thoroughness
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
 
 
 def compare_table(work: Verification, name: QualifiedName, read: TableRead | CdcError) -> TableVerified:
@@ -109,7 +112,7 @@ def _compared_by_spark(work: Verification, read: TableRead, version: int) -> Row
     pipeline, how, shape = work.pipeline, work.how, read.shape
     path = pipeline.lake.table(shape.name)
     with (
-        isolated_session(work.spark(), {}) as own,
+        isolated_session(work.run.spark(), {}) as own,
         spark_errors(f"{shape.name}: the comparison at {work.exported.lsn} failed", name=shape.name, path=path),
     ):
         _require_same_columns(table_columns(own, path), shape)

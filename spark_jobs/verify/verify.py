@@ -39,13 +39,14 @@ from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges
 from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
-from spark_jobs.spark.provider import SparkProvider, one_at_a_time
+from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table
@@ -74,16 +75,16 @@ def verify(
     Captures and applies like ``sync``, but takes no snapshots: a table that is stopped, or has none yet, is reported as
     not compared. Raises ConfigurationError for a name that is not followed, and CdcError for what stops all of them.
     """
-    pipeline = resolved(pipeline)
+    run = Run(resolved(pipeline), spark, run_id=run_id, progress=progress)
     started = time.monotonic()
-    wanted = _followed(pipeline, names)
-    if _is_far_behind(pipeline):  # catch up before the snapshot is exported, which holds back VACUUM
-        _bring_to(pipeline, spark, wanted, None, run_id, progress)
+    wanted = _followed(run.pipeline, names)
+    if _is_far_behind(run.pipeline):  # catch up before the snapshot is exported, which holds back VACUUM
+        _bring_to(run, wanted, None)
     done: dict[QualifiedName, TableVerified] = {}
     left = wanted
     for _ in range(_ATTEMPTS):
         try:
-            compared = _at_one_lsn(pipeline, spark, left, how, run_id, progress)
+            compared = _at_one_lsn(run, left, how)
         except SnapshotWaitsError as error:
             compared = tuple(TableVerified.not_compared(name, Lsn(0), error) for name in left)
         done |= {table.name: table for table in compared}
@@ -114,19 +115,15 @@ def _is_far_behind(pipeline: Pipeline) -> bool:
 
 
 def _bring_to(
-    pipeline: Pipeline,
-    spark: SparkProvider,
-    names: tuple[QualifiedName, ...],
-    upto: Lsn | None,
-    run_id: str,
-    progress: Progress,
+    run: Run, names: tuple[QualifiedName, ...], upto: Lsn | None
 ) -> tuple[WindowMarker | None, Mapping[QualifiedName, CdcError]]:
     """Capture and apply up to ``upto``, or to what is flushed now. Returns the window that ends at ``upto``, or None if
     another process has landed a window across it; and the errors of tables that stopped before it."""
+    pipeline = run.pipeline
     asked = None if set(names) == set(all_followed_names(pipeline)) else names  # only applying all tables writes a cut
     while True:
-        captured = capture(pipeline, upto=upto, progress=progress)
-        report = apply(spark, pipeline, asked, upto=upto, run_id=run_id, progress=progress)
+        captured = capture(pipeline, upto=upto, progress=run.progress)
+        report = apply(run, asked, upto=upto)
         if captured.caught_up:
             break
     last = captured.landed[-1] if captured.landed else ChangeLog(pipeline.lake.change_log).checkpoint()
@@ -134,23 +131,17 @@ def _bring_to(
     return last if ends_there else None, {table.name: table.error for table in report.tables if table.error}
 
 
-def _at_one_lsn(
-    pipeline: Pipeline,
-    spark: SparkProvider,
-    names: tuple[QualifiedName, ...],
-    how: Thoroughness | None,
-    run_id: str,
-    progress: Progress,
-) -> tuple[TableVerified, ...]:
-    with exported_snapshot(pipeline.source.dsn, BRIEF, progress) as (exported, connection):
-        at, stopped = _bring_to(pipeline, spark, names, exported.lsn, run_id, progress)
+def _at_one_lsn(run: Run, names: tuple[QualifiedName, ...], how: Thoroughness | None) -> tuple[TableVerified, ...]:
+    dsn = run.pipeline.source.dsn
+    with exported_snapshot(dsn, BRIEF, run.progress) as (exported, connection):
+        at, stopped = _bring_to(run, names, exported.lsn)
         if at is None:
             crossed = OvertakenError(f"another process landed a window across {exported.lsn}", hint="run it again")
             return tuple(TableVerified.not_compared(name, exported.lsn, crossed) for name in names)
-        with bulk_connections(conninfo(pipeline.source.dsn)) as connect:
-            work = Verification(one_at_a_time(spark), connect, pipeline, exported, at, how or Thoroughness())
+        with bulk_connections(conninfo(dsn)) as connect:
+            work = Verification(run, connect, exported, at, how or Thoroughness())
             reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
-            return _compared(work, reads, progress)
+            return _compared(work, reads)
 
 
 def _reads(
@@ -184,9 +175,7 @@ def _ranges(work: Verification, connection: Connection, facts: RelationFacts) ->
     return chance.sample(ranges, ceil(len(ranges) * work.how.sample))
 
 
-def _compared(
-    work: Verification, reads: Mapping[QualifiedName, TableRead | CdcError], progress: Progress
-) -> tuple[TableVerified, ...]:
+def _compared(work: Verification, reads: Mapping[QualifiedName, TableRead | CdcError]) -> tuple[TableVerified, ...]:
     done: dict[QualifiedName, TableVerified] = {}
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="verify") as pool:
         running = [pool.submit(compare_table, work, name, read) for name, read in reads.items()]
@@ -194,5 +183,5 @@ def _compared(
             table = future.result()
             done[table.name] = table
             detail = f"{table.name}, {table.counts.source_rows:,} rows: {table.verdict}"
-            progress(Step("verify", detail, len(done), len(reads), "tables"))
+            work.run.progress(Step("verify", detail, len(done), len(reads), "tables"))
     return tuple(done[name] for name in reads)

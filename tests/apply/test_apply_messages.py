@@ -27,8 +27,10 @@ from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import LogicalMessage
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from tests.change_log.test_window_marker import IDENTITY
+from tests.spark.no_spark import no_spark
 from tests.wire import write_message
 
 FOLLOWED = Table(QualifiedName("public", "orders"))
@@ -65,7 +67,8 @@ def land(pipeline: Pipeline, ordinal: int, messages: Sequence[bytes], changes: i
 
 
 def applied(pipeline: Pipeline, *, upto: Lsn | None = None) -> TableApplied:
-    return apply_messages(pipeline, plan_apply(pipeline, upto=upto, messages=True))
+    run = Run(pipeline, no_spark)
+    return apply_messages(run, plan_apply(run, upto=upto, messages=True))
 
 
 def done_upto(pipeline: Pipeline) -> tuple[int, int]:
@@ -237,7 +240,8 @@ def test_a_missing_window_is_a_gap(pipeline: Pipeline) -> None:
     applied(pipeline)
     land(pipeline, 2, [message(2)])
     third = land(pipeline, 3, [message(3)])
-    outcome = apply_messages(pipeline, replace(plan_apply(pipeline, messages=True), ahead=(third,)))
+    run = Run(pipeline, no_spark)
+    outcome = apply_messages(run, replace(plan_apply(run, messages=True), ahead=(third,)))
     assert "is at window 1, and the change log does not hold window 2" in str(outcome.error)
     assert contents(pipeline) == ["content 1"]
 

@@ -20,6 +20,7 @@ from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.prepare import prepare
+from spark_jobs.run import Run
 from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 
@@ -173,7 +174,7 @@ def test_row_counts_are_never_stale(followed: UnderDagster, spark: SparkSession)
     assert followed.metadata("public", "items")["dagster/row_count"] == 100
     followed.database.execute("INSERT INTO items VALUES (500, 1, 'more')")
     capture(followed.component.pipeline)
-    apply(lambda: spark, followed.component.pipeline)
+    apply(Run(followed.component.pipeline, lambda: spark))
     followed.run(requested(followed.tick()))
     items = followed.metadata("public", "items", partition=followed.partition_keys()[-1])
     assert (items["outcome"], items["dagster/row_count"]) == ("nothing to apply", 101)
@@ -256,7 +257,7 @@ def test_what_the_command_landed_is_recognised(followed: UnderDagster, spark: Sp
     planned = requested(followed.tick())  # its partition is there, and the command is quicker
     change(followed, 2)
     landed = capture(pipeline).landed
-    apply(lambda: spark, pipeline)
+    apply(Run(pipeline, lambda: spark))
     assert followed.run(planned).success
     request = requested(followed.tick())
     assert followed.run(request).success

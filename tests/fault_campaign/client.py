@@ -23,6 +23,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import CdcError
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import SyncReport, capture, prepare, snapshot, sync
 from tests.fault_campaign.order import Order
@@ -88,7 +89,7 @@ def _carried_out(order: Order, spark: SparkSession | None) -> Iterable[CdcError]
     if order.verb == "sync":
         return sync(pipeline, lambda: session, run_id=order.run, progress=_step).errors
     if order.verb == "snapshot":
-        taken = snapshot(lambda: session, pipeline, order.names, run_id=order.run, progress=_step)
+        taken = snapshot(Run(pipeline, lambda: session, run_id=order.run, progress=_step), order.names)
         return [table.error for table in taken if table.error is not None]
     for difference in _differences(order, session):
         _say(f"{DIFFERENCE}{difference}")
@@ -103,7 +104,7 @@ def _differences(order: Order, spark: SparkSession) -> Iterator[str]:
             break
         # a table that was altered again and again waits for its next snapshot, unless it is asked for
         if stopped := _stopped(report):
-            snapshot(lambda: spark, pipeline, stopped, run_id=order.run)
+            snapshot(Run(pipeline, lambda: spark, run_id=order.run), stopped)
     yield from (f"the clean sync: {error}" for error in report.errors)
     followed = Followed(spark, order.database, pipeline, order.names)
     markers = ChangeLog(pipeline.lake.change_log).markers()

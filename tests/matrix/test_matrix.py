@@ -29,6 +29,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import apply, prepare, snapshot
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
@@ -107,7 +108,7 @@ def _worked(server: PostgresServer, spark: SparkSession, folder: Path) -> Iterat
             work.prepared.clear()
             templates = {plugin: _template(database, plugin, folder) for plugin in _PLUGINS}
             lakes = [Path(templates[plugin].lake.path) for plugin in _PLUGINS]
-            assert [each.error for each in snapshot(lambda: spark, templates["pgoutput"]) if each.error] == []
+            assert [each.error for each in snapshot(Run(templates["pgoutput"], lambda: spark)) if each.error] == []
             shutil.copytree(lakes[0] / "tables", lakes[1] / "tables")
             work.run(220)
             assert work.prepared, "one is open at the end"
@@ -174,7 +175,7 @@ def test_lake_equals_source(
     worked: Worked, cell: Cell, captured: dict[tuple[int, Cell], Pipeline], spark: SparkSession
 ) -> None:
     pipeline = _captured(worked, cell, captured)
-    report = apply(lambda: spark, pipeline, None)
+    report = apply(Run(pipeline, lambda: spark), None)
     assert [outcome.error for outcome in report.tables if outcome.error] == []
     compared = compare(spark, pipeline, NAMES, by_spark=True)
     assert [each for each in compared if not each.equal] == []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
+from spark_jobs.run import Run
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import apply, snapshot, sync
 
@@ -50,12 +51,14 @@ def _one_run(pipeline: Pipeline, spark: SparkSession, name: str, rng: random.Ran
     if rng.random() < _WITHOUT_SPARK:
         pipeline = replace(pipeline, merge_engine="auto")
     if run is apply:
-        return list(apply(lambda: spark, pipeline, run_id=name).errors)
+        return list(apply(Run(pipeline, lambda: spark, run_id=name)).errors)
     if run is sync:
         return list(sync(pipeline, lambda: spark, run_id=name).errors)
     assert pipeline.tables is not None
     table = rng.choice(pipeline.tables).name
-    return [taken.error for taken in snapshot(lambda: spark, pipeline, [table], run_id=name) if taken.error is not None]
+    return [
+        taken.error for taken in snapshot(Run(pipeline, lambda: spark, run_id=name), [table]) if taken.error is not None
+    ]
 
 
 if __name__ == "__main__":

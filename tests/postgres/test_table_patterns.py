@@ -24,6 +24,7 @@ from spark_jobs.postgres.publication import find_publication
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, sync
@@ -257,7 +258,7 @@ def test_who_knows_fewer_tables_takes_none_out_of_the_publication(database: Data
     assert published(database) == ["public.items", "public.orders"] == sorted(map(str, prepared.tables))
     database.execute("INSERT INTO orders VALUES (2, '')")
     capture(definitions)
-    done = apply(no_spark, definitions)
+    done = apply(Run(definitions, no_spark))
     assert [str(table.name) for table in done.tables] == ["public.orders"]
     assert done.cut is not None  # of the tables that it knows
 
@@ -289,7 +290,7 @@ def test_a_tables_commands_work_with_patterns(database: Database, make: Make) ->
     create(database, "orders")
     pipeline = make("public.*")
     prepare(pipeline)
-    (taken,) = snapshot(no_spark, pipeline)
+    (taken,) = snapshot(Run(pipeline, no_spark))
     assert (str(taken.name), taken.error) == ("public.orders", None)
     database.execute("INSERT INTO orders VALUES (2, '')")
     assert len(capture(pipeline).landed) == 1

@@ -18,6 +18,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
@@ -106,7 +107,7 @@ class _World:
         waiting = [table.name for table in report.tables if isinstance(table.error, NeedsSnapshotError)]
         errors = [str(error) for error in report.errors if not isinstance(error, NeedsSnapshotError)]
         if waiting:
-            taken = snapshot(lambda: self.spark, self.pipeline, tuple(dict.fromkeys(waiting)))
+            taken = snapshot(Run(self.pipeline, lambda: self.spark), tuple(dict.fromkeys(waiting)))
             figures.snapshots += len(taken)
             figures.by_hand += len(taken)
             errors += [str(error) for error in sync(self.pipeline, lambda: self.spark).errors]

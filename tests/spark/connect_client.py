@@ -17,6 +17,7 @@ from typing import Literal
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot import table_read
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
@@ -24,7 +25,7 @@ from tests.spark.held_session import Gate, Step, held_session
 
 
 @dataclass(frozen=True)
-class Run:
+class Order:
     """``names`` are those to snapshot. Without a ``gate`` nothing is held. ``wrote_before``: a table of somebody else,
     with the same session."""
 
@@ -56,18 +57,18 @@ class Run:
 
 
 def main(file: str) -> None:
-    run: Run = pickle.loads(Path(file).read_bytes())  # noqa: S301 - the test's own file
+    order: Order = pickle.loads(Path(file).read_bytes())  # noqa: S301 - the test's own file
     table_read._SMALL_BYTES = -1  # executors read every table
-    spark = spark_session(run.pipeline.spark)
-    if run.wrote_before:
-        spark.range(1).write.format("delta").save(f"{run.pipeline.lake.path}/of somebody else")
-    if run.gate is not None:
-        spark = held_session(spark, run.gate, run.step)
+    spark = spark_session(order.pipeline.spark)
+    if order.wrote_before:
+        spark.range(1).write.format("delta").save(f"{order.pipeline.lake.path}/of somebody else")
+    if order.gate is not None:
+        spark = held_session(spark, order.gate, order.step)
     errors: list[CdcError]
-    if run.what == "sync":
-        errors = list(sync(run.pipeline, lambda: spark, run_id=run.run_id).errors)
+    if order.what == "sync":
+        errors = list(sync(order.pipeline, lambda: spark, run_id=order.run_id).errors)
     else:
-        taken = snapshot(lambda: spark, run.pipeline, run.names, run_id=run.run_id)
+        taken = snapshot(Run(order.pipeline, lambda: spark, run_id=order.run_id), order.names)
         errors = [each.error for each in taken if each.error is not None]
     for error in errors:
         sys.stderr.write(f"{error}\n")

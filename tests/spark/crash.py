@@ -21,6 +21,7 @@ from spark_jobs.lake import region_merge, whole_table
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.recover import recover
+from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot as snapshot_module
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import snapshot, sync
@@ -52,7 +53,7 @@ def in_snapshots(pipeline: Pipeline) -> None:
     """Takes every table anew; the first ones are read, none is committed."""
     whole_table.WholeTable.commit = lambda *_: _die()  # type: ignore[method-assign, assignment]
     spark = spark_session(pipeline.spark)
-    snapshot(lambda: spark, pipeline)
+    snapshot(Run(pipeline, lambda: spark))
 
 
 def between_first_snapshots(pipeline: Pipeline) -> None:

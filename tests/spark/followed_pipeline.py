@@ -19,12 +19,12 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.verify.row_compare import lake_rows
-from spark_jobs.write_guard import WriteGuard
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -54,16 +54,20 @@ class Followed:
         return cls(spark, database, pipeline, names)
 
     @property
+    def run(self) -> Run:
+        """Without locks."""
+        return Run(self.pipeline, lambda: self.spark)
+
+    @property
     def markers(self) -> tuple[WindowMarker, ...]:
         return ChangeLog(self.pipeline.lake.change_log).markers()
 
     def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
         last = self.markers[-1]
         watched = watched_tables(self.pipeline, names or self.names, last)
-        work = SnapshotWork(self.pipeline, names or self.names, last, watched)
-        guard = WriteGuard(self.pipeline.source.slot, None)
+        work = SnapshotWork(self.run, names or self.names, last, watched)
         with exported_snapshot(self.pipeline.source.dsn) as (exported, connection):
-            return snapshot_tables(lambda: self.spark, work, exported, connection, guard=guard)
+            return snapshot_tables(work, exported, connection)
 
     def sync(self) -> tuple[TableApplied, ...]:
         """Capture what there is and apply it."""
@@ -78,8 +82,7 @@ class Followed:
             for name in self.names
             if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
         ]
-        work = [TableRange(self.pipeline, state, markers, "", self.on_driver_bytes) for state in states]
-        return apply_tables(lambda: self.spark, work)
+        return apply_tables([TableRange(self.run, state, markers, self.on_driver_bytes) for state in states])
 
     def assert_equal(self) -> None:
         """Every table: the same rows in source and lake, compared as values."""

@@ -19,6 +19,7 @@ from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.compare_table import Thoroughness
@@ -282,7 +283,7 @@ def test_modes_that_keep_what_was(spark: SparkSession, database: Database, tmp_p
     before = _shown(spark, pipeline)
     if mode != "append":
         assert _live(before) == sorted(database.execute(_LIVE))
-    (taken,) = snapshot(lambda: spark, pipeline, (THING,))
+    (taken,) = snapshot(Run(pipeline, lambda: spark), (THING,))
     assert taken.error is None
     since = _shown(spark, pipeline)
     if mode == "append":
@@ -329,13 +330,13 @@ def test_as_of_and_rebuilt_with_the_types_of_then(spark: SparkSession, database:
     database.execute("UPDATE thing SET amount = 1, words = '{z}', doc = '{}'")
     assert sync(pipeline, lambda: spark).errors == ()
     first, last = followed.markers[0].window, followed.markers[-1].window
-    report = rebuild(lambda: spark, pipeline, first.hi, last.hi, [THING])
+    report = rebuild(Run(pipeline, lambda: spark), first.hi, last.hi, [THING])
     assert (report.errors, [table.outcome for table in report.tables]) == ((), ["rebuilt"])
     assert_equal(followed)
     # the configuration says nothing of types by now: what was then had them
     plain = configured(pipeline, ColumnOptions())
     assert sync(plain, lambda: spark).errors == ()
-    table_as_of(lambda: spark, plain, THING, lsn, str(tmp_path / "then"))
+    table_as_of(Run(plain, lambda: spark), THING, lsn, str(tmp_path / "then"))
     then = _rows(spark, str(tmp_path / "then"))
     assert then.dtypes == expected.dtypes
     assert then.count() == 42

@@ -22,6 +22,7 @@ from spark_jobs.errors import OvertakenError
 from spark_jobs.lake import net_write, net_write_without_spark, rewrite
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
@@ -355,7 +356,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     """The other one commits between the look at the table's state and the commit; and: between opening and commit."""
     followed.database.execute("INSERT INTO item VALUES (21, 'once', 'd', 1, 1)")
     capture(followed.pipeline)
-    stale = TableRange(followed.pipeline, _state(followed), followed.markers)
+    stale = TableRange(Run(followed.pipeline, no_spark), _state(followed), followed.markers)
     merge, raced = net_write_without_spark.write_net_without_spark, list[bool]()
 
     def late(*arguments: object, **options: object) -> TableState | None:
@@ -368,7 +369,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
         return merge(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("spark_jobs.apply.apply_tables.write_net_without_spark", late)
-    (applied,) = apply_tables(no_spark, [stale])
+    (applied,) = apply_tables([stale])
     assert (raced, applied.error, applied.outcome) == ([True], None, "already applied")
     assert_equal(followed.spark, followed.pipeline, "item")
 

@@ -127,7 +127,7 @@ def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) ->
     stale = table_state(followed.pipeline.lake, followed.names[0], identity.system_identifier, identity.slot)
     assert stale is not None
     (first,) = followed.apply()
-    (again,) = apply_tables(lambda: followed.spark, [TableRange(followed.pipeline, stale, followed.markers)])
+    (again,) = apply_tables([TableRange(followed.run, stale, followed.markers)])
     assert (first.outcome, again.outcome) == ("applied", "already applied")
     assert again.state == first.state
     followed.assert_equal()

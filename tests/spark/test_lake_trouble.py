@@ -14,6 +14,7 @@ import pytest
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.sync import apply, prepare, snapshot, sync
 from tests.fixtures.disks import Disk, small_disk
@@ -68,7 +69,7 @@ def test_a_full_disk_during_a_snapshot(
     followed = follow(spark, item, disk.folder / "lake")
     prepare(followed.pipeline)
     disk.spoil()
-    (taken,) = snapshot(lambda: spark, followed.pipeline)
+    (taken,) = snapshot(Run(followed.pipeline, lambda: spark))
     assert_one_line(taken.error, item, "public.item: snapshot at ", " failed: ", disk.said)
     assert (disk.hint if reader == "executors" else "room on its disk") in str(taken.error)
     disk.mend()
@@ -82,7 +83,7 @@ def test_a_full_disk_during_a_merge(spark: SparkSession, item: Database, disk: D
     item.execute("UPDATE item SET v = v || ' again' WHERE id % 2 = 0", "DELETE FROM item WHERE id % 7 = 0")
     capture(followed.pipeline)
     disk.spoil()
-    (table,) = apply(lambda: spark, followed.pipeline).tables
+    (table,) = apply(Run(followed.pipeline, lambda: spark)).tables
     assert_one_line(table.error, item, "public.item: windows ", " were not applied: ", disk.said, disk.hint)
     disk.mend()
     assert sync(followed.pipeline, lambda: spark).errors == ()
@@ -108,7 +109,7 @@ def test_a_file_where_a_folder_is_needed(spark: SparkSession, item: Database, tm
     place = Path(followed.pipeline.lake.table(followed.names[0])).parent
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("not a folder")
-    (taken,) = snapshot(lambda: spark, followed.pipeline)
+    (taken,) = snapshot(Run(followed.pipeline, lambda: spark))
     assert_one_line(taken.error, item, "public.item: ", str(place))
     place.unlink()
     assert sync(followed.pipeline, lambda: spark).errors == ()

@@ -26,6 +26,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.run import Run
 from spark_jobs.sync import prepare, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify import row_compare
@@ -204,7 +205,7 @@ def test_masks_come_change_and_go(spark: SparkSession, database: Database, tmp_p
     database.execute("UPDATE person SET email = 'canary before'", "INSERT INTO badge VALUES ('canary before', 0)")
     capture(without)  # landed as it is, and not applied
     masked = masking(database, lake)
-    landed = apply(lambda: spark, masked)
+    landed = apply(Run(masked, lambda: spark))
     stopped = {done.name: done.error for done in landed.tables if done.error is not None}
     assert set(stopped) == {PERSON, BADGE}
     assert all(isinstance(error, NeedsSnapshotError) for error in stopped.values())
@@ -232,7 +233,7 @@ def test_a_process_with_another_configuration(spark: SparkSession, database: Dat
     synced(spark, masked)
     database.execute("UPDATE person SET email = 'canary late' WHERE id = 1")
     capture(without)
-    (done,) = (done for done in apply(lambda: spark, masked).tables if done.name == PERSON)
+    (done,) = (done for done in apply(Run(masked, lambda: spark)).tables if done.name == PERSON)
     assert isinstance(done.error, SchemaChangeError)
     assert "canary" not in str(lake_rows(spark, masked, PERSON))
     assert "its masked columns were changed" in synced(spark, masked)["person"]
@@ -321,15 +322,15 @@ def test_replayed_rebuilt_and_as_of(spark: SparkSession, database: Database, tmp
     state = table_state(pipeline.lake, PERSON, *ChangeLog(pipeline.lake.change_log).markers()[-1].identity.stream)
     assert state is not None
     end = ChangeLog(pipeline.lake.change_log).markers()[-1].window.hi
-    report = rebuild(lambda: spark, pipeline, Lsn(int(state.snapshot_lsn) + 1), end, [PERSON])
+    report = rebuild(Run(pipeline, lambda: spark), Lsn(int(state.snapshot_lsn) + 1), end, [PERSON])
     assert report.errors == ()
     assert_masked(spark, database, pipeline)
-    table_as_of(lambda: spark, pipeline, PERSON, end, str(tmp_path / "then"))
+    table_as_of(Run(pipeline, lambda: spark), PERSON, end, str(tmp_path / "then"))
     then = row_compare.lake_rows(spark, str(tmp_path / "then"))
     rows = Counter(zip(*(column.to_pylist() for column in then.columns), strict=True))
     assert rows == by_pgcrypto(database, PERSON, then.column_names, MASKS[PERSON])
     with pytest.raises(SchemaChangeError, match="since then its masked columns were changed"):
-        table_as_of(lambda: spark, pipeline, PERSON, unmasked, str(tmp_path / "before"))
+        table_as_of(Run(pipeline, lambda: spark), PERSON, unmasked, str(tmp_path / "before"))
     assert not (tmp_path / "before").exists()
 
 
@@ -365,7 +366,7 @@ def test_beside_columns_of_chosen_types(spark: SparkSession, database: Database,
     into = str(tmp_path / "then")
     end = ChangeLog(pipeline.lake.change_log).checkpoint()
     assert end is not None
-    assert table_as_of(lambda: spark, pipeline, PERSON, end.window.hi, into).rows == 9
+    assert table_as_of(Run(pipeline, lambda: spark), PERSON, end.window.hi, into).rows == 9
     # both are changed at once: one snapshot, and both are as they are to be
     other = ColumnOptions(ChosenTypes.of({"amount": chosen["amount"]}), options.policies)
     since = replace(pipeline, tables=(replace(table, options=other, mask=()),))

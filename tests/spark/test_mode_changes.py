@@ -15,6 +15,7 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import begin_generations
 from spark_jobs.replay.as_of import table_as_of
+from spark_jobs.run import Run
 from spark_jobs.table_mode import Mode
 from tests.fixtures.servers import Database
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Item, audited_item
@@ -85,7 +86,7 @@ def test_the_commit_and_the_cut_tell_of_it(item: Item, tmp_path: Path) -> None:
     item.run(CHANGES)
     item.sync("mirror")
     before, cut = item.state, latest_cut(item.pipeline.lake)
-    (changed,) = begin_generations(lambda: item.spark, item.in_mode("history"), [ITEM]).modes
+    (changed,) = begin_generations(Run(item.in_mode("history"), lambda: item.spark), [ITEM]).modes
     assert cut is not None
     told = item.spark.sql(f"DESCRIBE HISTORY delta.`{item.path}` LIMIT 1").collect()[0]["userMetadata"]
     assert json.loads(told)["mode_changed"] == {
@@ -99,7 +100,7 @@ def test_the_commit_and_the_cut_tell_of_it(item: Item, tmp_path: Path) -> None:
     assert (shown.lsn, shown.ordinal) == (cut.lsn, cut.ordinal)
     assert [(table.generation, table.version) for table in shown.tables] == [(str(since.generation), since.version)]
     # what it was is still to be had, in the mode that it had
-    copied = table_as_of(lambda: item.spark, item.in_mode("history"), ITEM, Lsn(cut.lsn), str(tmp_path / "copy"))
+    copied = table_as_of(Run(item.in_mode("history"), lambda: item.spark), ITEM, Lsn(cut.lsn), str(tmp_path / "copy"))
     assert copied.rows == len(item.rows("history"))
 
 

@@ -13,6 +13,7 @@ import pytest
 from spark_jobs.configuration import Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.run import Run
 from spark_jobs.sync import capture, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import lake_rows as table_rows
@@ -123,7 +124,7 @@ def test_each_step(spark: SparkSession, database: Database, tmp_path: Path) -> N
     verdicts = {table.name.relname: table.verdict for table in report.tables}
     assert verdicts == {"softly": "equal", "versions": "equal"}
     start, end = followed.markers[1].window.lo, followed.markers[-1].window.hi
-    again = rebuild(lambda: spark, followed.pipeline, start, end, followed.names)
+    again = rebuild(Run(followed.pipeline, lambda: spark), start, end, followed.names)
     assert [table.outcome for table in again.tables] == ["rebuilt"] * len(TABLES)
     assert_as_audited(followed, _snapshot_rows())
 

@@ -16,6 +16,7 @@ from spark_jobs.errors import LakeError, NeedsSnapshotError, OvertakenError
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay import change_mode
+from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, capture, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import compare
@@ -68,7 +69,7 @@ def test_a_writer_that_was_quicker_is_seen(item: Item) -> None:
     item.run(EMPTIED)
     item.sync("mirror")
     with pytest.raises(OvertakenError):
-        change_mode._changed(item.spark, item.in_mode("history"), stale, "late")
+        change_mode._changed(Run(item.in_mode("history"), lambda: item.spark), stale)
     assert item.state.mode == "mirror"
     item.assert_current_rows("mirror")
 

@@ -21,6 +21,7 @@ from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.sync import sync
 from tests.at_night import at_night
@@ -88,8 +89,8 @@ def writer(
     """Of all windows that are landed now, from the state that the table has now; without a lock."""
     spark = held_session(followed.spark, *held) if held else followed.spark
     pipeline = replace(followed.pipeline, merge_engine=engine)
-    work = TableRange(pipeline, state_of(followed), followed.markers, run_id)
-    return lambda: apply_tables(lambda: spark, [work])[0]
+    work = TableRange(Run(pipeline, lambda: spark, run_id=run_id), state_of(followed), followed.markers)
+    return lambda: apply_tables([work])[0]
 
 
 def change(followed: Followed, statements: tuple[str, ...]) -> int:

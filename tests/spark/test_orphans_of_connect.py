@@ -18,7 +18,7 @@ from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.fixtures.spark_connect import ConnectServer, connect_server
 from tests.spark.commit_chain import OurCommit, faults, our_commits
-from tests.spark.connect_client import Run
+from tests.spark.connect_client import Order
 from tests.spark.followed_pipeline import Followed
 from tests.spark.held_session import Gate, wait_until
 
@@ -67,7 +67,7 @@ class Shop:
     def change(self, number: int) -> None:
         self.followed.database.execute(*CHANGES[number])
 
-    def kill(self, run: Run, writers: int) -> Gate:
+    def kill(self, run: Order, writers: int) -> Gate:
         """The run, when so many of its writes are held; the server does not hear of it."""
         assert run.gate is not None
         with run.process(self.folder):
@@ -76,7 +76,7 @@ class Shop:
         return run.gate
 
     def sync(self, run_id: str) -> None:
-        Run("sync", self.followed.pipeline, run_id).to_its_end(self.folder)
+        Order("sync", self.followed.pipeline, run_id).to_its_end(self.folder)
 
     def commits(self, name: QualifiedName) -> list[OurCommit]:
         """Without fault."""
@@ -101,7 +101,7 @@ def shop(spark: SparkSession, database: Database, connect: ConnectServer, tmp_pa
     pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names), engine="spark")
     pipeline = replace(pipeline, spark=SparkOptions(remote=connect.url))
     made = Shop(Followed(spark, database, pipeline, names), connect, tmp_path)
-    Run("sync", made.earlier.pipeline, "synced").to_its_end(tmp_path)
+    Order("sync", made.earlier.pipeline, "synced").to_its_end(tmp_path)
     return made
 
 
@@ -110,7 +110,7 @@ def two_orphans(shop: Shop) -> list[Gate]:
     gates = []
     for number in (1, 2):
         shop.change(number)
-        run = Run("sync", shop.earlier.pipeline, f"orphan-{number}", gate=Gate.made(shop.folder / f"gate-{number}"))
+        run = Order("sync", shop.earlier.pipeline, f"orphan-{number}", gate=Gate.made(shop.folder / f"gate-{number}"))
         # the fourth table waits for a thread of the client
         gates.append(shop.kill(run, 3))
     return gates
@@ -156,7 +156,7 @@ def test_orphaned_snapshots_that_end_after_the_next_run(shop: Shop) -> None:
     shop.sync("made")  # the publication holds all tables by now
     table = Path(shop.followed.pipeline.lake.table(FIRST))
     table.rename(table.with_name("moved away"))
-    shop.kill(Run("snapshot", shop.followed.pipeline, "orphan", (AGAIN, FIRST), gate), 2)
+    shop.kill(Order("snapshot", shop.followed.pipeline, "orphan", (AGAIN, FIRST), gate), 2)
     shop.change(2)
     shop.sync("next")
     shop.followed.assert_equal()
@@ -175,9 +175,9 @@ def test_a_run_whose_session_has_written_before_sees_that_it_is_overtaken(shop: 
     """Delta notes in the session which version it committed last, and a clone inherits what its origin has noted."""
     shop.change(1)
     pipeline = shop.earlier.pipeline
-    gate = shop.kill(Run("sync", pipeline, "orphan", gate=Gate.made(shop.folder / "gate")), 3)
+    gate = shop.kill(Order("sync", pipeline, "orphan", gate=Gate.made(shop.folder / "gate")), 3)
     shop.change(2)
-    run = Run("sync", pipeline, "next", gate=Gate.made(shop.folder / "next"), step="before", wrote_before=True)
+    run = Order("sync", pipeline, "next", gate=Gate.made(shop.folder / "next"), step="before", wrote_before=True)
     with run.process(shop.folder) as following:
         assert run.gate is not None
         run.gate.wait_for(3)

@@ -22,9 +22,10 @@ from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.partitions import read_partitions as room
 from spark_jobs.partitions.read_partitions import read_partitions
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
-from spark_jobs.write_guard import UNGUARDED
+from spark_jobs.write_guard import WriteGuard
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -92,7 +93,7 @@ def test_killed_before_and_behind_the_commit(returned: Followed, tmp_path: Path,
 
 def stopped(followed: Followed) -> tuple[TableApplied, ...]:
     capture(followed.pipeline)
-    return apply(lambda: followed.spark, followed.pipeline).tables
+    return apply(Run(followed.pipeline, lambda: followed.spark)).tables
 
 
 @pytest.mark.parametrize("step", ["before", "during"])
@@ -100,20 +101,15 @@ def test_one_that_is_overtaken_writes_nothing(
     returned: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Its lock is gone, and the next run does the same work; more has happened by then."""
-
-    @contextmanager
-    def nobody_guards(_: object) -> Iterator[object]:
-        yield UNGUARDED
-
     gate = Gate.made(tmp_path / "gate")
     held = held_session(returned.spark, gate, "before" if step == "before" else "during")
     outcomes = stopped(returned)
-    with monkeypatch.context() as patched, ThreadPoolExecutor(1) as pool:
-        patched.setattr(room, "write_guard", nobody_guards)
-        orphan = pool.submit(read_partitions, lambda: held, returned.pipeline, outcomes)
+    with ThreadPoolExecutor(1) as pool:
+        lost = WriteGuard("", lambda: None)
+        orphan = pool.submit(read_partitions, Run(returned.pipeline, lambda: held, lost), outcomes)
         gate.wait_for(1)
         returned.database.execute("INSERT INTO t VALUES (120, 'late')")
-        report = read_partitions(lambda: returned.spark, returned.pipeline, stopped(returned))
+        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), stopped(returned))
         assert [table.outcome for table in report.tables] == ["applied"]
         assert_once(returned)
         gate.open()
@@ -138,12 +134,12 @@ def test_windows_across_the_snapshot_cost_another_attempt(returned: Followed, mo
     outcomes = stopped(returned)
     with monkeypatch.context() as patched:
         patched.setattr(Exporter, "exported", crossed)
-        report = read_partitions(lambda: returned.spark, returned.pipeline, outcomes)
+        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), outcomes)
         assert [table.outcome for table in report.tables] == ["applied"]
         assert_once(returned)
         # again and again: the table is left for the next run, and not read whole
         returned.database.execute("DROP TABLE t_2")
-        report = read_partitions(lambda: returned.spark, returned.pipeline, stopped(returned))
+        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), stopped(returned))
     (left,) = report.tables
     assert isinstance(left.error, OvertakenError)
     assert "was detached or dropped" in left.error.what
@@ -173,7 +169,7 @@ def test_a_table_that_is_altered_while_it_is_read(
     before, _ = returned.lake_rows(T)
     with monkeypatch.context() as patched:
         patched.setattr(room, "_brought_to", altered)
-        report = read_partitions(lambda: returned.spark, returned.pipeline, outcomes)
+        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), outcomes)
     assert report.tables == (), "a new snapshot of all of it is due"
     assert returned.lake_rows(T)[0] == before
     assert sync(returned.pipeline, lambda: returned.spark).errors == ()

@@ -14,6 +14,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot import pace
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import apply, snapshot, sync
@@ -51,7 +52,7 @@ def test_captured_in_one_run_and_applied_in_another(spark: SparkSession, databas
     """The log says it: whoever applies needs no source to know."""
     database.execute(REWRITE, "UPDATE items SET sku = 'later'")
     capture(orders)
-    report = apply(lambda: spark, orders)
+    report = apply(Run(orders, lambda: spark))
     (error,) = report.errors
     assert isinstance(error, SchemaChangeError)
     assert (
@@ -76,7 +77,7 @@ def test_where_the_configuration_says_so_the_table_stops_instead(
         assert isinstance(error, NeedsSnapshotError)
         assert report.snapshots == ()
         assert_equal(spark, pipeline, ITEMS)
-    (taken,) = snapshot(lambda: spark, pipeline, [ORDERS])
+    (taken,) = snapshot(Run(pipeline, lambda: spark), [ORDERS])
     assert taken.error is None
     synced(spark, pipeline)
     assert_equal(spark, pipeline, ORDERS, ITEMS)
@@ -118,7 +119,7 @@ def test_a_table_whose_snapshots_take_too_long_is_told_to_wait(
     assert ", and there is no other before" in str(error)
     assert report.snapshots == ()
     assert_equal(spark, orders, ITEMS)
-    (taken,) = snapshot(lambda: spark, orders, [ORDERS])  # whoever asks for it need not wait
+    (taken,) = snapshot(Run(orders, lambda: spark), [ORDERS])  # whoever asks for it need not wait
     assert taken.error is None
     synced(spark, orders)
     assert_equal(spark, orders, ORDERS, ITEMS)

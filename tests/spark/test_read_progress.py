@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.progress import Step
+from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table
 from spark_jobs.snapshot import read_progress as read_progress_module
 from spark_jobs.snapshot import snapshot_tables as snapshot_module
@@ -77,7 +78,7 @@ def test_steps_come_while_a_table_is_read_and_end_with_all_of_it(
         if step.what == "read" and step.total is not None and step.done > step.total / 2:
             let_go()
 
-    (taken,) = snapshot(lambda: spark, pipeline, progress=progress)
+    (taken,) = snapshot(Run(pipeline, lambda: spark, progress=progress))
     assert taken.error is None
     assert taken.rows == ROWS + 1
     reading, counted = [step for step in steps if step.what == "read"], steps[-1]
@@ -102,7 +103,7 @@ def test_a_watch_that_is_refused_ends_without_the_snapshot(
     pipeline = pipeline_of(database, tmp_path / "lake", "public.item")
     prepare(pipeline)
     steps: list[Step] = []
-    (taken,) = snapshot(lambda: spark, pipeline, progress=steps.append)
+    (taken,) = snapshot(Run(pipeline, lambda: spark, progress=steps.append))
     assert taken.error is None
     assert [step.what for step in steps] == ["snapshot"]
     assert_equal(spark, pipeline, taken.name)

@@ -24,6 +24,7 @@ from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import RecoverReport, recover
 from spark_jobs.replay.consistent_cut import consistent_cut
+from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, apply, sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
@@ -219,7 +220,7 @@ def test_killed_at_each_step_in_turn(
     assert crashing("recover_between_snapshots", shop, tmp_path).wait(180) == -signal.SIGKILL
     assert 0 < len(read()) < len(NAMES)
     database.execute(*changes("three"))
-    waiting = apply(lambda: spark, shop.pipeline)
+    waiting = apply(Run(shop.pipeline, lambda: spark))
     assert len(waiting.errors) == len(NAMES) - len(read())
     assert all("needs a re-snapshot: the slot stands" in str(error) for error in waiting.errors)
 

@@ -13,6 +13,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine, Pipeline, SchemaPolicy
 from spark_jobs.errors import RefusedChangeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
@@ -104,7 +105,7 @@ def test_a_table_stops_before_the_change_until_it_is_accepted(
     assert {name: type(error) for name, error in shown.items()} == dict.fromkeys(REFUSED, RefusedChangeError)
 
     by_hand = in_public(["added", "dropped", "retyped"])
-    assert all(taken.error is None for taken in snapshot(lambda: spark, pipeline, by_hand))
+    assert all(taken.error is None for taken in snapshot(Run(pipeline, lambda: spark), by_hand))
     assert set(read_again(synced(spark, following))) == {"rewritten", "under_root"}
     assert_equal(spark, following, *TABLES)
     database.execute(*(f"UPDATE {name} SET a = 50 WHERE id = 3" for name in (*REFUSED, *FOLLOWED)))

@@ -24,6 +24,7 @@ from spark_jobs.replay.aside import Build, BuiltAside
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
+from spark_jobs.run import Run
 from spark_jobs.sync import capture, sync
 from spark_jobs.verify.row_compare import lake_rows
 from tests.cli.command import DSN_VARIABLE, configured
@@ -88,7 +89,7 @@ def rows_at(followed: Followed, path: str) -> list[tuple[Any, ...]]:
 
 
 def as_of(followed: Followed, lsn: Lsn, into: Path) -> list[tuple[Any, ...]]:
-    built = table_as_of(lambda: followed.spark, followed.pipeline, ITEM, lsn, str(into))
+    built = table_as_of(Run(followed.pipeline, lambda: followed.spark), ITEM, lsn, str(into))
     rows = rows_at(followed, str(into))
     assert (built.lsn, built.rows) == (lsn, len(rows))
     assert not (into / "_building").exists()
@@ -133,13 +134,13 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
     with monkeypatch.context() as patched:
         patched.setattr(rebuilding, "_put_in_place", crash)
         with pytest.raises(Crash):
-            rebuild(lambda: followed.spark, followed.pipeline, first.window.hi, last.window.hi, [ITEM])
+            rebuild(Run(followed.pipeline, lambda: followed.spark), first.window.hi, last.window.hi, [ITEM])
     assert state_of(followed) == before
     followed.assert_equal()
 
     # rows that went wrong in the range are made good
     followed.spark.sql(f"UPDATE delta.`{followed.pipeline.lake.table(ITEM)}` SET name = 'wrong'")
-    report = rebuild(lambda: followed.spark, followed.pipeline, first.window.hi, last.window.hi)
+    report = rebuild(Run(followed.pipeline, lambda: followed.spark), first.window.hi, last.window.hi)
     outcomes = {table.name: (table.outcome, table.rebuilt_from) for table in report.tables}
     assert report.errors == ()
     assert outcomes == {ITEM: ("rebuilt", 1), OTHER: ("rebuilt", 0)}
@@ -176,18 +177,18 @@ def test_windows_that_are_not_applied_are_applied_and_others_are_recognised(foll
     last = followed.markers[-1]
     assert middle.ordinal < last.ordinal
 
-    report = replay(lambda: followed.spark, followed.pipeline, start, Lsn(middle.window.hi - 1), [ITEM])
+    report = replay(Run(followed.pipeline, lambda: followed.spark), start, Lsn(middle.window.hi - 1), [ITEM])
     (item,) = report.tables
     count = report.last - report.first + 1
     assert (item.outcome, item.already_applied, item.applied, item.changes.updates) == ("applied", 0, count, 100)
     assert (report.last, report.hi) == (middle.ordinal, middle.window.hi), "whole windows"
     assert state_of(followed, OTHER).version == 0
-    mixed = replay(lambda: followed.spark, followed.pipeline, start, last.window.hi)
+    mixed = replay(Run(followed.pipeline, lambda: followed.spark), start, last.window.hi)
     had = {table.name: (table.outcome, table.already_applied) for table in mixed.tables}
     assert had == {ITEM: ("applied", count), OTHER: ("applied", 0)}
     followed.assert_equal()
     version = state_of(followed).version
-    old = replay(no_spark, followed.pipeline, start, middle.window.hi)
+    old = replay(Run(followed.pipeline, no_spark), start, middle.window.hi)
     assert {table.outcome for table in old.tables} == {"already applied"}
     command = configured(tmp_path, followed.database.dsn, followed.database.name, TABLES)
     ends = ("--from", str(start), "--to", str(last.window.hi))
@@ -206,25 +207,25 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
     before = state_of(followed)
     for lo, hi, error in ((Lsn(1), end, GapError), (start, Lsn(end + 1), GapError), (end, start, ConfigurationError)):
         with pytest.raises(error):
-            replay(no_spark, pipeline, lo, hi)
+            replay(Run(pipeline, no_spark), lo, hi)
         with pytest.raises(error):
-            rebuild(no_spark, pipeline, lo, hi)
+            rebuild(Run(pipeline, no_spark), lo, hi)
     with pytest.raises(ConfigurationError, match="not replicated"):
-        rebuild(no_spark, pipeline, start, end, [QualifiedName("public", "nobody")])
+        rebuild(Run(pipeline, no_spark), start, end, [QualifiedName("public", "nobody")])
     with pytest.raises(GapError, match="it ends at"):
-        table_as_of(no_spark, pipeline, ITEM, Lsn(end + 1), str(tmp_path / "none"))
+        table_as_of(Run(pipeline, no_spark), ITEM, Lsn(end + 1), str(tmp_path / "none"))
     with pytest.raises(LakeError, match="the oldest version"):
-        table_as_of(no_spark, pipeline, ITEM, start, str(tmp_path / "none"))
+        table_as_of(Run(pipeline, no_spark), ITEM, start, str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
     # another writer was quicker than a rebuild that has read the state before
     landed = LandedWindows.of(pipeline)
     snapshot = list(landed.past_states(pipeline.lake, ITEM))[-1].state
-    build = Build(pipeline, landed, snapshot, landed.after(snapshot.ordinal, before.ordinal))
+    build = Build(Run(pipeline, lambda: spark), landed, snapshot, landed.after(snapshot.ordinal, before.ordinal))
     followed.database.execute("UPDATE item SET name = 'two'")
     synced(followed)
     with pytest.raises(OvertakenError):
-        rebuilding._put_in_place(spark, build, before, BuiltAside(pipeline.lake.table(ITEM), NO_CHANGES), "")
+        rebuilding._put_in_place(build, before, BuiltAside(pipeline.lake.table(ITEM), NO_CHANGES))
     followed.assert_equal()
 
     # rows that were changed without an event: no log leads through that window
@@ -234,7 +235,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
     synced(followed)
     followed.assert_equal()
     with pytest.raises(SchemaChangeError, match="needs a re-snapshot: it was rewritten by DDL"):
-        table_as_of(no_spark, pipeline, ITEM, changed_at, str(tmp_path / "none"))
-    report = rebuild(lambda: spark, pipeline, start, changed_at, [ITEM])
+        table_as_of(Run(pipeline, no_spark), ITEM, changed_at, str(tmp_path / "none"))
+    report = rebuild(Run(pipeline, lambda: spark), start, changed_at, [ITEM])
     assert [table.outcome for table in report.tables] == ["in its snapshot"]
     followed.assert_equal()

@@ -13,6 +13,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Table
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import apply, sync
 from spark_jobs.table_mode import Mode
 from tests.at_night import at_night
@@ -134,7 +135,7 @@ def test_each_statement_in_a_window_that_is_applied_by_itself(
         database.execute(statement)
         capture(followed.pipeline)
     for marker in ChangeLog(followed.pipeline.lake.change_log).markers():
-        apply(lambda: spark, followed.pipeline, upto=marker.window.hi)
+        apply(Run(followed.pipeline, lambda: spark), upto=marker.window.hi)
     assert sync(followed.pipeline, lambda: spark).errors == ()
     followed.assert_equal()
 
@@ -146,7 +147,7 @@ def test_a_range_that_ends_without_columns_asks_for_no_spark(
     database.execute("ALTER TABLE s DROP COLUMN a", "INSERT INTO s DEFAULT VALUES")
     capture(followed.pipeline)
 
-    (table,) = apply(no_spark, followed.pipeline).tables
+    (table,) = apply(Run(followed.pipeline, no_spark)).tables
     assert "public.s has no columns from " in str(table.error)
     assert "DELTA" not in str(table.error)
 

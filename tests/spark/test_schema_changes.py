@@ -15,6 +15,7 @@ from spark_jobs.apply.plan import plan_apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import apply
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
@@ -209,7 +210,7 @@ def test_a_process_that_is_killed_between_two_statements(
         spark.sql(f"ALTER TABLE {table} DROP COLUMNS (b)")
         spark.sql(f"ALTER TABLE {table} RENAME COLUMN a TO `pg_attribute.2`")
         spark.sql(f"ALTER TABLE {table} RENAME COLUMN z TO a")
-        (applied,) = apply(lambda: spark, pipeline).tables
+        (applied,) = apply(Run(pipeline, lambda: spark)).tables
         assert applied.error is None
         assert_equal(spark, pipeline, orders)
 
@@ -236,8 +237,8 @@ def test_a_column_is_followed_while_capture_is_ahead(
         ):
             database.execute(statement)
             capture(pipeline)
-        (work,) = plan_apply(pipeline).work
+        (work,) = plan_apply(Run(pipeline, lambda: spark)).work
         # where the range is large: executors decode it
-        applied = apply_table(lambda: spark, replace(work, on_driver_bytes=0))
+        applied = apply_table(replace(work, on_driver_bytes=0))
         assert (applied.error, applied.columns) == (None, ("z was dropped", "c int was added"))
         assert_equal(spark, pipeline, orders)

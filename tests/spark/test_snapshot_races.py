@@ -16,6 +16,7 @@ from spark_jobs.capture.continuity import check_identity
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot as snapshot_module
 from spark_jobs.sync import snapshot
 from tests.fixtures.pipelines import pipeline_of
@@ -53,7 +54,7 @@ def test_ddl_after_a_snapshot_seen_with_a_window_that_ends_before_it(
 
     def late(*arguments: object) -> object:
         patched.setattr(capture_module, "look_at_catalogue", look_at_catalogue)
-        (taken,) = snapshot(lambda: spark, orders, [ORDERS])
+        (taken,) = snapshot(Run(orders, lambda: spark), [ORDERS])
         assert taken.error is None
         database.execute(RENAME_LABEL)
         return look_at_catalogue(*arguments)  # type: ignore[arg-type]
@@ -72,7 +73,7 @@ def test_ddl_after_a_snapshot_that_is_ahead_of_the_log(
     pipeline = replace(orders, windows=replace(orders.windows, max_bytes=64))
     for _ in range(3):
         database.execute("UPDATE orders SET a = a + 1 WHERE id < 9")
-    (taken,) = snapshot(lambda: spark, pipeline, [ORDERS])
+    (taken,) = snapshot(Run(pipeline, lambda: spark), [ORDERS])
     database.execute(RENAME_LABEL, "UPDATE orders SET a = a WHERE id = 2")
     landed = capture(pipeline).landed
     (seen,) = [
@@ -101,7 +102,7 @@ def test_ddl_seen_with_a_window_that_is_landed_while_the_snapshot_is_read(
         assert landed.wait(_SECONDS)
         check_identity(*arguments)  # type: ignore[arg-type]
 
-    reader = threading.Thread(target=lambda: snapshot(lambda: spark, orders, [ORDERS]))
+    reader = threading.Thread(target=lambda: snapshot(Run(orders, lambda: spark), [ORDERS]))
     with monkeypatch.context() as patched:
         patched.setattr(capture_module, "look_at_catalogue", late)
         patched.setattr(snapshot_module, "check_identity", meanwhile)

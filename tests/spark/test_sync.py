@@ -14,6 +14,7 @@ from spark_jobs.errors import PreconditionError, SchemaChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, apply, snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
@@ -145,9 +146,9 @@ def test_apply_stops_where_it_is_told(shop: Followed) -> None:
     from spark_jobs.capture.capture import capture
 
     capture(shop.pipeline)
-    untouched = apply(no_spark, shop.pipeline, upto=marker.window.hi)
+    untouched = apply(Run(shop.pipeline, no_spark), upto=marker.window.hi)
     assert {table.outcome for table in untouched.tables} == {"nothing to apply"}
-    assert apply(lambda: shop.spark, shop.pipeline).errors == ()
+    assert apply(Run(shop.pipeline, lambda: shop.spark)).errors == ()
     shop.assert_equal()
 
 
@@ -182,7 +183,7 @@ def test_a_table_taken_out_keeps_its_rows(shop: Followed) -> None:
 def test_a_snapshot_taken_anew_by_hand(shop: Followed) -> None:
     synced(shop)
     shop.database.execute("UPDATE orders SET status = 'later'")
-    (taken,) = snapshot(lambda: shop.spark, shop.pipeline, [shop.names[0]])
+    (taken,) = snapshot(Run(shop.pipeline, lambda: shop.spark), [shop.names[0]])
     assert taken.error is None
     shop.database.execute("DELETE FROM orders WHERE id = 2")
     synced(shop)
@@ -220,7 +221,7 @@ def test_another_table_under_the_name_stops_it(shop: Followed, ddl: str, told: s
     from spark_jobs.capture.capture import capture
 
     capture(shop.pipeline)
-    report = apply(lambda: shop.spark, shop.pipeline)
+    report = apply(Run(shop.pipeline, lambda: shop.spark))
     (error,) = report.errors
     assert isinstance(error, SchemaChangeError)
     assert told in str(error)

@@ -16,6 +16,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import apply, snapshot, sync
 from spark_jobs.write_guard import write_guard
 from tests.fixtures.pipelines import pipeline_of
@@ -59,7 +60,7 @@ def test_what_another_one_has_applied_since_is_not_applied_again(shop: Followed)
     shop.apply()
     shop.database.execute("INSERT INTO orders VALUES (101, 'came')", "DELETE FROM items WHERE id = 100")
     capture(shop.pipeline)
-    for table in apply_tables(lambda: shop.spark, [TableRange(shop.pipeline, state, shop.markers) for state in stale]):
+    for table in apply_tables([TableRange(shop.run, state, shop.markers) for state in stale]):
         last = shop.markers[-1].ordinal
         assert (table.outcome, table.first, table.last) == ("applied", last, last), "only what the other one left"
     shop.assert_equal()
@@ -69,9 +70,9 @@ def test_a_table_snapshotted_again_since_goes_on_from_there(shop: Followed) -> N
     shop.database.execute("UPDATE orders SET status = 'x'")
     capture(shop.pipeline)
     stale = state_of(shop, ORDERS)
-    (taken,) = snapshot(lambda: shop.spark, shop.pipeline, [ORDERS])
+    (taken,) = snapshot(shop.run, [ORDERS])
     assert taken.error is None
-    (left,) = apply_tables(lambda: shop.spark, [TableRange(shop.pipeline, stale, shop.markers)])
+    (left,) = apply_tables([TableRange(shop.run, stale, shop.markers)])
     assert (left.outcome, left.state) == ("already applied", taken.state)
     assert sync(shop.pipeline, lambda: shop.spark).errors == ()
     shop.assert_equal()
@@ -86,7 +87,7 @@ def test_a_table_that_another_one_writes_is_left_alone_and_the_others_go_on(shop
         assert "public.orders was left alone: another process is writing its Delta table" in str(error)
         outcomes = {table.name: table.outcome for table in report.tables}
         assert outcomes == {ORDERS: "stopped", ITEMS: "applied"}
-        (untaken,) = snapshot(lambda: shop.spark, shop.pipeline, [ORDERS])
+        (untaken,) = snapshot(shop.run, [ORDERS])
         assert "was left alone" in str(untaken.error)
         cut = latest_cut(shop.pipeline.lake)
         assert cut is not None
@@ -97,17 +98,18 @@ def test_a_table_that_another_one_writes_is_left_alone_and_the_others_go_on(shop
 
 def test_a_lock_goes_with_its_session(shop: Followed) -> None:
     with write_guard(shop.pipeline.source) as other, other.table(ORDERS):
-        assert other.connection is not None
-        pid = other.connection.info.backend_pid
+        session = other.connect()
+        assert session is not None
+        pid = session.info.backend_pid
         shop.database.execute(f"SELECT pg_terminate_backend({pid}, 10000)")
         with write_guard(shop.pipeline.source) as mine, mine.table(ORDERS):
-            assert mine.connection is not None
+            assert mine.connect() is not None
 
 
 def test_landed_windows_are_applied_while_the_source_is_down(shop: Followed, caplog: pytest.LogCaptureFixture) -> None:
     shop.database.execute("UPDATE orders SET status = 'x'")
     capture(shop.pipeline)
     unreachable = replace(shop.pipeline.source, dsn=SecretStr("host=127.0.0.1 port=1 connect_timeout=2"))
-    assert apply(lambda: shop.spark, replace(shop.pipeline, source=unreachable)).errors == ()
+    assert apply(Run(replace(shop.pipeline, source=unreachable), lambda: shop.spark)).errors == ()
     assert "nothing keeps a second process from writing" in caplog.text
     shop.assert_equal()

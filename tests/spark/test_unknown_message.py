@@ -16,6 +16,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.slot import read_window
+from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -112,7 +113,7 @@ def test_its_table_stops_and_the_others_go_on(
         [(position,)] = followed.database.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots")
         assert Lsn.parse(str(position)) >= report.windows[-1].window.hi > marker.window.hi, "the slot goes on"
 
-    [taken] = snapshot(lambda: followed.spark, followed.pipeline, [followed.names[0]])
+    [taken] = snapshot(Run(followed.pipeline, lambda: followed.spark), [followed.names[0]])
     assert taken.error is None
     followed.database.execute("INSERT INTO a VALUES (99, 'after')")
     assert sync(followed.pipeline, lambda: followed.spark).errors == ()

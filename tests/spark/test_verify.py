@@ -20,6 +20,7 @@ from cdc_assets.cli.json_output import json_text
 from spark_jobs.configuration import MergeEngine, Table
 from spark_jobs.errors import SlotError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.compare_table import Thoroughness
@@ -196,7 +197,7 @@ def test_what_happens_meanwhile_is_no_difference(
     lake.assert_equal()
 
     # the version of then is gone with the new snapshot, so another LSN is taken
-    later = verified(lake, meanwhile=lambda: snapshot(lambda: spark, lake.pipeline))
+    later = verified(lake, meanwhile=lambda: snapshot(Run(lake.pipeline, lambda: spark)))
     assert verdicts(later) == {"orders": "equal", "idle": "equal"}
     assert later["orders"].counts.source_rows == 42
 

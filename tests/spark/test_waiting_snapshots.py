@@ -27,6 +27,7 @@ from spark_jobs.lake.table_state import has_delta_table
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover
+from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import BRIEF, PATIENT, Exporter, Patience
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
@@ -129,12 +130,12 @@ def test_windows_that_are_landed_while_a_snapshot_waits_are_not_taken_for_what_i
     capture(shop)
     with Exporter(shop.source.dsn, NOT_AT_ALL) as exporter:
         with idle_in_transaction(database), pytest.raises(SnapshotWaitsError):
-            snapshot(lambda: spark, shop, [ORDERS], exporter=exporter)
+            snapshot(Run(shop, lambda: spark), [ORDERS], exporter=exporter)
         wait_for(lambda: not exporter.is_waiting, "the snapshot is exported")
         database.execute("UPDATE orders SET a = -1 WHERE id = 3", "DELETE FROM orders WHERE id = 4")
         capture(shop)
         exporter.patience = PATIENT
-        (taken,) = snapshot(lambda: spark, shop, [ORDERS], exporter=exporter)
+        (taken,) = snapshot(Run(shop, lambda: spark), [ORDERS], exporter=exporter)
     assert taken.error is None
     synced(spark, shop)
     assert_equal(spark, shop, ORDERS, ITEMS)

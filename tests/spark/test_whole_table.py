@@ -19,6 +19,7 @@ from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import ConnectionLostError, UnrepresentableError
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table, table_read
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.sync import prepare, snapshot, sync
@@ -156,7 +157,7 @@ def test_again_in_place_of_deletion_vectors_and_renamed_columns(
     path = thing.lake.table(THING_NAME)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 3 = 0")  # as somebody else may: marks rows as deleted
     assert any(add.get("deletionVector") for add in actions(thing, "add"))
-    (taken,) = snapshot(no_spark, thing)
+    (taken,) = snapshot(Run(thing, no_spark))
     assert taken.error is None
     assert taken.rows == 5000
     assert_equal(spark, thing)
@@ -193,7 +194,7 @@ def test_executors_elsewhere_read_large_tables(
     assert sync(replace(thing, spark=options), no_spark).errors == (), "small ones are read here"
     monkeypatch.setattr("spark_jobs.snapshot.table_read._SMALL_BYTES", 0)
     with pytest.raises(SparkIsStarted):
-        snapshot(no_spark, replace(thing, spark=options))
+        snapshot(Run(replace(thing, spark=options), no_spark))
 
 
 def test_a_range_that_fails_leaves_nothing(thing: Pipeline, database: Database, spark: SparkSession) -> None:
@@ -244,7 +245,7 @@ def test_only_a_range_whose_connection_is_lost_is_read_again(
 
     monkeypatch.setattr(table_read, "read_range", noted)
     with ThreadPoolExecutor(1) as background:
-        taking = background.submit(snapshot, no_spark, thing)
+        taking = background.submit(snapshot, Run(thing, no_spark))
         lost = blocked_reader(database)
         database.execute(f"SELECT pg_terminate_backend({lost})")
         wait_until(lambda: blocked_reader(database) != lost)
@@ -260,7 +261,7 @@ def test_a_snapshot_whose_exporter_is_gone_leaves_nothing(
     thing: Pipeline, database: Database, last_row: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor(1) as background:
-        taking = background.submit(snapshot, no_spark, thing)
+        taking = background.submit(snapshot, Run(thing, no_spark))
         reader = blocked_reader(database)
         ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database.name}'"
         exporter = "state = 'idle in transaction' AND query NOT LIKE 'REINDEX%'"
@@ -295,13 +296,13 @@ def test_of_two_processes_that_write_one_table_each_reads_what_the_other_left(
 
 
 def _taken(pipeline: Pipeline) -> list[str]:
-    return [str(taken.error) for taken in snapshot(no_spark, pipeline)]
+    return [str(taken.error) for taken in snapshot(Run(pipeline, no_spark))]
 
 
 def test_on_an_object_store(thing: Pipeline, database: Database, object_store: ObjectStore, tmp_path: Path) -> None:
     stored = replace(thing, lake=replace(thing.lake, path=f"s3a://{BUCKET}/lake"), merge_engine="auto")
     assert sync(stored, no_spark).errors == ()
-    (taken,) = snapshot(no_spark, stored)
+    (taken,) = snapshot(Run(stored, no_spark))
     assert (taken.error, taken.rows) == (None, 5000)
     database.execute("UPDATE thing SET price = 0 WHERE id < 10")
     (applied,) = sync(stored, no_spark).tables

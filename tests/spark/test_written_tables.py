@@ -16,6 +16,7 @@ from spark_jobs.delta import written_tables
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover
+from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
@@ -41,7 +42,7 @@ def _maintain(spark: SparkSession, pipeline: Pipeline, _: Database) -> None:
 
 
 def _snapshot(spark: SparkSession, pipeline: Pipeline, _: Database) -> None:
-    assert [taken.error for taken in snapshot(lambda: spark, pipeline)] == [None]
+    assert [taken.error for taken in snapshot(Run(pipeline, lambda: spark))] == [None]
 
 
 def _delete(_: SparkSession, pipeline: Pipeline, __: Database) -> None:

@@ -1,0 +1,37 @@
+"""What all steps of one command share, or of one step in Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.progress import Progress, silent
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.write_guard import UNGUARDED, WriteGuard, write_guard
+
+
+@dataclass(frozen=True)
+class Run:
+    """``spark`` is called only when there is work for Spark. ``guard`` keeps other processes from a table while it is
+    written. ``run_id``: whose commits they are, for whoever reads the tables' history."""
+
+    pipeline: Pipeline
+    spark: SparkProvider
+    guard: WriteGuard = UNGUARDED
+    run_id: str = ""
+    progress: Progress = silent
+
+    def of(self, pipeline: Pipeline) -> Run:
+        """The same run of ``pipeline``, with what its patterns match now."""
+        return replace(self, pipeline=pipeline)
+
+    @contextmanager
+    def guarded(self) -> Iterator[Run]:
+        """The run with locks in the source, which end with the context; itself if it has them already."""
+        if self.guard is not UNGUARDED:
+            yield self
+            return
+        with write_guard(self.pipeline.source) as guard:
+            yield replace(self, guard=guard)
