@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, declared_key_sql, declared_parameters
+from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import (
@@ -34,8 +35,7 @@ NO_MASKS: Masks = {}
 # the query looks through the columns of all tables for each one
 _AT_ONCE = 100
 
-# Partitions are found through pg_inherits, because pg_partition_tree would lock each of them, and wait while one is
-# altered. Domains may be over domains, each with its own type modifier; the innermost one's counts, because the base
+# Domains may be over domains, each with its own type modifier; the innermost one's counts, because the base
 # type gets that one. A deferrable primary key can be violated inside a transaction, so it does not identify rows.
 _FACTS = """
 WITH RECURSIVE wanted AS (
@@ -46,12 +46,7 @@ WITH RECURSIVE wanted AS (
 ), attribute AS (
   SELECT a.* FROM pg_catalog.pg_attribute a JOIN wanted w ON w.oid = a.attrelid
   WHERE a.attnum > 0 AND NOT a.attisdropped
-), tree (root, member) AS (
-  SELECT oid, oid FROM wanted
-  UNION ALL
-  SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
-), resolved (attrelid, attnum, typid, typmod) AS (
+), {tree}, resolved (attrelid, attnum, typid, typmod) AS (
   SELECT attrelid, attnum, atttypid, atttypmod FROM attribute
   UNION ALL
   SELECT r.attrelid, r.attnum, t.typbasetype, t.typtypmod
@@ -113,7 +108,9 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
     WHERE t.root = w.oid AND t.member <> w.oid), '[]'),
   coalesce({declared}, '[]')
 FROM wanted w ORDER BY w.nspname, w.relname
-""".replace("{declared}", declared_key_sql(relid="w.oid", nspname="w.nspname", relname="w.relname"))
+""".replace("{declared}", declared_key_sql(relid="w.oid", nspname="w.nspname", relname="w.relname")).replace(
+    "{tree}", partition_tree_sql("wanted")
+)
 
 
 _TABLES_THERE = """
@@ -122,12 +119,7 @@ WITH RECURSIVE wanted AS (
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p')
     AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
-), tree (root, member) AS (
-  SELECT oid, oid FROM wanted
-  UNION ALL
-  SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
-)
+), {tree}
 SELECT w.nspname::text, w.relname::text, w.oid::bigint, u.unlogged, u.elsewhere, EXISTS (
   SELECT FROM pg_catalog.pg_attribute a
   WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
@@ -137,17 +129,13 @@ FROM wanted w LEFT JOIN (
   FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member
   WHERE p.relpersistence <> 'p' OR p.relkind = 'f' GROUP BY t.root
 ) u ON u.root = w.oid
-"""
+""".replace("{tree}", partition_tree_sql("wanted"))
 
 
-_BELOW = """
-WITH RECURSIVE below (relid, top) AS (
-  SELECT inhrelid, inhparent FROM pg_catalog.pg_inherits WHERE inhparent = ANY (%s::oid[])
-  UNION
-  SELECT i.inhrelid, b.top FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
-)
-SELECT relid::bigint, top::bigint FROM below
-"""
+_BELOW = f"""
+WITH RECURSIVE {partition_tree_sql("unnest(%s::oid[]) given(oid)", inheriting=True)}
+SELECT member::bigint, root::bigint FROM tree WHERE member <> root
+"""  # noqa: S608  # a constant
 
 
 @dataclass(frozen=True)

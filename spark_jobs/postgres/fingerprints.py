@@ -17,6 +17,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import Masks
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
+from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, members_sql
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
@@ -35,12 +36,10 @@ WITH RECURSIVE asked AS (
   FROM asked a
   JOIN pg_catalog.pg_namespace n ON n.nspname = a.nspname
   JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = a.relname AND c.relkind IN ('r', 'p')
-), tree (relid, member, parent, attached, command, leaving) AS (
-  SELECT relid, relid, 0::oid, 0::bigint, 0::bigint, false FROM wanted
-  UNION ALL
-  SELECT t.relid, i.inhrelid, i.inhparent, i.xmin::text::bigint, i.cmin::text::bigint, i.inhdetachpending
-  FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
+), {tree}, placed AS (
+  SELECT t.root AS relid, t.member, coalesce(i.inhparent, 0) AS parent, coalesce(i.xmin::text::bigint, 0) AS attached,
+    coalesce(i.cmin::text::bigint, 0) AS command, coalesce(i.inhdetachpending, false) AS leaving
+  FROM tree t LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.member AND t.member <> t.root
 ), part AS (
   SELECT t.relid, jsonb_agg(jsonb_build_array(c.oid::bigint, n.nspname, c.relname, c.relpersistence,
       t.parent::bigint, t.attached,
@@ -74,7 +73,7 @@ WITH RECURSIVE asked AS (
       CASE WHEN t.parent <> 0 AND NOT t.leaving THEN pg_catalog.pg_get_expr(c.relpartbound, 0) END,
       {partition_key}
     ) END ORDER BY c.oid) AS parts
-  FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  FROM placed t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   GROUP BY t.relid
 ), used (relid, typid) AS (
   SELECT w.relid, a.atttypid FROM wanted w JOIN pg_catalog.pg_attribute a ON a.attrelid = w.relid
@@ -228,6 +227,7 @@ def _mask_json(mask: TableMask | None) -> str:
 def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
     known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
     statement = sql.SQL(_FINGERPRINTS).format(
+        tree=sql.SQL(partition_tree_sql("(SELECT relid AS oid FROM wanted) roots")),
         members=members_sql(connection.info.server_version),
         listed=sql.SQL(_LISTED if known else ""),
         first_normal_oid=sql.Literal(FIRST_NORMAL_OID),

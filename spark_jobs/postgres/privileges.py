@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.provider import SELF_MANAGED, Provider, provider_of
 from spark_jobs.postgres.slot import SPARE_SLOTS
 from spark_jobs.qualified_name import QualifiedName
@@ -91,21 +92,21 @@ SELECT rolname::text, rolsuper,
        has_database_privilege(current_database(), 'CREATE')
 FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
-_TABLES = """
+_TABLES = f"""
+WITH RECURSIVE wanted AS (
+  SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN unnest(%s::text[], %s::text[]) asked(nspname, relname)
+    ON asked.nspname = n.nspname AND asked.relname = c.relname
+  WHERE c.relkind IN ('r', 'p')
+), {partition_tree_sql("wanted")}, readable (oid, wholly) AS (
+  SELECT root, bool_and(has_table_privilege(member, 'SELECT')) FROM tree GROUP BY root
+)
 SELECT n.nspname::text, c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
-       has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
-         WITH RECURSIVE below (relid) AS (
-           SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = c.oid AND c.relkind = 'p'
-           UNION ALL
-           SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_class p ON p.oid = b.relid AND p.relkind = 'p'
-           JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid)
-         SELECT FROM below WHERE NOT has_table_privilege(relid, 'SELECT')),
+       r.wholly,
        pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid), c.relkind = 'p'
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN unnest(%s::text[], %s::text[]) wanted(nspname, relname)
-  ON wanted.nspname = n.nspname AND wanted.relname = c.relname
-WHERE c.relkind IN ('r', 'p') ORDER BY 1, 2
-"""
+FROM readable r JOIN pg_catalog.pg_class c USING (oid) JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ORDER BY 1, 2
+"""  # noqa: S608  # a constant
 
 
 def server_settings(connection: Connection) -> ServerSettings:

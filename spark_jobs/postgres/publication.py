@@ -16,6 +16,7 @@ from psycopg import sql
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
+from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.publication_comment import PublicationComment, write_comment
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
 from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, add_table, published_tables
@@ -72,11 +73,8 @@ WITH RECURSIVE pub AS (
 ), entry (relid) AS (
   SELECT relid FROM member JOIN candidate c USING (relid), pub
   WHERE pub.pubviaroot OR NOT pub.puballtables OR c.relkind = 'r'
-), below (relid) AS (
-  SELECT relid FROM entry
-  UNION
-  SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_class p ON p.oid = b.relid AND p.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
+), {tree}, below (relid) AS (
+  SELECT DISTINCT member FROM tree
 )
 SELECT obj_description(pub.oid, 'pg_publication'), pub.pubviaroot,
   coalesce((to_jsonb(pub)->>'puballsequences')::boolean, false), (
@@ -111,7 +109,10 @@ WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::te
 def find_publication(connection: Connection, name: str) -> Publication | None:
     version = connection.info.server_version
     statement = sql.SQL(_PUBLICATION).format(
-        members=members_sql(version), excluded=excluded_sql(version), first_normal_oid=sql.Literal(FIRST_NORMAL_OID)
+        members=members_sql(version),
+        excluded=excluded_sql(version),
+        first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
+        tree=sql.SQL(partition_tree_sql("(SELECT relid AS oid FROM entry) roots")),
     )
     with source_errors(f"publication {name} could not be read"):
         row = connection.execute(statement, {"name": name}).fetchone()

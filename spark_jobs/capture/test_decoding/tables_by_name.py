@@ -11,21 +11,16 @@ from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables, 
 from spark_jobs.logicalrep.test_decoding.lines import TableName
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.qualified_name import QualifiedName
 
-# tables with the most partitions first: below a followed partition of a followed table, the upper one counts.
-# pg_partition_tree would lock each partition, and wait where one is altered
-_PARTITIONS = """
-WITH RECURSIVE tree (root, member) AS (
-  SELECT oid, oid FROM unnest(%s::oid[]) root(oid)
-  UNION ALL
-  SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member AND p.relkind = 'p'
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = t.member
-)
+# tables with the most partitions first: below a followed partition of a followed table, the upper one counts
+_PARTITIONS = f"""
+WITH RECURSIVE {partition_tree_sql("unnest(%s::oid[]) given(oid)")}
 SELECT t.root::bigint, jsonb_agg(jsonb_build_array(n.nspname, c.relname))
 FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE t.member <> t.root GROUP BY t.root ORDER BY count(*) DESC
-"""
+"""  # noqa: S608  # a constant
 _EXISTS = """
 SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
