@@ -91,7 +91,7 @@ def plan_apply(
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
     work = tuple(
-        TableRange(pipeline, progress.states[name], ahead, run_id, policy=pipeline.schema_policy(name))
+        TableRange(pipeline, progress.states[name], ahead, run_id)
         for name in tables
         if name in progress.states and _has_work(progress.states[name], ahead)
     )

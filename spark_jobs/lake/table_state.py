@@ -30,6 +30,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.table_mode import Mode
 
 TXN_PREFIX = "pgcdc:"
@@ -72,7 +73,8 @@ class TableState:
     empty. ``relid`` is the source table's OID. ``commits`` is the number of our commits, the version of the table's
     transaction identifier; ``last_commit`` is the last of them, None if it is not known. ``cause``: why that snapshot
     was taken, None if a user asked for it. ``partitions``: the partitions last read again since that snapshot.
-    ``strategy``: how our last commit was written; None if it was a snapshot, or is not known.
+    ``strategy``: how our last commit was written; None if it was a snapshot, or is not known. ``differing``: the
+    columns in which it differs from the source on purpose.
     """
 
     name: QualifiedName
@@ -86,6 +88,7 @@ class TableState:
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
     last_commit: KnownCommit | None = None
+    differing: DifferingColumns = SAME_COLUMNS
 
     def has_lost(self, commits: int, commit: KnownCommit | None) -> bool:
         """Whether the table does not have our commit of number ``commits``, which it had as ``commit``: another writer
@@ -248,6 +251,7 @@ def state_written(
         None if (read := written.get("partitions_read")) is None else PartitionsRead(**read),
         written.get("strategy"),
         commit,
+        DifferingColumns.of(written.get("differing")),
     )
 
 
@@ -269,7 +273,15 @@ def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
     """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
     lsn, last = snapshot_lsn_of(known.generation), known.last_commit
     return TableState(
-        known.name, known.generation, lsn, cut.ordinal, version, known.relid, known.commits, last_commit=last
+        known.name,
+        known.generation,
+        lsn,
+        cut.ordinal,
+        version,
+        known.relid,
+        known.commits,
+        last_commit=last,
+        differing=known.differing,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -21,6 +21,8 @@ from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.differing_columns import added_since
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot, ctid_ranges
@@ -29,6 +31,7 @@ from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.table_mode import Mode
+from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
 
 
@@ -90,24 +93,43 @@ class PlannedTable:
     def sent(self) -> PublishedTable | None:
         return self.seen.published.get(self.name)
 
-    def read(self) -> TableRead | CdcError:
+    def read(self, spark: SparkProvider) -> TableRead | CdcError:
         """Plan the read; a PreconditionError when the table does not exist or cannot be followed."""
         try:
-            return self._read()
+            return self._read(spark)
         except CdcError as error:
             return error
 
-    def _read(self) -> TableRead:
+    def _read(self, spark: SparkProvider) -> TableRead:
         ranges = self.seen.ranges.get(self.name, ())
         if (there := self.seen.there.get(self.name)) and there.fault:
             raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
-        read = TableRead.of(self.name, described, ranges, self.sent, mask=mask)
+        ignored = self._ignored(facts, spark) if facts else frozenset[int]()
+        read = TableRead.of(self.name, described, ranges, self.sent, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
         if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
         return read
+
+    def _ignored(self, facts: RelationFacts, spark: SparkProvider) -> frozenset[int]:
+        """The numbers of the columns that were added since the table's first snapshot, if they stay out of the lake."""
+        if self.work.pipeline.schema_policy(self.name).add != "ignore" or (before := self.state()) is None:
+            return frozenset()
+        by_number = self._is_of_same_table(before, facts.relid)
+        return added_since(facts, self._held(before, spark), by_number=by_number)
+
+    def _is_of_same_table(self, before: TableState, relid: int) -> bool:
+        """Whether the lake's table was made from this very table, so that its attribute numbers mean the same."""
+        identity = self.work.checkpoint.identity
+        same_cluster = identity.stream[0] == identity.system_identifier
+        return before.relid == relid and (same_cluster or not is_of_earlier_chapter(before, identity.chapter))
+
+    def _held(self, before: TableState, spark: SparkProvider) -> Sequence[DeltaColumn]:
+        """The columns of the lake's table."""
+        opened = opened_table(self.path, before.version)
+        return opened.columns if opened is not None else table_columns(spark(), self.path)
 
     @property
     def mode(self) -> Mode:
@@ -157,16 +179,15 @@ class PlannedTable:
         policy = self.work.pipeline.schema_policy(self.name)
         if self.work.asked or not policy.refused:
             return
-        opened = opened_table(self.path, before.version)
-        held = opened.columns if opened is not None else table_columns(spark(), self.path)
+        held = self._held(before, spark)
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.types, before.mask) == (self.types, self.mask)
         where = f"at {self.exported.lsn}"
         if refused := refused_columns(self.name, held, read.shape, policy, where, types=types):
             raise refused.within(self.reason) if self.reason else refused
 
-    def provenance(self, relid: int, before: TableState | None) -> Provenance:
-        """The provenance of the commit that replaces the state ``before``."""
+    def provenance(self, read: TableRead, before: TableState | None) -> Provenance:
+        """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
         _, word = self.seen.words.get(self.name, (0, ""))
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
@@ -177,10 +198,11 @@ class PlannedTable:
             last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,
             hi=self.exported.lsn,
-            relid=relid,
+            relid=read.shape.relid,
             commits=before.commits + 1 if before else 1,
             run_id=self.work.run_id,
             cause=next_cause(before.cause if before else None, self.reason) if self.reason else None,
+            differing=read.differing,
         )
 
     @property

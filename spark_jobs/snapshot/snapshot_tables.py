@@ -78,7 +78,7 @@ def snapshot_tables(
     done: dict[QualifiedName, TableSnapshot] = {}
     seen = look(connection, work)
     tables = [PlannedTable(work, exported, name, seen) for name in work.names]
-    reads = {table.name: table.read() for table in tables}
+    reads = {table.name: table.read(spark) for table in tables}
     possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
     with (
         read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, progress) as reading,
@@ -125,7 +125,7 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
         before = table.state()
         if before is not None:
             table.require_accepted(read, before, writer.spark)
-        provenance = table.provenance(read.shape.relid, before)
+        provenance = table.provenance(read, before)
         left = files_without_table(path) if before is None else ()
         if left:
             _log.warning(_STARTS_OVER, table.name, len(left))

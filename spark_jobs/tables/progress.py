@@ -153,7 +153,9 @@ def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
     if beyond or state.relid is None:
         return None
-    return TableCut(state.name, state.relid, state.generation, state.version, state.commits, state.last_commit)
+    return TableCut(
+        state.name, state.relid, state.generation, state.version, state.commits, state.last_commit, state.differing
+    )
 
 
 def _opened_state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> TableState | None:

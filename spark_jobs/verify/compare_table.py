@@ -3,7 +3,7 @@ process, all others with Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -14,6 +14,7 @@ from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.differing_columns import DifferingColumns
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot
@@ -50,7 +51,8 @@ class Thoroughness:
 
 @dataclass(frozen=True)
 class Verification:
-    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
+    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN. ``differing``: the
+    columns in which tables differ from the source on purpose."""
 
     spark: SparkProvider
     connect: BulkConnect
@@ -58,6 +60,7 @@ class Verification:
     exported: ExportedSnapshot
     at: WindowMarker
     how: Thoroughness
+    differing: Mapping[QualifiedName, DifferingColumns]
 
 
 def compare_table(work: Verification, name: QualifiedName, read: TableRead | CdcError) -> TableVerified:
