@@ -169,9 +169,10 @@ class ColumnSelection:
 
 @dataclass(frozen=True)
 class SchemaPolicy:
-    """What happens to a table whose columns changed at the source. ``retype`` ``snapshot``: as ``on_rewrite`` says."""
+    """What happens to a table whose columns changed at the source. ``add`` ``ignore``: a new column stays out of the
+    lake. ``retype`` ``snapshot``: as ``on_rewrite`` says."""
 
-    add: Literal["follow", "stop"] = "follow"
+    add: Literal["follow", "ignore", "stop"] = "follow"
     drop: Literal["follow", "stop"] = "follow"
     retype: Literal["snapshot", "stop"] = "snapshot"
 
@@ -179,6 +180,18 @@ class SchemaPolicy:
     def refused(self) -> frozenset[str]:
         """The kinds of change at which the table stops."""
         return frozenset(kind for kind in ("add", "drop", "retype") if getattr(self, kind) == "stop")
+
+    @property
+    def without_stops(self) -> SchemaPolicy:
+        """For changes that the table has had before."""
+        return replace(self, **{kind: getattr(FOLLOW_ALL, kind) for kind in self.refused})
+
+    def why_no_longer(self, ignored: Iterable[str]) -> str:
+        """Why a table without the columns ``ignored``, which it left out, needs a re-snapshot; empty if it goes on."""
+        names = ", ".join(ignored)
+        if not names or self.add == "ignore":
+            return ""
+        return f"it lacks {names}, as on_schema_change said add: ignore, and says add: {self.add} now"
 
 
 FOLLOW_ALL = SchemaPolicy()

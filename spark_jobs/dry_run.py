@@ -20,6 +20,7 @@ from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.table_sizes import TableSize, read_pace, table_sizes
 from spark_jobs.prepare import BegunGenerations
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.fingerprint_differences import kind_of_change
 from spark_jobs.status import PipelineStatus, pipeline_status
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.masked_columns import mask_words
@@ -116,12 +117,18 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         broken,
         creates,
         tuple(_to_take(name, reason, sizes.get(name), pace) for name, reason in reasons.items()),
-        tuple(ColumnsToFollow(n, found.columns) for n, found in changes.items() if n not in {*reasons, *stopped}),
+        tuple(_to_follow(pipeline, name, found) for name, found in changes.items() if name not in {*reasons, *stopped}),
         lag_bytes=status.log.lag_bytes if status.log else None,
         restart_bytes=status.slot.restart_bytes if status.slot else None,
         pending_changes=sum(table.pending_changes or 0 for table in status.tables),
         stopped=tuple(TableStopped(*table) for table in stopped.items()),
     )
+
+
+def _to_follow(pipeline: Pipeline, name: QualifiedName, found: CertainChanges) -> ColumnsToFollow:
+    ignores = pipeline.schema_policy(name).add == "ignore"
+    said = (f"{what} (ignored)" if ignores and kind_of_change(what) == "add" else what for what in found.columns)
+    return ColumnsToFollow(name, tuple(said))
 
 
 def _reasons(

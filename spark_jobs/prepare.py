@@ -31,7 +31,8 @@ class Prepared:
     ``progress`` how far the tables, and the messages table, are.
 
     ``missing`` tables need a new generation: they have none in this chapter of the log, or one in another mode, with
-    other types or with other masks. ``reasons`` has a sentence for those with other types or masks. ``stopped`` tables
+    other types or with other masks, or that lacks columns which are no longer ignored. ``reasons`` has a sentence for
+    those that must be read from the source. ``stopped`` tables
     cannot be followed at present, and are not among ``tables``.
     """
 
@@ -106,11 +107,13 @@ class BegunGenerations:
         return not state.is_lost and (state.mode != self.pipeline.mode_of(name) or bool(self.why_from_source(name)))
 
     def why_from_source(self, name: QualifiedName) -> str:
-        """How its types or masks changed: then it must be read from the source, even if its mode changed too. Empty if
-        they did not, or if it has no readable snapshot."""
+        """How its types, masks or ignored columns changed: then it must be read from the source, even if its mode
+        changed too. Empty if they did not, or if it has no readable snapshot."""
         state = self.states.get(name)
         if not isinstance(state, TableState) or state.is_lost:
             return ""
-        return why_masked_otherwise(state.generation.mask, self.masks.get(name, "")) or self.pipeline.table(
-            name
-        ).options.types.changed_since(state.generation.types)
+        return (
+            why_masked_otherwise(state.generation.mask, self.masks.get(name, ""))
+            or self.pipeline.table(name).options.types.changed_since(state.generation.types)
+            or self.pipeline.schema_policy(name).why_no_longer(column.attname for column in state.differing.ignored)
+        )

@@ -26,6 +26,7 @@ from spark_jobs.postgres.health import SlotHealth, find_slot_health
 from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
@@ -56,7 +57,8 @@ class TableStatus:
     asked for. ``missing_operations``: those that its publications left out at that time; the lake does not see them.
     ``mode``: what the table keeps, which may differ from the present configuration. ``partitions``: those that were
     last read again since the snapshot, and why. ``strategy``: how our last commit was written; None for a snapshot.
-    ``waits_for``: the open transaction before whose end the table cannot get the snapshot that it needs.
+    ``differing``: the columns in which it differs from the source on purpose. ``waits_for``: the open transaction
+    before whose end the table cannot get the snapshot that it needs.
     """
 
     name: QualifiedName
@@ -73,6 +75,7 @@ class TableStatus:
     mode: Mode = "mirror"
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
+    differing: DifferingColumns = SAME_COLUMNS
     waits_for: OpenTransaction | None = None
 
 
@@ -293,6 +296,7 @@ def _table_status(
         mode=state.mode,
         partitions=state.partitions,
         strategy=state.strategy,
+        differing=state.differing,
         waits_for=_waits_for(asked) if read_again and isinstance(asked.trouble.get(name), NeedsSnapshotError) else None,
     )
 

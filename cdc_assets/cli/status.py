@@ -64,6 +64,8 @@ def _display(status: PipelineStatus, everything: bool = False) -> RenderableType
     unseen = [f"{t.name}: {unseen_operations(t.missing_operations)}" for t in status.tables if t.missing_operations]
     if unseen:
         parts += [Text(), Text("\n".join(unseen), style="yellow")]
+    if differing := [f"{table.name}: {'; '.join(table.differing.words)}" for table in status.tables if table.differing]:
+        parts += [Text(), Text("\n".join(["columns that differ from the source's, by on_schema_change:", *differing]))]
     return Group(*parts)
 
 

@@ -13,9 +13,10 @@ from spark_jobs.configuration import FOLLOW_ALL, SchemaPolicy
 class SchemaPolicyModel(StrictModel):
     """What happens to a table when its columns change at the source. stop stops the table before the change."""
 
-    add: Literal["follow", "stop"] | None = Field(
+    add: Literal["follow", "ignore", "stop"] | None = Field(
         default=None,
-        description="When a column is added. Default: follow; of a table: the pipeline's.",
+        description="When a column is added. ignore: it stays out of the lake. Default: follow; of a table: the"
+        " pipeline's.",
         examples=["stop"],
     )
     drop: Literal["follow", "stop"] | None = Field(

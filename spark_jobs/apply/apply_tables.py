@@ -25,7 +25,6 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
-from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns
@@ -126,11 +125,11 @@ def _apply_range(work: TableRange) -> TableApplied:
             landed = landed_range(work, opened)
             if landed is None:
                 return result
-            if landed.columns:
+            if landed.words:
                 _require_accepted(work, landed)
                 opened, is_here = None, False  # it shows the columns of before
                 work = follow_columns(work, landed)
-                result = _columns_followed(work, landed.columns, result)
+                result = _columns_followed(work, landed.words, result)
             with net_of_range(work, landed, for_spark=not is_here) as net:
                 return _commit(work, net, result, opened, is_here=is_here)
     except OvertakenError:
@@ -149,11 +148,11 @@ def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
         raise refused
 
 
-def _columns_followed(work: TableRange, columns: ColumnChanges, before: TableApplied) -> TableApplied:
+def _columns_followed(work: TableRange, columns: tuple[str, ...], before: TableApplied) -> TableApplied:
     """The result if the range changes nothing but the columns."""
     state = work.state_since()
     version = None if state is None else state.version
-    return replace(before, outcome="applied", columns=columns.words, delta_version=version, state=state)
+    return replace(before, outcome="applied", columns=columns, delta_version=version, state=state)
 
 
 def _commit(

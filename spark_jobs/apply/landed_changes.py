@@ -18,6 +18,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
+from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
 from spark_jobs.schema.table_faults import mode_fault, option_fault
@@ -33,13 +34,16 @@ class LandedChanges:
     """``rows``: change-log rows of kinds I, U, D and T, unordered; only those of kind T where executors read the rest.
 
     ``shape`` is the table at the end of the range, ``relations`` the relation versions mapped to it, and ``columns``
-    the changes that give the lake's table this shape.
+    the changes that give the lake's table this shape. ``differing``: the columns in which it differs from the source
+    then. ``words``: what happens to the columns, a phrase for each.
     """
 
     rows: pa.Table
     relations: Mapping[int, RelationVersion]
     shape: TableShape
     columns: ColumnChanges
+    differing: DifferingColumns
+    words: tuple[str, ...]
 
 
 def landed_changes(work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
@@ -50,7 +54,7 @@ def landed_changes(work: TableRange, held: Sequence[DeltaColumn]) -> LandedChang
     """
     log = ChangeLog(work.pipeline.lake.change_log)
     landed = described_changes(log.read([work.relid], work.first.ordinal, work.last.ordinal), work, held)
-    return landed if landed is not None and (landed.rows.num_rows or landed.columns) else None
+    return landed if landed is not None and (landed.rows.num_rows or landed.words) else None
 
 
 def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
@@ -78,15 +82,17 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
     # with the types of the table, even if the configuration has others by now
     options = replace(work.pipeline.column_options(state.name), types=state.generation.types)
-    described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options)
+    described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options, work)
     _require_masked_alike(described.facts, work)
-    shape = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
+    shape, differing = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
     names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
     latest, mode = described.latest, state.mode
     if fault := mode_fault(latest, names, mode) or option_fault(latest, names, types, mode):
         raise fault.error
     versions = {version: described.version(message, shape) for version, message in messages.items()}
-    return LandedChanges(changes, versions, shape, column_changes(held, shape, described.latest, described.added, lsn))
+    columns = column_changes(held, shape, described.latest, described.added, lsn)
+    words = (*columns.words, *differing.words_since(state.differing))
+    return LandedChanges(changes, versions, shape, columns, differing, words)
 
 
 def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> None:
@@ -103,12 +109,14 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
 @dataclass(frozen=True)
 class _Description:
     """What is known about the table's columns in a range. ``facts``: the catalogue's, oldest first. ``held``: the
-    lake's columns. ``looks``: what the looks at the catalogue found changed. ``options``: those of the lake's table."""
+    lake's columns. ``looks``: what the looks at the catalogue found changed. ``options``: those of the lake's table.
+    ``work``: which of the source's columns stay out of it."""
 
     facts: tuple[RelationFacts, ...]
     held: Sequence[DeltaColumn]
     looks: tuple[TableChanged, ...]
     options: ColumnOptions
+    work: TableRange
 
     @property
     def latest(self) -> RelationFacts:
@@ -118,17 +126,18 @@ class _Description:
     def added(self) -> frozenset[int]:
         return frozenset(number for look in self.looks for number in look.added)
 
-    def shape(self, last_message: bytes | None) -> TableShape:
+    def shape(self, last_message: bytes | None) -> tuple[TableShape, DifferingColumns]:
         """The table at the end of the range: those of the catalogue's columns that the lake or the last Relation
-        message has, or that were added. A message that fits no description is ignored here; changes that need it are
-        refused when they are decoded."""
+        message has, or that were added, without those that stay out of the lake. A message that fits no description is
+        ignored here; changes that need it are refused when they are decoded."""
         relation = None if last_message is None else relation_of(last_message)
         numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
         names = {column.name for column in self.held if column.attnum is None}
         held = {column.attnum for column in self.held if column.attnum is not None}
         held |= {column.attnum for column in self.latest.columns if column.attname in names}
-        facts = with_options(self.latest, self.options)
-        return TableShape.of(facts, sent=held | set(numbers or ()) | self.added)
+        sent = held | set(numbers or ()) | self.added | self.work.state.differing.ignored_numbers
+        shape = TableShape.of(with_options(self.latest, self.options), sent=sent)
+        return shape_in_lake(shape, {number for number in sent - held if not self.work.adds(number)})
 
     def version(self, message: bytes, shape: TableShape) -> RelationVersion:
         return RelationVersion.of(message, shape, self._descriptions, self.added)

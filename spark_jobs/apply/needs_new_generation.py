@@ -9,8 +9,8 @@ from spark_jobs.table_mask import why_masked_otherwise
 
 
 def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshotError | OtherModeError | None:
-    """The reason in the table's state, or in what the configuration now says of its types, masks and mode. None if
-    windows can be applied."""
+    """The reason in the table's state, or in what the configuration now says of its types, masks, ignored columns
+    and mode. None if windows can be applied."""
     name = state.name
     by_hand = f"else {new_snapshot(name)}"
     if state.is_lost:
@@ -19,6 +19,9 @@ def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshot
     if what := pipeline.table(name).options.types.changed_since(state.generation.types):
         return NeedsSnapshotError(f"{name}: {what}", hint=f"`postgres-cdc sync` takes a new snapshot; {by_hand}")
     if why := why_masked_otherwise(state.generation.mask, pipeline.salt_word_of(name)):
+        what = f"{name} needs a re-snapshot: {why}"
+        return NeedsSnapshotError(what, hint=f"`postgres-cdc sync` does so by itself; {by_hand}")
+    if why := pipeline.schema_policy(name).why_no_longer(column.attname for column in state.differing.ignored):
         what = f"{name} needs a re-snapshot: {why}"
         return NeedsSnapshotError(what, hint=f"`postgres-cdc sync` does so by itself; {by_hand}")
     if state.mode != (mode := pipeline.mode_of(name)):

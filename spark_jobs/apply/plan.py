@@ -91,7 +91,7 @@ def plan_apply(
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
     work = tuple(
-        TableRange(run, progress.states[name], ahead, policy=pipeline.schema_policy(name))
+        TableRange(run, progress.states[name], ahead)
         for name in tables
         if name in progress.states and _has_work(progress.states[name], ahead)
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
-from spark_jobs.configuration import FOLLOW_ALL, Pipeline, SchemaPolicy
+from spark_jobs.configuration import Pipeline, SchemaPolicy
 from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
 from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_commit import Provenance
@@ -31,8 +31,8 @@ ON_DRIVER_BYTES = 128 << 20
 class TableRange:
     """``markers``: landed windows in order, without a gap, at least one. ``state``: the table's state before them.
     ``before``: where the last window is only applied in part, transactions that committed at or after this LSN are left
-    out. ``regions``: the rows that are read again at the end of the last window. ``policy``: which changes of the
-    columns stop the table; a replay over windows that the table has had before refuses none."""
+    out. ``regions``: the rows that are read again at the end of the last window. ``columns``: the numbers of the only
+    columns that may be added; None: as the policy says."""
 
     run: Run
     state: TableState
@@ -40,7 +40,7 @@ class TableRange:
     on_driver_bytes: int = ON_DRIVER_BYTES
     before: Lsn | None = None
     regions: RegionsRead | None = None
-    policy: SchemaPolicy = FOLLOW_ALL
+    columns: frozenset[int] | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -86,6 +86,15 @@ class TableRange:
     @property
     def identity(self) -> SlotIdentity:
         return self.last.identity
+
+    @property
+    def policy(self) -> SchemaPolicy:
+        """What happens to the table when its columns change."""
+        return self.pipeline.schema_policy(self.name)
+
+    def adds(self, attnum: int) -> bool:
+        """Whether the table gets this column, which it lacks."""
+        return self.policy.add != "ignore" if self.columns is None else attnum in self.columns
 
     def state_since(self) -> TableState | None:
         """The table's state, as its own log has it now; None where there is no table of this slot."""
@@ -153,6 +162,7 @@ class TableRange:
             cause=self.state.cause,
             columns=tuple(columns),
             partitions=self.state.partitions,
+            differing=self.state.differing,
         )
 
 

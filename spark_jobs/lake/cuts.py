@@ -7,8 +7,9 @@ serves as an index: tables that it lists need not be opened while they are idle.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -32,12 +33,14 @@ from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 
 # cut      counts up; the highest is the latest
 # window   ordinal of the last window that every listed table has been brought to
 # lsn      that window's end
 # commits  how many commits of ours the table had
 # commit_version, commit_id  the last of these; null in cuts of earlier versions, and where it is not known
+# differing  the columns in which the table differs from the source on purpose, as JSON; null if there are none
 CUTS_SCHEMA = pa.schema(
     [
         pa.field("cut", pa.int64(), nullable=False),
@@ -51,6 +54,7 @@ CUTS_SCHEMA = pa.schema(
         pa.field("commits", pa.int64()),
         pa.field("commit_version", pa.int64()),
         pa.field("commit_id", pa.string()),
+        pa.field("differing", pa.string()),
     ]
 )
 
@@ -74,7 +78,8 @@ CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=()
 @dataclass(frozen=True)
 class TableCut:
     """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` identify the snapshot that it grew
-    from, ``commits`` is the number of our commits that it had, ``last_commit`` the last of them, if it is known."""
+    from, ``commits`` is the number of our commits that it had, ``last_commit`` the last of them, if it is known.
+    ``differing``: the columns in which it differs from the source on purpose."""
 
     name: QualifiedName
     relid: int
@@ -82,6 +87,7 @@ class TableCut:
     version: int
     commits: int = 0
     last_commit: KnownCommit | None = None
+    differing: DifferingColumns = SAME_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,7 @@ def _table_cut(row: Mapping[str, Any]) -> TableCut:
         row["version"],
         row.get("commits") or 0,
         None if version is None or commit_id is None else KnownCommit(version, commit_id),
+        DifferingColumns.of(json.loads(row.get("differing") or "{}")),
     )
 
 
@@ -218,6 +225,7 @@ def write_cut(
             "commits": table.commits,
             "commit_version": table.last_commit.version if table.last_commit else None,
             "commit_id": table.last_commit.id if table.last_commit else None,
+            "differing": json.dumps(asdict(table.differing)) if table.differing else None,
         }
         for table in tables
     ]

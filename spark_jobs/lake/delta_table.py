@@ -32,6 +32,11 @@ def table_columns(spark: SparkSession, path: str, version: int | None = None) ->
     )
 
 
+def column_numbers(spark: SparkSession, path: str) -> frozenset[int]:
+    """The attribute numbers of the columns that the table at ``path`` has from the source, as far as they are known."""
+    return frozenset(column.attnum for column in table_columns(spark, path) if column.attnum is not None)
+
+
 def table_at(spark: SparkSession, path: str, version: int | None = None) -> DataFrame:
     """The table's rows, as of ``version`` or its newest one."""
     reader = spark.read.format("delta")

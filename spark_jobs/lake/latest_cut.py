@@ -34,6 +34,7 @@ def show_in_latest_cut(lake: Lake, identity: SlotIdentity, names: Collection[Qua
             version=state.version,
             commits=state.commits,
             last_commit=state.last_commit,
+            differing=state.differing,
         )
 
     write_cut(lake, latest.ordinal, latest.lsn, tuple(map(shown, latest.tables)), based_on=latest)

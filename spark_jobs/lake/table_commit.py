@@ -22,6 +22,7 @@ from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mode import Mode
@@ -52,6 +53,7 @@ class Provenance:
     how the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
     into another mode; its windows are those that were applied again. ``partitions``: the latest partitions that were
     read again alone, by this commit or an earlier one. ``strategy``: how a net change was written; None for a snapshot.
+    ``differing``: the columns in which the table differs from the source on purpose.
     ``id`` tells this commit from all others, those of the same number included.
     """
 
@@ -71,6 +73,7 @@ class Provenance:
     mode_changed: ModeOrigin | None = None
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
+    differing: DifferingColumns = SAME_COLUMNS
     id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
@@ -96,6 +99,7 @@ class Provenance:
                 "columns": list(self.columns),
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
                 "strategy": self.strategy,
+                "differing": asdict(self.differing),
                 "partitions_read": None if self.partitions is None else asdict(self.partitions),
                 **_mode_change(self.mode_changed),
             },
@@ -153,6 +157,13 @@ def _check_commit(path: str, newest: int, provenance: Provenance) -> None:
                 break
     note_lost_commit(path, provenance.commits, newest)
     raise overtaken(path)
+
+
+def commit_without_rows(spark: SparkSession, path: str, provenance: Provenance) -> int:
+    """A commit that only records its provenance. Returns the Delta version. Raises OvertakenError."""
+    with overtaking(path), committing_session(spark, provenance) as own:
+        own.read.format("delta").load(path).where("false").write.format("delta").mode("append").save(path)
+        return committed_version(own, path, provenance)
 
 
 def has_committed(session: SparkSession) -> bool:

@@ -30,6 +30,7 @@ from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.generation import NO_GENERATION, Generation
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.table_mode import Mode
 
 TXN_PREFIX = "pgcdc:"
@@ -70,7 +71,8 @@ class TableState:
     number of our commits, the version of the table's transaction identifier; ``last_commit`` is the last of them, None
     if it is not known. ``cause``: why the generation's snapshot was taken, None if a user asked for it.
     ``partitions``: the partitions last read again since that snapshot. ``strategy``: how our last commit was written;
-    None if it was a snapshot, or is not known.
+    None if it was a snapshot, or is not known. ``differing``: the columns in which it differs from the source on
+    purpose.
     """
 
     name: QualifiedName
@@ -84,6 +86,7 @@ class TableState:
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
     last_commit: KnownCommit | None = None
+    differing: DifferingColumns = SAME_COLUMNS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snapshot_lsn", self.generation.snapshot_lsn)  # a field of its own in reports
@@ -198,6 +201,7 @@ def state_written(
         None if (read := written.get("partitions_read")) is None else PartitionsRead(**read),
         written.get("strategy"),
         commit,
+        DifferingColumns.of(written.get("differing")),
     )
 
 
@@ -217,8 +221,16 @@ def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> Ta
 
 def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
     """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
-    generation, last = Generation.parse(known.generation), known.last_commit
-    return TableState(known.name, generation, cut.ordinal, version, known.relid, known.commits, last_commit=last)
+    return TableState(
+        known.name,
+        Generation.parse(known.generation),
+        cut.ordinal,
+        version,
+        known.relid,
+        known.commits,
+        last_commit=known.last_commit,
+        differing=known.differing,
+    )
 
 
 def _lost(name: QualifiedName, version: int, commits: int) -> TableState:

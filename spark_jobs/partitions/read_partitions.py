@@ -178,7 +178,7 @@ def _at_one_lsn(
         assert state is not None
         ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
         regions = regions_changed(ahead, state)
-        plan = RegionPlan(pipeline, exported, watched, name, regions, reasons_of(ahead, name))
+        plan = RegionPlan(pipeline, exported, watched, name, regions, reasons_of(ahead, name), state.differing)
         try:
             read = plan.read(connection, seen)
         except CdcError as error:

@@ -19,6 +19,7 @@ from spark_jobs.postgres.fingerprints import Watched, fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.fingerprint_differences import differences
 from spark_jobs.schema.partition_bounds import LISTED_TYPES, BoundColumn, Region
@@ -59,7 +60,7 @@ class TablesSeen:
 @dataclass(frozen=True)
 class RegionPlan:
     """Read ``regions`` of table ``name`` in the snapshot ``exported``. ``reason`` says what happened to the
-    partitions."""
+    partitions. ``differing``: the columns in which the lake's table differs."""
 
     pipeline: Pipeline
     exported: ExportedSnapshot
@@ -67,6 +68,7 @@ class RegionPlan:
     name: QualifiedName
     regions: tuple[Region, ...]
     reason: str
+    differing: DifferingColumns = SAME_COLUMNS
 
     def read(self, connection: Connection, seen: TablesSeen) -> RegionsRead:
         """``connection`` is in the snapshot's transaction. Raises SchemaChangeError if rows outside the regions may
@@ -84,7 +86,8 @@ class RegionPlan:
         within = in_postgres(self.regions, lambda column: sql.Identifier(columns[column.attnum]).as_string(None))
         of_regions = replace(sent, row_filter=" AND ".join([*filters, f"({within})"]))
         ranges = [each for leaf in self._leaves(now) for each in ctid_ranges(connection, leaf)]
-        read = TableRead.of(self.name, described, ranges, of_regions, truncates_follow=False)
+        ignored = self.differing.ignored_numbers
+        read = TableRead.of(self.name, described, ranges, of_regions, truncates_follow=False, ignored=ignored)
         self._require_plain_keys(read.shape)
         return RegionsRead(
             self.regions, self.exported.lsn, read.shape, self.reason, self._values(read), self._unaltered_since(now)

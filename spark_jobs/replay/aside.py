@@ -13,11 +13,11 @@ from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Lake, Pipeline, Table
+from spark_jobs.configuration import Lake, Pipeline, SchemaPolicy, Table
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.delta_table import replace_table
-from spark_jobs.lake.table_commit import Provenance, committing_session
+from spark_jobs.lake.table_commit import Provenance, commit_without_rows, committing_session
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.landed_windows import LandedWindows
@@ -57,7 +57,8 @@ class BuiltAside:
 class Build:
     """Apply the windows ``ahead``, which follow the table state ``base``, without transactions that committed at or
     after ``before``. The table is built in the mode of ``base``, even if the configuration has another by now, or in
-    ``other_mode``, if given."""
+    ``other_mode``, if given. ``columns``: the numbers of the only columns that it may get beside those of ``base``;
+    None: as ``policy`` says."""
 
     run: Run
     landed: LandedWindows
@@ -65,6 +66,7 @@ class Build:
     ahead: tuple[WindowMarker, ...]
     before: Lsn | None = None
     other_mode: OtherMode | None = None
+    columns: frozenset[int] | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -73,6 +75,13 @@ class Build:
     @property
     def mode(self) -> Mode:
         return self.other_mode.mode if self.other_mode else self.base.mode
+
+    @property
+    def policy(self) -> SchemaPolicy:
+        """It stops at no change, as the table has had these windows before. A table that leaves out columns gets no
+        others either, whatever the configuration says by now."""
+        policy = self.pipeline.schema_policy(self.base.name).without_stops
+        return replace(policy, add="ignore") if self.base.differing.ignored else policy
 
     def check(self) -> None:
         """Raises SchemaChangeError if rows changed in these windows in a way that the log does not show, or the table's
@@ -96,7 +105,7 @@ class Build:
         configured = self.pipeline.table(self.base.name)
         options = replace(configured.options, types=self.base.generation.types)
         table = Table(self.base.name, self.mode, options=options, mask=configured.mask)
-        aside = replace(self.pipeline, lake=lake, tables=(table,))
+        aside = replace(self.pipeline, lake=lake, tables=(table,), on_schema_change=self.policy)
         path = aside.lake.table(self.base.name)
         with spark_errors(
             f"{self.base.name} was not built from its Delta version {self.base.version}",
@@ -105,9 +114,9 @@ class Build:
             state = self._created(aside)
         if not self.ahead:
             return BuiltAside(path, NO_CHANGES)
-        applied = apply_table(
-            TableRange(replace(self.run, pipeline=aside, guard=UNGUARDED), state, self.ahead, before=self.before)
-        )
+        # alone with a folder that nobody else knows
+        run = replace(self.run, pipeline=aside, guard=UNGUARDED)
+        applied = apply_table(TableRange(run, state, self.ahead, before=self.before, columns=self.columns))
         if applied.error is not None:
             raise applied.error
         return BuiltAside(path, applied.changes)
@@ -126,6 +135,7 @@ class Build:
             hi=lsn,
             relid=base.relid or 0,
             commits=1,
+            differing=base.differing,
         )
         if self.other_mode is not None:
             with committing_session(spark, provenance) as own:
@@ -134,8 +144,7 @@ class Build:
             with isolated_session(spark, {}) as own:
                 clone = f"SHALLOW CLONE {delta_identifier(source)} VERSION AS OF {base.version}"
                 own.sql(f"CREATE TABLE {delta_identifier(target)} {clone}")
-            with committing_session(spark, provenance) as own:  # a commit without rows
-                own.read.format("delta").load(target).where("false").write.format("delta").mode("append").save(target)
+            commit_without_rows(spark, target, provenance)
         state = table_state(aside.lake, base.name, *identity.stream)
         assert state is not None
         return state

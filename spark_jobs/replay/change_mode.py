@@ -17,7 +17,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.delta_table import replace_table, rows_written, table_at
+from spark_jobs.lake.delta_table import column_numbers, replace_table, rows_written, table_at
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
@@ -130,7 +130,9 @@ def _changed(run: Run, state: TableState) -> ModeChanged:
     other = other_mode(spark, pipeline.lake, landed, state, mode)
     base = other.base.state
     _require_key(pipeline, landed, other.base, state, mode)
-    build = Build(run, landed, base, landed.after(base.ordinal, state.ordinal), other_mode=other)
+    columns = column_numbers(spark, pipeline.lake.table(state.name))
+    ahead = landed.after(base.ordinal, state.ordinal)
+    build = Build(run, landed, base, ahead, other_mode=other, columns=columns)
     build.check()
     if not any(concerns(marker, base) for marker in build.ahead):
         path = pipeline.lake.table(state.name)
@@ -205,4 +207,5 @@ def _provenance(build: Build, other: OtherMode, state: TableState, changes: Chan
         changes=changes,
         cause=state.cause,
         mode_changed=ModeOrigin(state.mode, build.base.version, other.since.lsn),
+        differing=state.differing,
     )

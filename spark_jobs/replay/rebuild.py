@@ -9,13 +9,14 @@ no longer exist.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.delta_table import rows_written
+from spark_jobs.lake.delta_table import column_numbers, rows_written
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, table_state
@@ -82,6 +83,7 @@ def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> 
         return TableReplayed(name, "nothing to apply", had)
     build = Build(run, landed, base, landed.after(base.ordinal, state.ordinal))
     build.check()
+    build = replace(build, columns=column_numbers(run.spark(), pipeline.lake.table(name)))
     with staging_folder(pipeline.lake, state) as folder:
         built = build.in_folder(folder)
         version, rows = _put_in_place(build, state, built)
@@ -113,6 +115,7 @@ def _put_in_place(build: Build, state: TableState, built: BuiltAside) -> tuple[i
         changes=built.changes,
         cause=state.cause,
         partitions=state.partitions,
+        differing=state.differing,
     )
     with (
         spark_errors(f"{state.name} was not rebuilt", name=state.name, path=path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -23,6 +23,8 @@ from spark_jobs.postgres.published_tables import PublishedTable, published_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.differing_columns import added_since
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot, ctid_ranges
@@ -30,6 +32,7 @@ from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.table_mode import Mode
+from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
 
 
@@ -107,11 +110,30 @@ class PlannedTable:
             raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
-        read = TableRead.of(self.name, described, ranges, self.sent, mask=mask)
+        ignored = self._ignored(facts) if facts else frozenset[int]()
+        read = TableRead.of(self.name, described, ranges, self.sent, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
         if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
         return read
+
+    def _ignored(self, facts: RelationFacts) -> frozenset[int]:
+        """The numbers of the columns that were added since the table's first snapshot, if they stay out of the lake."""
+        if self.work.pipeline.schema_policy(self.name).add != "ignore" or (before := self.state()) is None:
+            return frozenset()
+        by_number = self._is_of_same_table(before, facts.relid)
+        return added_since(facts, self._held(before), by_number=by_number)
+
+    def _is_of_same_table(self, before: TableState, relid: int) -> bool:
+        """Whether the lake's table was made from this very table, so that its attribute numbers mean the same."""
+        identity = self.work.checkpoint.identity
+        same_cluster = identity.stream[0] == identity.system_identifier
+        return before.relid == relid and (same_cluster or not is_of_earlier_chapter(before, identity.chapter))
+
+    def _held(self, before: TableState) -> Sequence[DeltaColumn]:
+        """The columns of the lake's table."""
+        opened = opened_table(self.path, before.version)
+        return opened.columns if opened is not None else table_columns(self.work.run.spark(), self.path)
 
     @property
     def mode(self) -> Mode:
@@ -161,16 +183,15 @@ class PlannedTable:
         policy = self.work.pipeline.schema_policy(self.name)
         if self.work.asked or not policy.refused:
             return
-        opened = opened_table(self.path, before.version)
-        held = opened.columns if opened is not None else table_columns(self.work.run.spark(), self.path)
+        held = self._held(before)
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.types, self.mask)
         where = f"at {self.exported.lsn}"
         if refused := refused_columns(self.name, held, read.shape, policy, where, types=types):
             raise refused.within(self.reason) if self.reason else refused
 
-    def provenance(self, relid: int, before: TableState | None) -> Provenance:
-        """The provenance of the commit that replaces the state ``before``."""
+    def provenance(self, read: TableRead, before: TableState | None) -> Provenance:
+        """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
         _, word = self.seen.words.get(self.name, (0, ""))
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
@@ -180,10 +201,11 @@ class PlannedTable:
             last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,
             hi=self.exported.lsn,
-            relid=relid,
+            relid=read.shape.relid,
             commits=before.commits + 1 if before else 1,
             run_id=self.work.run.run_id,
             cause=next_cause(before.cause if before else None, self.reason) if self.reason else None,
+            differing=read.differing,
         )
 
     @property

@@ -114,7 +114,7 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
         before = table.state()
         if before is not None:
             table.require_accepted(read, before)
-        provenance = table.provenance(read.shape.relid, before)
+        provenance = table.provenance(read, before)
         left = files_without_table(path) if before is None else ()
         if left:
             _log.warning(_STARTS_OVER, table.name, len(left))

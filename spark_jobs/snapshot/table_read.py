@@ -5,7 +5,7 @@ Executors read it, or the driver if it is small: then no Python worker has to st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
 from spark_jobs.postgres.password_command import Conninfo
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns, shape_in_lake
 from spark_jobs.schema.net_columns import arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
@@ -45,12 +46,13 @@ TaskReader: TypeAlias = Callable[[int], Generator[pa.RecordBatch, None, None]]
 @dataclass(frozen=True)
 class TableRead:
     """``tasks``: the queries of each task, which runs them one after the other. ``columns``: in ``shape``'s order.
-    ``stored_bytes``: the size of heap and TOAST tables that are read."""
+    ``stored_bytes``: the size of heap and TOAST tables that are read. ``differing``: which columns are left out."""
 
     shape: TableShape
     columns: tuple[SnapshotColumn, ...]
     tasks: tuple[tuple[RangeQuery, ...], ...]
     stored_bytes: int
+    differing: DifferingColumns = SAME_COLUMNS
 
     @classmethod
     def of(
@@ -62,12 +64,15 @@ class TableRead:
         *,
         truncates_follow: bool = True,
         mask: TableMask | None = None,
+        ignored: Collection[int] = (),
     ) -> TableRead:
         """``sent``: what the publications send of the table; None: all rows and its own columns. ``truncates_follow``:
-        see ``range_query``. ``mask``: hashes the masked columns of ``facts``.
+        see ``range_query``. ``mask``: hashes the masked columns of ``facts``. ``ignored``: the numbers of columns to
+        leave out.
 
-        Raises PreconditionError when ``facts`` is None (the table does not exist) or the table has no usable key, and
-        ConfigurationError when there is no column of a masked column's name.
+        Raises PreconditionError when ``facts`` is None (the table does not exist) or the table has no usable key,
+        ConfigurationError when there is no column of a masked column's name, and RefusedChangeError for ignored columns
+        without which the table cannot be replicated.
         """
         if facts is None:
             raise PreconditionError(f"{name} is not in the database", hint="correct tables: in the configuration")
@@ -76,6 +81,7 @@ class TableRead:
         if sent is not None and sent.error is not None:
             raise sent.error
         shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
+        shape, differing = shape_in_lake(shape, ignored)
         by_name = {column.attname: column for column in facts.columns}
         # a null key would match nothing, so on_unrepresentable does not apply to key columns
         columns = tuple(
@@ -90,7 +96,7 @@ class TableRead:
         queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]
         step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
         tasks = tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step))
-        return cls(shape, columns, tasks, sum(part.stored_bytes for part in ranges))
+        return cls(shape, columns, tasks, sum(part.stored_bytes for part in ranges), differing)
 
     @property
     def is_small(self) -> bool:

@@ -153,7 +153,8 @@ def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
     if beyond or state.relid is None:
         return None
-    return TableCut(state.name, state.relid, str(state.generation), state.version, state.commits, state.last_commit)
+    generation, commit = str(state.generation), state.last_commit
+    return TableCut(state.name, state.relid, generation, state.version, state.commits, commit, state.differing)
 
 
 def _opened_state(lake: Lake, name: QualifiedName, identity: SlotIdentity, cut: Cut | None) -> TableState | None:

@@ -3,7 +3,7 @@ process, all others with Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -15,6 +15,7 @@ from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.differing_columns import DifferingColumns
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot
@@ -50,13 +51,15 @@ class Thoroughness:
 
 @dataclass(frozen=True)
 class Verification:
-    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN."""
+    """What all tables of one attempt share. ``at``: the window that ends at the snapshot's LSN. ``differing``: the
+    columns in which tables differ from the source on purpose."""
 
     run: Run
     connect: BulkConnect
     exported: ExportedSnapshot
     at: WindowMarker
     how: Thoroughness
+    differing: Mapping[QualifiedName, DifferingColumns]
 
     @property
     def pipeline(self) -> Pipeline:

@@ -30,6 +30,7 @@ from spark_jobs.errors import (
     SnapshotWaitsError,
 )
 from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.catalogue import relation_facts
@@ -41,6 +42,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.differing_columns import SAME_COLUMNS
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges
@@ -139,7 +141,9 @@ def _at_one_lsn(run: Run, names: tuple[QualifiedName, ...], how: Thoroughness | 
             crossed = OvertakenError(f"another process landed a window across {exported.lsn}", hint="run it again")
             return tuple(TableVerified.not_compared(name, exported.lsn, crossed) for name in names)
         with bulk_connections(conninfo(dsn)) as connect:
-            work = Verification(run, connect, exported, at, how or Thoroughness())
+            states = table_states(run.pipeline.lake, names, at.identity)
+            differing = {name: state.differing for name, state in states.items() if isinstance(state, TableState)}
+            work = Verification(run, connect, exported, at, how or Thoroughness(), differing)
             reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
             return _compared(work, reads)
 
@@ -159,7 +163,9 @@ def _reads(
             if facts:
                 facts = with_options(facts, work.pipeline.column_options(name))
             ranges = _ranges(work, connection, facts) if facts else ()
-            return TableRead.of(name, facts, ranges, published.get(name), truncates_follow=False, mask=masks.get(name))
+            ignored = work.differing.get(name, SAME_COLUMNS).ignored_numbers
+            sent, mask = published.get(name), masks.get(name)
+            return TableRead.of(name, facts, ranges, sent, truncates_follow=False, mask=mask, ignored=ignored)
         except CdcError as error:
             return error
 

@@ -17,6 +17,7 @@ from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
+from spark_jobs.schema.differing_columns import DifferingColumns, NamedColumn
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus, TableStatus
 from spark_jobs.sync import SyncReport
@@ -56,6 +57,13 @@ def test_sync_says_why_and_how_many_rows() -> None:
 def test_status_says_it_until_the_next_snapshot() -> None:
     status = PipelineStatus("shop", "/lake", None, None, None, (TableStatus(ORDERS, partitions=READ),))
     said = "public.orders: partition public.orders_7 was attached: 1,234 rows read again at 0/1A2B3C"
+    assert said in shown(status_display(status))
+
+
+def test_status_names_columns_that_differ() -> None:
+    table = TableStatus(ORDERS, differing=DifferingColumns((NamedColumn(4, "note"),)))
+    status = PipelineStatus("shop", "/lake", None, None, None, (table,))
+    said = "columns that differ from the source's, by on_schema_change:\npublic.orders: note was added and is ignored"
     assert said in shown(status_display(status))
 
 

@@ -113,11 +113,11 @@ def test_file_of_the_design(file: Path) -> None:
 def test_a_tables_policy_goes_before_the_pipelines(file: Path) -> None:
     nothing = load(file)
     assert nothing.schema_policy(ITEMS) == nothing.on_schema_change == SchemaPolicy("follow", "follow", "snapshot")
-    of_table = FILE.replace("mode: mirror", "on_schema_change: {add: follow, retype: stop}")
+    of_table = FILE.replace("mode: mirror", "on_schema_change: {add: ignore, retype: stop}")
     file.write_text(of_table.replace("spark: {}", "on_schema_change: {add: stop, drop: stop}"))
     pipeline = load_pipeline(file)
     assert pipeline.schema_policy(ORDERS.name) == SchemaPolicy("stop", "stop", "snapshot")
-    assert pipeline.schema_policy(ITEMS) == SchemaPolicy("follow", "stop", "stop")
+    assert pipeline.schema_policy(ITEMS) == SchemaPolicy("ignore", "stop", "stop")
 
 
 def test_least_file(file: Path) -> None:
@@ -347,9 +347,9 @@ REFUSED = [
     ("max_per_run: 64", "max_per_run: 0", 16, "windows.max_per_run: expected 1 or more"),
     (
         "spark: {}",
-        "on_schema_change: {add: ignore}",
+        "on_schema_change: {add: keep}",
         24,
-        "on_schema_change.add: expected 'follow' or 'stop', not ignore",
+        "on_schema_change.add: expected 'follow', 'ignore' or 'stop', not keep",
     ),
     (
         "spark: {}",

@@ -21,9 +21,13 @@ from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.differing_columns import DifferingColumns, NamedColumn
 from spark_jobs.tables.progress import known_state
 
-ORDERS = TableCut(QualifiedName("public", "orders"), relid=16384, generation="0000000000000064", version=3, commits=2)
+DIFFERING = DifferingColumns((NamedColumn(5, "Odd"),))
+ORDERS = TableCut(
+    QualifiedName("public", "orders"), 16384, "0000000000000064", version=3, commits=2, differing=DIFFERING
+)
 ITEMS = TableCut(
     QualifiedName("public", "Odd items"),
     16390,
@@ -98,7 +102,9 @@ def test_a_state_is_the_one_in_the_cut_only_if_our_commit_is_the_same() -> None:
 def test_cuts_of_earlier_versions_and_of_this_one_are_in_one_table(tmp_path: Path) -> None:
     """Also read by an earlier version, which knows fewer columns."""
     lake = Lake(str(tmp_path))
-    earlier = pa.schema([column for column in CUTS_SCHEMA if column.name not in ("commit_version", "commit_id")])
+    earlier = pa.schema(
+        [column for column in CUTS_SCHEMA if column.name not in ("commit_version", "commit_id", "differing")]
+    )
     row = {"cut": 1, "window": 1, "lsn": 100, "nspname": "public", "relname": "Odd items", "relid": 16390}
     row |= {"generation": "0000000000000064", "version": 7, "commits": 3}
     write_deltalake(lake.cuts, pa.Table.from_pylist([row], schema=earlier))

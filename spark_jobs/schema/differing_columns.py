@@ -1,0 +1,97 @@
+"""The columns in which a table of the lake differs from its source, as ``on_schema_change`` says, by attribute number.
+
+Every commit to the table records them, so that nobody has to compare the lake with the source to learn of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_jobs.errors import RefusedChangeError
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.table_shape import TableShape
+
+
+@dataclass(frozen=True)
+class NamedColumn:
+    attnum: int
+    attname: str
+
+
+@dataclass(frozen=True)
+class DifferingColumns:
+    """``ignored``: columns that were added at the source and stay out of the lake."""
+
+    ignored: tuple[NamedColumn, ...] = ()
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any] | None) -> DifferingColumns:
+        """``fields``: as ``asdict`` gives them; None, as older versions have it, if there are no such columns."""
+        return cls(**{name: tuple(NamedColumn(**each) for each in columns) for name, columns in (fields or {}).items()})
+
+    def __bool__(self) -> bool:
+        return self != SAME_COLUMNS
+
+    @property
+    def ignored_numbers(self) -> frozenset[int]:
+        return frozenset(column.attnum for column in self.ignored)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """One phrase per column."""
+        return self.words_since(SAME_COLUMNS)
+
+    def words_since(self, before: DifferingColumns) -> tuple[str, ...]:
+        """One phrase per column that differs otherwise than ``before``."""
+        return tuple(_ignored_words(before.ignored, self.ignored))
+
+
+SAME_COLUMNS = DifferingColumns()
+
+
+def _ignored_words(before: Sequence[NamedColumn], after: Sequence[NamedColumn]) -> Iterator[str]:
+    known = {column.attnum: column.attname for column in before}
+    for column in after:
+        name = known.pop(column.attnum, None)
+        if name is None:
+            yield f"{column.attname} was added and is ignored"
+        elif name != column.attname:
+            yield f"{name}, which is ignored, was renamed to {column.attname}"
+    yield from (f"{name} is no longer ignored" for name in known.values())
+
+
+def shape_in_lake(shape: TableShape, ignored: Collection[int]) -> tuple[TableShape, DifferingColumns]:
+    """``shape`` as the lake holds it: without the columns ``ignored``, by number.
+
+    Raises RefusedChangeError if one of them is in the key, by which changes find their row, or if no column is left.
+    """
+    left_out = tuple(column for column in shape.columns if column.attnum in ignored)
+    if keys := [column.name for column in left_out if column.key]:
+        raise _not_ignored(shape, f"column {', '.join(keys)} is in its key now")
+    if left_out and len(left_out) == len(shape.columns):
+        raise _not_ignored(shape, "all its columns were added since its snapshot")
+    columns = tuple(column for column in shape.columns if column not in left_out)
+    differing = DifferingColumns(tuple(NamedColumn(column.attnum, column.name) for column in left_out))
+    return replace(shape, columns=columns), differing
+
+
+def added_since(facts: RelationFacts, held: Sequence[DeltaColumn], *, by_number: bool) -> frozenset[int]:
+    """The numbers of the source's columns that a table with the columns ``held`` lacks. ``by_number``: the table was
+    made from this very source table; else numbers mean nothing, and columns are the same if their names are."""
+    numbers, names = {column.attnum for column in held}, {column.name for column in held}
+    by_number = by_number and None not in numbers
+    return frozenset(
+        column.attnum
+        for column in facts.columns
+        if (column.attnum not in numbers if by_number else column.attname not in names)
+    )
+
+
+def _not_ignored(shape: TableShape, why: str) -> RefusedChangeError:
+    return RefusedChangeError(
+        f"{shape.name} stops: {why}, and on_schema_change says add: ignore",
+        hint="write on_schema_change: {add: follow} for this table and sync again",
+    )
