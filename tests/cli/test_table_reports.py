@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console, RenderableType
 
 from cdc_assets.cli.doctor import _display as doctor_display
@@ -76,7 +78,8 @@ def test_thousands_that_are_well_are_counted_and_the_others_listed() -> None:
     assert any("3,000 checks" in line for line in lines)
     assert any("wal_level" in line for line in lines), "a few are listed"
     assert any("public.bad" in line and "GRANT SELECT" in line for line in lines)
-    assert len(shown(doctor_display(diagnosis, everything=True)).splitlines()) > 3000
+    some = Diagnosis("shop", tuple(checks[:300]))
+    assert len(shown(doctor_display(some, everything=True)).splitlines()) > 300
 
     tables = [TableStatus(name, Lsn(1), Lsn(2), 0, 0, 0, 5) for name in names]
     tables += [TableStatus(ORDERS, error=LakeError("gone")), TableStatus(ITEMS)]
@@ -86,7 +89,8 @@ def test_thousands_that_are_well_are_counted_and_the_others_listed() -> None:
     assert "3,000 tables are up to the log" in text
     assert "public.orders" in text
     assert "public.items" in text
-    assert len(shown(status_display(status, everything=True)).splitlines()) > 3000
+    some_tables = replace(status, tables=tuple(tables[:300]))
+    assert len(shown(status_display(some_tables, everything=True)).splitlines()) > 300
     few = PipelineStatus("shop", "/lake", None, None, None, tuple(tables[:3]))
     assert "public.t2" in shown(status_display(few))
 
@@ -105,5 +109,7 @@ def test_the_reports_of_thousands_of_tables_are_a_few_lines() -> None:
     assert "3,000 tables had nothing to apply" in text
     assert all(listed in text for listed in ("public.items", "it was rewritten by DDL", "public.orders"))
     assert shown(verify_display(verified)).splitlines()[0].startswith("3,000 tables of 6,000 rows are equal")
-    assert len(shown(sync_display(report, everything=True)).splitlines()) > 6000
-    assert len(shown(verify_display(verified, everything=True)).splitlines()) > 3000
+    some = replace(report, snapshots=report.snapshots[:300], tables=report.tables[:300])
+    assert len(shown(sync_display(some, everything=True)).splitlines()) > 600
+    some_verified = replace(verified, tables=verified.tables[:300])
+    assert len(shown(verify_display(some_verified, everything=True)).splitlines()) > 300
