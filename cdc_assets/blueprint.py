@@ -18,6 +18,7 @@ from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.provider import one_at_a_time
+from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +91,7 @@ class Blueprint:
     @property
     def verified_tables(self) -> tuple[QualifiedName, ...]:
         """All except those in mode ``append``, which hold changes and not rows."""
-        return tuple(table for table in self.table_specs if self.pipeline.mode_of(table) != "append")
+        return tuple(table for table in self.table_specs if not holds_changes(self.pipeline.mode_of(table)))
 
     @property
     def pool(self) -> str:

@@ -19,6 +19,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.published_tables import unseen_operations
 from spark_jobs.readable_size import size
 from spark_jobs.status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
+from spark_jobs.table_mode import keeps_past
 
 _UNKNOWN = "–"
 _WAITS = Text("waits for its snapshot", style="yellow")
@@ -103,7 +104,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
     shown = new_table("table", "snapshot", "applied through", *figures, "state", right=figures)
     for table in tables:
         shown.add_row(
-            Text(str(table.name) if table.mode == "mirror" else f"{table.name} ({table.mode})"),
+            Text(f"{table.name} ({table.mode})" if keeps_past(table.mode) else str(table.name)),
             str(table.snapshot_lsn or _UNKNOWN),
             str(table.applied_lsn or _UNKNOWN),
             _bytes(table.lag_bytes),

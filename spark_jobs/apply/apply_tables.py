@@ -26,6 +26,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns
 from spark_jobs.tables.understood_windows import understood_windows
@@ -170,7 +171,7 @@ def _commit(
         return counted
     if work.state.generation.missing_operations:
         # an inserted key may already be in the table: its delete was not published
-        is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
+        is_appended = holds_changes(net.columns.mode) or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
     provenance = work.provenance(net.changes, before.columns)

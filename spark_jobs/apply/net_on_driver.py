@@ -20,6 +20,7 @@ from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
 from spark_jobs.spark.session_conf import runs_here
+from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
         lenient=bool(work.state.generation.missing_operations),
         on_unrepresentable=work.pipeline.on_unrepresentable,
     )
-    key_range = None if work.state.mode == "append" else key_range_of(net.rows, landed.shape)
+    key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
     ended = None if net.ended is None else RowsEnded(net.ended.position.commit_lsn, net.ended.at)
     with _frame(net, work, for_spark=for_spark) as read:
         rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)

@@ -42,6 +42,7 @@ from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import COPIES, FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
+from spark_jobs.table_mode import holds_changes, keeps_past
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -74,7 +75,7 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
     inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
     seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     with staging_folder(work.pipeline.lake, work.state) as folder:
-        if work.state.mode == "mirror":
+        if not keeps_past(work.state.mode):
             yield replace(_mirrored(work, landed, changes.select(*INPUT_COLUMNS), folder), changes=seen)
         else:
             yield replace(_with_past(work, landed, changes.select(*PAST_INPUT_COLUMNS), folder), changes=seen)
@@ -105,7 +106,7 @@ def _with_past(work: TableRange, landed: LandedChanges, rows: DataFrame, folder:
     lenient = bool(work.state.generation.missing_operations)
     past = PastWork(shape, landed.relations, mode, truncates, lenient, work.pipeline.on_unrepresentable)
     widest = NetColumns.all_possible(shape, mode)
-    if mode == "append":
+    if holds_changes(mode):
         return _staged_changes(rows, past, landed, f"{folder}/net")
     schema = ddl(final_fields(shape, mode))
     halves = rows.mapInArrow(past_partial(past), _PAST_PARTIAL).repartition(_parts(work), "key")

@@ -11,6 +11,7 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import keeps_past
 from spark_jobs.tables.catalogue_changes import regions_changed
 
 
@@ -41,6 +42,6 @@ class RegionsRead:
 def can_be_read_by_region(state: TableState) -> bool:
     """Whether the Delta table mirrors the source's rows completely, in types and values that compare alike on both
     sides."""
-    return state.mode == "mirror" and not (
+    return not keeps_past(state.mode) and not (
         state.generation.missing_operations or state.generation.types.word or state.generation.mask or state.is_lost
     )

@@ -37,6 +37,7 @@ from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns,
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
+from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,7 +157,7 @@ def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
     """Append or overwrite. Only upserts count here. After a TRUNCATE the overwrite may have no rows, but still
     commits."""
     shape, mode = net.columns.shape, net.columns.mode
-    if mode == "append":
+    if holds_changes(mode):
         come = rows
     elif shape.has_key:
         come = rows.where(f"{OPERATION} = {UPSERT}")

@@ -35,6 +35,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import keeps_past
 
 _log = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ def _is_certain(opened: OpenedTable, net: NetSource) -> bool:
     columns, shape = net.columns, net.columns.shape
     if not opened.features <= FEATURES:
         return False
-    if columns.mode != "mirror" or not shape.has_key or net.truncated or net.ended is not None:
+    if keeps_past(columns.mode) or not shape.has_key or net.truncated or net.ended is not None:
         return False
     if any(shape.columns[place].lake_type.kind in _NO_KEYS for place in shape.key_indices):
         return False

@@ -27,7 +27,7 @@ from spark_jobs.schema.mode_columns import (
 )
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -69,7 +69,7 @@ def rows_with_past(rows: DataFrame, path: str, shape: TableShape, mode: Mode, mo
     Columns are matched by attribute number. A value that does not fit its column's new type raises Spark's error.
     """
     held = _held(rows.sparkSession, path, shape, mode)
-    if mode == "append":
+    if holds_changes(mode):
         return held.unionByName(snapshot_rows(rows, mode, moment))
     if mode == "soft_delete":
         return _soft_deleted(rows, held, shape, moment)

@@ -23,6 +23,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.merge_sql import key_matches, named_columns, quoted
 from spark_jobs.lake.opened_table import row_count
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
+from spark_jobs.table_mode import keeps_past
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,7 @@ def version_to_rewrite(path: str, columns: NetColumns, rows: int) -> int | None:
     It is None for a net change that keeps values of the table's rows, for a mode that keeps past rows, and for a table
     whose readers follow single rows.
     """
-    if rows < _LEAST_ROWS or columns.mode != "mirror" or not columns.shape.has_key:  # most net changes: nothing is read
+    if rows < _LEAST_ROWS or keeps_past(columns.mode) or not columns.shape.has_key:  # most net changes: nothing is read
         return None
     if columns.unchanged or columns.old_keys:
         return None

@@ -34,7 +34,7 @@ from spark_jobs.replay.other_mode import OtherMode
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.progress import concerns, known_state
@@ -148,7 +148,7 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
     The log's facts say which key the table had. If there are none, the source says it, provided that the table was not
     altered since the snapshot.
     """
-    if mode in ("mirror", "append") or base.state.mode in ("history", "soft_delete"):
+    if not needs_key(mode) or needs_key(base.state.mode):
         return
     relids = () if state.relid is None else (state.relid,)
     facts = ChangeLog(landed.path).facts(base.state.ordinal + 1, state.ordinal, relids)

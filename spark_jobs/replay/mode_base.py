@@ -22,7 +22,7 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.other_mode import OtherMode, source_rows
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, keeps_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: Ta
     Raises GapError or NeedsSnapshotError if there is no such version.
     """
     found = _bases(lake, landed, state)
-    if mode == "mirror":
+    if not keeps_past(mode):
         found = found[-1:]
     path = lake.table(state.name)
 

@@ -10,7 +10,7 @@ from spark_jobs.lake.delta_table import table_at, table_columns, with_attribute_
 from spark_jobs.lake.past_rows import Moment, snapshot_rows
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, mode_columns
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ class OtherMode:
 
 def source_rows(past: PastState) -> str | None:
     """The SQL condition for the source's rows in a past version of a table; None if it does not show them."""
-    if past.state.mode != "append":
+    if not holds_changes(past.state.mode):
         return live_rows(past.state.mode)
     if not past.is_snapshot:
         return None

@@ -17,7 +17,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import name_fault
 from spark_jobs.schema.table_faults import NO_COLUMNS_REMEDY
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -55,7 +55,7 @@ class ColumnChanges:
     def rewrites_rows(self, mode: Mode) -> bool:
         """Whether every file is rewritten because existing rows get a value, or one of another type, or because a Delta
         table may not lose its last column. In mode ``append`` existing rows get no values."""
-        fills = mode != "append" and any(column.missing is not None for column in self.added)
+        fills = not holds_changes(mode) and any(column.missing is not None for column in self.added)
         return fills or bool(self.widened) or self.all_dropped
 
     @property

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes
 
 OPERATION = "op"
 UPSERT, DELETE = 1, 0
@@ -65,7 +65,7 @@ class NetColumns:
     @classmethod
     def all_possible(cls, shape: TableShape, mode: Mode = "mirror") -> NetColumns:
         """All columns that a net change of the table may have."""
-        if mode == "append":
+        if holds_changes(mode):
             return cls(shape, mode=mode)
         places = range(len(shape.columns))
         return cls(shape, tuple(i for i in places if not shape.columns[i].key), shape.key_indices, mode)
@@ -73,7 +73,7 @@ class NetColumns:
     @property
     def fields(self) -> tuple[NetField, ...]:
         kept = tuple(NetField(column.net, column.arrow, column.sql) for column in mode_columns(self.mode))
-        if self.mode == "append":
+        if holds_changes(self.mode):
             return (*value_fields(self.shape), *kept)
         if not self.shape.has_key:
             return (COPIES, *value_fields(self.shape))

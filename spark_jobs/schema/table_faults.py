@@ -14,7 +14,7 @@ from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.schema.wire_type import unreadable_in_binary
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes, needs_key
 
 NO_COLUMNS_REMEDY = (
     "add a column, and the next sync follows it; or leave the table out of tables: or of the publication"
@@ -76,7 +76,7 @@ def table_faults(
 
 def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> TableFault | None:
     """The mode needs a key that the table lacks, or adds a column whose name the table has already."""
-    if mode in ("soft_delete", "history") and not facts.key:
+    if needs_key(mode) and not facts.key:
         what = f"has no key, and mode {mode} keeps rows by their key"
         return TableFault(str(facts.name), what, "give it a primary key, or use mode mirror or append")
     ours = {column.name.lower() for column in mode_columns(mode)}
@@ -113,7 +113,7 @@ def _type_fault(facts: RelationFacts, column: ColumnFacts, chosen: ChosenType, m
     ):  # 1.0 and 1.00 can be two keys in one transaction, but are one decimal
         what = f"has {name} in its key, which keeps its own type, and types: says {chosen}"
         return TableFault(table, what, "take it out of types:")
-    if chosen.name in ("array", "variant") and not facts.key and mode != "append":
+    if chosen.name in ("array", "variant") and not facts.key and not holds_changes(mode):
         what = f"has no key, so that rows are found by all their values, and {name} cannot be {chosen} then"
         return TableFault(table, what, "give it a primary key, use mode append, or take it out of types:")
     return None

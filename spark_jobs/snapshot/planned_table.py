@@ -31,7 +31,7 @@ from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot,
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
 
@@ -142,7 +142,7 @@ class PlannedTable:
     def goes_on_from(self, before: TableState) -> bool:
         """Whether the table's history is kept: its mode keeps one, and mode, types and masks are as in ``before``."""
         same = (before.mode, before.generation.types, before.generation.mask) == (self.mode, self.types, self.mask)
-        return same and self.mode != "mirror"
+        return same and keeps_past(self.mode)
 
     @property
     def types(self) -> ChosenTypes:
@@ -165,7 +165,7 @@ class PlannedTable:
     def may_be_written_here(self, read: TableRead) -> bool:
         """Whether this process may read and write it. A user's settings for new Delta tables are Spark's to follow."""
         options = self.work.pipeline.spark
-        return self.mode == "mirror" and not options.sets_delta and is_read_here(read, options)
+        return not keeps_past(self.mode) and not options.sets_delta and is_read_here(read, options)
 
     def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:
         return read.task_reader(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)

@@ -43,12 +43,12 @@ from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.differing_columns import SAME_COLUMNS
-from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges
 from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table
@@ -99,13 +99,13 @@ def verify(
 def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:
     followed = all_followed_names(pipeline)
     require_followed(names or (), followed)
-    holds_changes = [name for name in followed if live_rows(pipeline.mode_of(name)) is None]
-    if asked := [str(name) for name in names or () if name in holds_changes]:
+    of_changes = [name for name in followed if holds_changes(pipeline.mode_of(name))]
+    if asked := [str(name) for name in names or () if name in of_changes]:
         raise ConfigurationError(
             f"kept in mode append, which holds changes and no rows to compare: {', '.join(asked)}",
             hint="leave them out: name the others with --table",
         )
-    return tuple(name for name in dict.fromkeys(followed if names is None else names) if name not in holds_changes)
+    return tuple(name for name in dict.fromkeys(followed if names is None else names) if name not in of_changes)
 
 
 @again_when_lost

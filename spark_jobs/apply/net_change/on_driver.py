@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions
 from spark_jobs.apply.net_change.appended import appended_changes, appended_truncates
-from spark_jobs.apply.net_change.history import history_rows
+from spark_jobs.apply.net_change.kept_past import rows_that_keep_past
 from spark_jobs.apply.net_change.multiset import net_copies
 from spark_jobs.apply.net_change.rows import net_rows
-from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
 from spark_jobs.apply.net_change.timeline import Timeline
 from spark_jobs.apply.net_change.truncates import (
     Commit,
@@ -38,7 +37,7 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.schema.net_columns import COPIES, NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes, keeps_past
 
 
 @dataclass(frozen=True)
@@ -76,20 +75,17 @@ def net_change(
     """
     rows = plain_columns(rows)
     counts = _counts(rows, shape)
-    if mode == "mirror":
+    if not keeps_past(mode):
         return _mirrored(rows, relations, shape, on_unrepresentable, counts)
     changes = without_truncates(rows)
     ordered = OrderedChanges.of(changes, relations, shape)
     truncates = truncate_commits(rows, shape)
-    if mode == "append":
+    if holds_changes(mode):
         appended = appended_changes(ordered, changes, on_unrepresentable=on_unrepresentable)
         appended = pa.concat_tables([appended, appended_truncates(truncates_of(rows), shape)])
         return NetChange(NetColumns(shape, mode=mode), appended, False, True, counts)
     timeline = Timeline.of(Actions.of(ordered), changes, truncates)
-    if mode == "history":
-        net = history_rows(timeline, lenient=lenient, on_unrepresentable=on_unrepresentable)
-    else:
-        net = soft_delete_rows(timeline, on_unrepresentable=on_unrepresentable)
+    net = rows_that_keep_past(mode, timeline, lenient=lenient, on_unrepresentable=on_unrepresentable)
     ended = truncates[0] if truncates else None
     return NetChange(net.columns, net.rows, False, ended is None and bool(net.fresh.all()), counts, ended)
 

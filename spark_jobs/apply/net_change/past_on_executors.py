@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions
 from spark_jobs.apply.net_change.appended import appended_changes
-from spark_jobs.apply.net_change.history import history_rows
+from spark_jobs.apply.net_change.kept_past import rows_that_keep_past
 from spark_jobs.apply.net_change.on_executors import (
     CELLS,
     INPUT_COLUMNS,
@@ -29,7 +29,6 @@ from spark_jobs.apply.net_change.on_executors import (
     whole,
 )
 from spark_jobs.apply.net_change.rows import NetRows
-from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
 from spark_jobs.apply.net_change.timeline import Timeline
 from spark_jobs.apply.net_change.truncates import Commit
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
@@ -61,9 +60,9 @@ class PastWork:
     def rows(self, actions: Actions, given: pa.Table) -> NetRows:
         """``given``: the rows that the actions were made of, with their commit times."""
         timeline = Timeline.of(actions, given, self.truncates)
-        if self.mode == "history":
-            return history_rows(timeline, lenient=self.lenient, on_unrepresentable=self.on_unrepresentable)
-        return soft_delete_rows(timeline, on_unrepresentable=self.on_unrepresentable)
+        return rows_that_keep_past(
+            self.mode, timeline, lenient=self.lenient, on_unrepresentable=self.on_unrepresentable
+        )
 
 
 def appended(work: PastWork) -> Callable[[Batches], Batches]:
