@@ -11,7 +11,7 @@ from typing import get_args
 
 from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, keeps_past
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Generation:
 
     def __str__(self) -> str:
         """The parts joined by hyphens, the LSN as 16 hexadecimal digits; empty ones at the end are left out."""
-        mode = "" if self.mode == "mirror" else self.mode
+        mode = self.mode if keeps_past(self.mode) else ""
         parts = (self.snapshot_lsn.key, self.word, "+".join(self.missing_operations), mode, self.types.word, self.mask)
         return "-".join(parts).rstrip("-")
 
