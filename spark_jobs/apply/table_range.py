@@ -148,22 +148,9 @@ class TableRange:
 
     def provenance(self, changes: ChangeCounts, columns: Sequence[str] = ()) -> Provenance:
         """The provenance of the commit that brings the table to the end of the range."""
-        return Provenance(
-            *self.identity.stream,
-            generation=self.state.generation,
-            first=self.first.ordinal,
-            last=self.last.ordinal,
-            lo=self.first.window.lo,
-            hi=self.last.window.hi,
-            relid=self.relid,
-            commits=self.state.commits + 1,
-            run_id=self.run.run_id,
-            changes=changes,
-            cause=self.state.cause,
-            columns=tuple(columns),
-            partitions=self.state.partitions,
-            differing=self.state.differing,
-        )
+        ends = self.first.ordinal, self.last.ordinal, self.first.window.lo, self.last.window.hi
+        following = Provenance.following(self.state, self.identity, self.relid, *ends, self.run.run_id)
+        return replace(following, changes=changes, columns=tuple(columns))
 
 
 def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) -> SchemaChangeError:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.delta.commit import USER_COMMIT_ID
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
-from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, txn_app_id
+from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, TableState, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
@@ -75,6 +76,15 @@ class Provenance:
     strategy: Strategy | None = None
     differing: DifferingColumns = SAME_COLUMNS
     id: str = field(default_factory=lambda: uuid4().hex)
+
+    @classmethod
+    def following(
+        cls, state: TableState, identity: SlotIdentity, relid: int, first: int, last: int, lo: Lsn, hi: Lsn, run_id: str
+    ) -> Provenance:
+        """That of the commit after ``state``, in the same generation, with what each commit repeats of the one
+        before."""
+        following = cls(*identity.stream, state.generation, first, last, lo, hi, relid, state.commits + 1, run_id)
+        return replace(following, cause=state.cause, partitions=state.partitions, differing=state.differing)
 
     @property
     def txn_app_id(self) -> str:

@@ -98,6 +98,12 @@ class Build:
                 hint="choose an LSN before that, or after the table was read again",
             )
 
+    def provenance(self, state: TableState, first: int, lo: Lsn, hi: Lsn) -> Provenance:
+        """That of the commit which puts what was built in the place of ``state``: the windows from ``first`` on, WAL
+        [``lo``, ``hi``), were applied again."""
+        identity, relid = self.landed.identity, state.relid or self.base.relid or 0
+        return Provenance.following(state, identity, relid, first, state.ordinal, lo, hi, self.run.run_id)
+
     def in_folder(self, folder: str) -> BuiltAside:
         """Build the table in ``folder``. Raises CdcError."""
         lake = _Aside(folder, self.pipeline.lake.change_log)

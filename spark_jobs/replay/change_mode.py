@@ -194,18 +194,10 @@ def _put_in_place(
 
 def _provenance(build: Build, other: OtherMode, state: TableState, changes: ChangeCounts) -> Provenance:
     ahead, shown = build.ahead, build.landed.shown_by(state)
-    return Provenance(
-        *build.landed.identity.stream,
-        replace(state.generation, mode=other.mode),
-        first=ahead[0].ordinal if ahead else state.ordinal,
-        last=state.ordinal,
-        lo=ahead[0].window.lo if ahead else shown,
-        hi=shown,
-        relid=state.relid or build.base.relid or 0,
-        commits=state.commits + 1,
-        run_id=build.run.run_id,
+    first, lo = (ahead[0].ordinal, ahead[0].window.lo) if ahead else (state.ordinal, shown)
+    return replace(
+        build.provenance(state, first, lo, shown),
+        generation=replace(state.generation, mode=other.mode),
         changes=changes,
-        cause=state.cause,
         mode_changed=ModeOrigin(state.mode, build.base.version, other.since.lsn),
-        differing=state.differing,
     )

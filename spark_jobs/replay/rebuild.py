@@ -18,7 +18,7 @@ from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.delta_table import column_numbers, rows_written
 from spark_jobs.lake.latest_cut import show_in_latest_cut
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.lake.table_commit import committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Step
@@ -101,22 +101,8 @@ def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> 
 def _put_in_place(build: Build, state: TableState, built: BuiltAside) -> tuple[int, int]:
     """Replace the table's rows. Returns the Delta version and the number of rows. Raises OvertakenError if anybody has
     committed since ``state``."""
-    path, identity = build.pipeline.lake.table(state.name), build.landed.identity
-    provenance = Provenance(
-        *identity.stream,
-        state.generation,
-        first=build.ahead[0].ordinal,
-        last=state.ordinal,
-        lo=build.ahead[0].window.lo,
-        hi=build.ahead[-1].window.hi,
-        relid=state.relid or build.base.relid or 0,
-        commits=state.commits + 1,
-        run_id=build.run.run_id,
-        changes=built.changes,
-        cause=state.cause,
-        partitions=state.partitions,
-        differing=state.differing,
-    )
+    path, first, last = build.pipeline.lake.table(state.name), build.ahead[0], build.ahead[-1]
+    provenance = replace(build.provenance(state, first.ordinal, first.window.lo, last.window.hi), changes=built.changes)
     with (
         spark_errors(f"{state.name} was not rebuilt", name=state.name, path=path),
         overtaking(path, by_any=True),
