@@ -49,6 +49,11 @@ def one_line(text: str) -> str:
     return " ".join(CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
 
 
+def by_itself(table: object) -> str:
+    """The hint where ``sync`` re-snapshots ``table`` without being told to."""
+    return f"`postgres-cdc sync` re-snapshots it by itself; else {new_snapshot(table)}"
+
+
 def new_snapshot(table: object = "schema.table") -> str:
     """The hint that names the command, quoted for a shell. ``table``: a QualifiedName, or a name as it prints one."""
     quoted = str(table).replace("'", "'\\''")

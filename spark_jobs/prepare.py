@@ -15,8 +15,8 @@ from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
-from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
+from spark_jobs.tables.configured_otherwise import configured_otherwise
 from spark_jobs.tables.followed_tables import followed_names, nothing_followed
 from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.matching_tables import refreshed
@@ -112,8 +112,4 @@ class BegunGenerations:
         state = self.states.get(name)
         if not isinstance(state, TableState) or state.is_lost:
             return ""
-        return (
-            why_masked_otherwise(state.generation.mask, self.masks.get(name, ""))
-            or self.pipeline.table(name).options.types.changed_since(state.generation.types)
-            or self.pipeline.schema_policy(name).why_no_longer(column.attname for column in state.differing.ignored)
-        )
+        return configured_otherwise(self.pipeline, state, self.masks.get(name, ""))

@@ -16,7 +16,7 @@ from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
-from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.errors import SchemaChangeError, by_itself
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.net_write import NetSource
 from spark_jobs.lake.region_merge import RegionRows, write_regions
@@ -105,5 +105,5 @@ def _described(shape: TableShape) -> list[tuple[str, int, str, bool]]:
 def _must_be_read_whole(work: TableRange, why: str) -> SchemaChangeError:
     return SchemaChangeError(
         f"{work.name} needs a re-snapshot: {why}",
-        hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(work.name)}",
+        hint=by_itself(work.name),
     )

@@ -12,7 +12,7 @@ from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.errors import SchemaChangeError, by_itself
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
@@ -136,7 +136,7 @@ class RegionPlan:
     def _must_be_read_whole(self, why: str) -> SchemaChangeError:
         return SchemaChangeError(
             f"{self.name} needs a re-snapshot: {why}",
-            hint=f"`postgres-cdc sync` does so by itself; else {new_snapshot(self.name)}",
+            hint=by_itself(self.name),
         )
 
 
