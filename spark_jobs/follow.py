@@ -25,12 +25,12 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.repair import apply_and_repair
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import IN_ROUNDS, Exporter
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.sync import apply_and_read_again
 
 _log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class Follower:
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
         messages = has_messages_table(run.pipeline)
-        report, again = apply_and_read_again(
+        report, again = apply_and_repair(
             run,
             names,
             exporter=self._exporter,

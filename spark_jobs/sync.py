@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply.apply import CatchUpReport, apply
@@ -22,14 +21,15 @@ from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.new_generations import NewGenerations, begin_generations
-from spark_jobs.partitions.read_partitions import PartitionsReport, read_partitions
+from spark_jobs.partitions.read_partitions import PartitionsReport
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.read_again import tables_to_read_again, told_to_wait
+from spark_jobs.read_again import told_to_wait
+from spark_jobs.repair import repair
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run
@@ -44,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 # how often a table is read again at most in one sync; each round is one more cause
 _ROUNDS = 2
-_FAILED = "it could not be read again"
 
 __all__ = ["Prepared", "SyncReport", "apply", "begin_generations", "capture", "prepare", "snapshot", "sync"]
 
@@ -123,69 +122,19 @@ def sync(
     return done.report(prepared, exporter.waits_for, before, lag, time.monotonic() - started)
 
 
-def _begin_again(run: Run, exporter: Exporter, again: Mapping[QualifiedName, str]) -> NewGenerations:
-    """Begin generations, each with the reason for a snapshot. An error that prevents all of them is the error of these
-    tables alone."""
-    try:
-        return begin_generations(run, tuple(again), reasons=again, exporter=exporter)
-    except CdcError as error:
-        failed = {
-            name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
-            for name, why in again.items()
-        }
-    return NewGenerations(snapshots=tuple(TableSnapshot(name, Lsn(0), error=why) for name, why in failed.items()))
-
-
 def _rounds(run: Run, exporter: Exporter, done: _Done) -> CaptureReport:
     """Bring the tables that can go on to the WAL that is flushed now; those that changed in between are read again."""
     done.held.clear()
     for _ in range(_ROUNDS):
         captured = _follow(run, done)
-        partly = read_partitions(run, done.to_repair(), exporter=exporter)
-        done.add_partitions(partly)
-        again = tables_to_read_again(run.pipeline, done.to_repair())
-        if not again and done.held.issuperset(table.name for table in partly.tables):
+        repaired = repair(run, done.to_repair(), exporter)
+        done.add_partitions(repaired.partly)
+        if not repaired.begun.names and done.held.issuperset(table.name for table in repaired.partly.tables):
             return captured
         # a table may change while it is read: then the next round reads it once more
-        if again:
-            done.begin(_begin_again(run, exporter, again))
+        if repaired.begun.names:
+            done.begin(repaired.begun)
     return _follow(run, done)
-
-
-def apply_and_read_again(
-    run: Run,
-    names: Sequence[QualifiedName],
-    *,
-    exporter: Exporter,
-    excluding: Collection[QualifiedName] = (),
-    waiting: Mapping[QualifiedName, str] | None = None,
-    upto: Lsn | None = None,
-    messages: bool | None = None,
-    capturing: AbstractContextManager[object] | None = None,
-) -> tuple[CatchUpReport, NewGenerations]:
-    """``apply``, then begin a new generation for the tables that need one, and bring them to the same window. Of tables
-    with partitions that were attached, detached or dropped, only these are read; ``capturing``: see
-    ``read_partitions``. ``waiting``: tables whose snapshot was waiting for an open transaction before; they are begun
-    last, too.
-
-    Returns the outcome of all tables, and the generations that were begun.
-    """
-    report = apply(run, names, excluding={*excluding, *(waiting or {})}, upto=upto, messages=messages)
-    partly = read_partitions(run, report.tables, exporter=exporter, capturing=capturing)
-    report = replace(report, tables=tuple(partly.outcome(done) for done in report.tables))
-    again = {**tables_to_read_again(run.pipeline, report.tables), **(waiting or {})}
-    if not again:
-        return replace(
-            report, tables=tuple(replace(done, error=told_to_wait(done)) for done in report.tables)
-        ), NewGenerations()
-    begun = _begin_again(run, exporter, again)
-    read = [name for name in again if name not in begun.errors]
-    since = apply(run, read, upto=upto, messages=False) if read else None
-    outcomes = {done.name: done for done in (*report.tables, *(since.tables if since else ()))}
-    for name, error in begun.errors.items():
-        if name in outcomes:
-            outcomes[name] = replace(outcomes[name], error=error)
-    return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), begun
 
 
 def _follow(run: Run, done: _Done) -> CaptureReport:

@@ -133,9 +133,9 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
     not landed are refused.
     """
+    from spark_jobs.repair import apply_and_repair
     from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
     from spark_jobs.snapshot.table_waiting import tables_waiting
-    from spark_jobs.sync import apply_and_read_again
 
     blueprint = run.blueprint
     started = time.monotonic()
@@ -148,7 +148,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
         upto = next(marker.window.hi for marker in markers if marker.window.hi >= run.windows[-1].hi)
         missing = _begin_missing(context, run, engine_run, exporter)
         exporter.patience = BRIEF  # what waits for a snapshot from now on comes after the other tables
-        report, again = apply_and_read_again(
+        report, again = apply_and_repair(
             engine_run,
             tuple(run.tables),
             exporter=exporter,
