@@ -10,8 +10,14 @@ import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 
-# the message types of protocol 1
-KNOWN = b"BCOMRYIUDT"
+# the message types, by their first byte: a new one is added here, and to the decoder in ``logicalrep``
+ROW_CHANGES = b"IUD"
+CHANGES = ROW_CHANGES + b"T"
+ANNOUNCEMENTS = b"RY"
+# what ordinals count
+COUNTED = CHANGES + b"M"
+# those of protocol 1
+KNOWN = b"BCO" + ANNOUNCEMENTS + COUNTED
 # the message types that protocols 2 to 4 add
 CONTROL = b"SEcAbpPKr"
 # the minimum length of each kind; Begin and Commit have exactly this length

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.capture.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import ROW_CHANGES, MessageBatch
 from spark_jobs.logicalrep.relation import fingerprint
 
 Ints = npt.NDArray[np.int64]
@@ -129,7 +129,7 @@ class Announcements:
 
 def _uses(batch: MessageBatch) -> tuple[Ints, Ints]:
     """Where a relation is announced, changed or truncated, in order: the places and the relids."""
-    places, relids = batch.naming(b"RIUD")
+    places, relids = batch.naming(ROW_CHANGES + b"R")
     truncates = batch.where(b"T")
     if not len(truncates):
         return places, relids

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.capture.masked_tables import MaskedTables
-from spark_jobs.capture.message_batch import CONTROL, MessageBatch
+from spark_jobs.capture.message_batch import ANNOUNCEMENTS, CONTROL, ROW_CHANGES, MessageBatch
 from spark_jobs.capture.pgoutput.announcements import Announcements
 from spark_jobs.capture.pgoutput.blocks import XID_BYTES, Block, Blocks
 from spark_jobs.capture.pgoutput.masking import Masking
@@ -152,7 +152,7 @@ class Assembly:
 
     def _announced(self, batch: MessageBatch, with_xid: npt.NDArray[np.bool_] | None = None) -> None:
         """Note the batch's announcements. ``with_xid``: which messages have an xid after their type."""
-        for at in batch.where(b"RY").tolist():  # one per relation and window or stream, and one per DDL
+        for at in batch.where(ANNOUNCEMENTS).tolist():  # one per relation and window or stream, and one per DDL
             message = batch.messages[at].as_py()
             if with_xid is not None and with_xid[at]:
                 message = message[:1] + message[1 + XID_BYTES :]
@@ -199,7 +199,7 @@ class Assembly:
     def _masked(self, batch: MessageBatch, arrivals: Ints) -> pa.Array:
         """The messages with hashes in place of masked values. Raises DecodeError for a change of a relation that was
         not announced before, masked or not."""
-        changes, relids = batch.naming(b"IUD")
+        changes, relids = batch.naming(ROW_CHANGES)
         versions = np.full(batch.count, -1, np.int64)
         versions[changes] = self._announcements.versions(relids, arrivals[changes])
         missing = relids[versions[changes] < 0]

@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch
+from spark_jobs.capture.message_batch import ANNOUNCEMENTS, CHANGES, CONTROL, KNOWN, MessageBatch
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _OPENERS, _CLOSERS = b"SbB", b"EPC"
 _BETWEEN_BLOCKS = b"cApKr"
-_INSIDE_BLOCKS = b"ORYIUDT"
+_INSIDE_BLOCKS = b"O" + ANNOUNCEMENTS + CHANGES
 XID_BYTES = 4
 
 

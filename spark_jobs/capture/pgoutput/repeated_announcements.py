@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.capture.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import ANNOUNCEMENTS, MessageBatch
 
 _TYPE = ord("Y")
 
@@ -31,7 +31,7 @@ class RepeatedAnnouncements:
                 joined = pa.concat_arrays([waiting, batch.column(0).cast(waiting.type)])
                 batch, waiting = _batch(joined), None
             messages = MessageBatch.of(batch.column(0))
-            announcing = messages.where(b"RY")
+            announcing = messages.where(ANNOUNCEMENTS)
             if not len(announcing):
                 yield batch
                 continue

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.capture.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import COUNTED, MessageBatch
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Window
 
@@ -18,7 +18,6 @@ Flags = npt.NDArray[np.bool_]
 
 _POSTGRES_EPOCH = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
 # what an ordinal counts
-_COUNTED = b"IUDTM"
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class TransactionPlaces:
 
     def _ordinals(self, batch: MessageBatch, transaction: Ints, begins: Ints) -> Ints:
         counted = np.zeros(batch.count + 1, np.int64)
-        counted[1:][batch.where(_COUNTED)] = 1
+        counted[1:][batch.where(COUNTED)] = 1
         before = np.cumsum(counted)[:-1]
         first = np.concatenate([[-(self.open.changes if self.open else 0)], before[begins]])
         ordinals: Ints = before - first[transaction]
@@ -112,7 +111,7 @@ class TransactionPlaces:
             self.open = None
         else:
             last = (int(lsns[-1]), int(times[-1]), int(xids[-1]), origins[-1].as_py(), origin_lsns[-1].as_py())
-            changes = int(ordinal[-1]) + (batch.kind[-1] in _COUNTED)
+            changes = int(ordinal[-1]) + (batch.kind[-1] in COUNTED)
             self.open = OpenTransaction(*last, changes)
         return Places(transaction, ordinal, loose, lsns, times, xids, origins, origin_lsns)
 

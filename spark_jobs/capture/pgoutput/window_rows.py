@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch
+from spark_jobs.capture.message_batch import CHANGES, CONTROL, KNOWN, ROW_CHANGES, MessageBatch
 from spark_jobs.capture.pgoutput.transaction_places import Flags, Places, TransactionPlaces
 from spark_jobs.capture.pgoutput.unknown_messages import UnknownMessages
 from spark_jobs.change_counts import ChangeCounts
@@ -29,7 +29,6 @@ from spark_jobs.logicalrep.relation import fingerprint
 
 Ints = npt.NDArray[np.int64]
 
-_CHANGES = b"IUD"
 _UNIX_US = pa.timestamp("us", tz="UTC")
 _LSN_BITS = (1 << 64) - 1  # the columns are signed: a damaged LSN may read as negative
 
@@ -75,7 +74,7 @@ class WindowRows:
             RelationCounts(
                 relid,
                 *names.get(relid, ("", "")),
-                ChangeCounts(*(self._counts[relid << 8 | kind] for kind in _CHANGES + b"T")),
+                ChangeCounts(*(self._counts[relid << 8 | kind] for kind in CHANGES)),
                 self._sizes[relid],
             )
             for relid in sorted(relids)
@@ -131,7 +130,7 @@ class WindowRows:
     def _relids(self, batch: MessageBatch, commit_lsn: Ints) -> tuple[Ints, Ints]:
         """For each message its relid (0 where it has none or several), and how many rows it becomes."""
         relid = np.zeros(batch.count, np.int64)
-        named = batch.where(_CHANGES + b"R")
+        named = batch.where(ROW_CHANGES + b"R")
         relid[named] = batch.uint32(named, 1)
         repeats = np.ones(batch.count, np.int64)
         repeats[batch.where(b"BCO")] = 0
@@ -158,7 +157,7 @@ class WindowRows:
 
     def _version_in_force(self, batch: MessageBatch, relid: Ints, commit_lsn: Ints) -> Ints:
         """For each message the version of the last Relation message of its relid; -1 where it has no relid."""
-        at, wanted = batch.where(b"R"), batch.where(_CHANGES + b"R")
+        at, wanted = batch.where(b"R"), batch.where(ROW_CHANGES + b"R")
         fresh = np.array([fingerprint(batch.messages[int(i)].as_py()) for i in at], np.int64)
         in_force = versions_in_force(self._versions, at, relid[at], fresh, wanted, relid[wanted])
         if (in_force < 0).any():
@@ -182,7 +181,7 @@ class WindowRows:
         last = len(places.commit_lsns) - 1
         transactions = {*np.unique(places.transaction[bound]).tolist(), *([0] if was_open else [])}
         transactions |= {last} if self._places.open is not None else set()
-        counted = np.isin(batch.kind[rows], np.frombuffer(_CHANGES + b"T", np.uint8))
+        counted = np.isin(batch.kind[rows], np.frombuffer(CHANGES, np.uint8))
         for transaction in sorted(transactions):
             mine = bound[places.transaction[bound] == transaction]
             room = batch.length[mine] > 4
@@ -197,7 +196,7 @@ class WindowRows:
         self.messages += batch.count
         self.logical_messages += len(batch.where(b"M"))
         self.bytes += int(batch.length.sum())
-        changes = np.isin(kind, np.frombuffer(_CHANGES + b"T", np.uint8))
+        changes = np.isin(kind, np.frombuffer(CHANGES, np.uint8))
         counted = pc.value_counts(pa.array(relid[changes] << 8 | kind[changes]))
         self._counts.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
         relids, place = np.unique(relid[changes], return_inverse=True)

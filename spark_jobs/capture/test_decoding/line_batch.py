@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import CHANGES, MessageBatch
 from spark_jobs.decode.datetimes import parse_timestamps
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.logicalrep.errors import FieldError
@@ -103,7 +103,7 @@ class LineBatch:
             letter[rows] = self._byte(rows, size + 1)
             names.append(name)
             left = left[~same]
-        wrong = np.flatnonzero((code >= 0) & ~np.isin(letter, np.frombuffer(b"IUDT", np.uint8)))
+        wrong = np.flatnonzero((code >= 0) & ~np.isin(letter, np.frombuffer(CHANGES, np.uint8)))
         if len(wrong):
             raise _precise(self.line(int(wrong[0])))
         return code, names, letter
