@@ -21,7 +21,7 @@ from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
-from spark_jobs.lake.table_state import PartitionsRead, SnapshotCause, Strategy, TableState, txn_app_id
+from spark_jobs.lake.table_state import METADATA_FORMAT, PartitionsRead, SnapshotCause, Strategy, TableState, txn_app_id
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
@@ -94,6 +94,7 @@ class Provenance:
         """The commit's ``userMetadata``: JSON, LSNs as PostgreSQL writes them."""
         return json.dumps(
             {
+                "format": METADATA_FORMAT,
                 "system_identifier": self.system_identifier,
                 "slot": self.slot,
                 "generation": str(self.generation),

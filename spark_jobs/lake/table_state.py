@@ -34,6 +34,8 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.table_mode import Mode
 
 TXN_PREFIX = "pgcdc:"
+# of what our commits record; raised when an earlier version would misread them
+METADATA_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,13 @@ def _state(lake: Lake, name: QualifiedName, version: int, commits: int, commit: 
 def state_written(
     name: QualifiedName, version: int, commits: int, written: dict[str, Any], commit: KnownCommit
 ) -> TableState:
-    """The state that our ``commit``, number ``commits``, recorded in ``written``. Raises KeyError, ValueError."""
+    """The state that our ``commit``, number ``commits``, recorded in ``written``. Raises KeyError and ValueError;
+    LakeError if a later version has written it in a format that this one does not know."""
+    if written.get("format", METADATA_FORMAT) > METADATA_FORMAT:
+        raise LakeError(
+            f"{name}: a later version of postgres-cdc has written its Delta table, in format {written['format']}",
+            hint="use the version that has written to this lake last; nothing was changed",
+        )
     return TableState(
         name,
         Generation.parse(written["generation"]),

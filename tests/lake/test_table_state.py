@@ -47,10 +47,11 @@ def _commit(
     generation: Generation = OLD,
     windows: tuple[int, int] = (9, 9),
     lo: str = "0/1",
+    told_format: int = 1,
 ) -> None:
     """One of ours for these windows of relation 5, or a foreign one. A snapshot begins where it ends, at 0/2."""
     told = {"generation": str(generation), "first_window": windows[0], "last_window": windows[1], "relid": 5}
-    told |= {"lo": lo, "hi": "0/2"}
+    told |= {"lo": lo, "hi": "0/2", "format": told_format}
     info: dict[str, object] = {"operation": "OPTIMIZE", "timestamp": version}
     if txn:
         info |= {"operation": "MERGE", "userMetadata": json.dumps(told)}
@@ -181,3 +182,10 @@ def test_a_change_of_mode_replaces_no_state_of_the_mode_before(tmp_path: Path) -
     _commit(lake, 3, (OURS, 4), generation=history, windows=(7, 7))
     found = [(past.state.version, past.state.mode, past.is_snapshot) for past in past_states(lake, NAME, IDENTITY)]
     assert found == [(3, "history", False), (2, "history", False), (1, "mirror", False), (0, "mirror", True)]
+
+
+def test_a_commit_in_a_later_format_is_refused(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    _commit(lake, 0, (OURS, 1), told_format=2)
+    with pytest.raises(LakeError, match="a later version of postgres-cdc has written its Delta table, in format 2"):
+        table_state(lake, NAME, 1, "slot")

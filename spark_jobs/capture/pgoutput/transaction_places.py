@@ -17,7 +17,6 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _POSTGRES_EPOCH = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
-# what an ordinal counts
 
 
 @dataclass(frozen=True)
