@@ -61,3 +61,29 @@ def test_a_rule_stands_in_one_file(rule: str, pattern: str, home: str) -> None:
     files = (file for house in _HOUSES for file in (ROOT / house).glob("**/*.py"))
     homes = {str(file.relative_to(ROOT)) for file in files if re.search(pattern, file.read_text(), re.MULTILINE)}
     assert homes == ({home} if home else set()), rule
+
+
+_DECISIONS = sorted(set((ROOT / "docs" / "decisions").glob("*.md")) - {ROOT / "docs" / "decisions" / "index.md"})
+_PARTS = ("Question", "Decision", "Rejected", "Consequences", "Held by")
+
+
+@pytest.mark.parametrize("page", _DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_has_a_date_and_says_what_was_rejected(page: Path) -> None:
+    head, *parts = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+    assert re.fullmatch(r"# .+\n\n- Date: \d{4}-\d\d-\d\d(?:; [\w ]+: \d{4}-\d\d-\d\d)*\n\n", head)
+    texts = dict(part.split("\n\n", 1) for part in parts)
+    assert tuple(texts) == _PARTS
+    assert all(text.strip() for text in texts.values())
+    assert "- **" in texts["Rejected"]
+    assert re.findall(r"`spark_jobs/[\w/]+\.py`", texts["Held by"])
+    assert re.findall(r"`tests/[\w/]+\.py`", texts["Held by"])
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "architecture.md", *_DECISIONS], ids=lambda page: page.stem)
+def test_the_files_that_a_page_names_are_there(page: Path) -> None:
+    """By their whole path, or from some folder on; of a test, the file has it."""
+    files = [path for folder in (*_HOUSES, "tests") for path in (ROOT / folder).glob("**/*.py")]
+    for name, test in re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", page.read_text()):
+        named = [path for path in files if f"/{path.relative_to(ROOT)}".endswith(f"/{name}")]
+        assert named, name
+        assert not test or any(f"def {test}(" in path.read_text() for path in named), f"{name}::{test}"

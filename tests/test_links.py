@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md")))
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _ELSEWHERE = ("https://", "http://", "mailto:")
 
@@ -51,5 +51,16 @@ def test_a_link_leads_somewhere(page: Path, link: str) -> None:
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
-    linked = {link.partition("#")[0] for page, link in LINKS if page.name == "README.md"}
-    assert {str(page.relative_to(ROOT)) for page in PAGES if page.name != "README.md"} - linked == set()
+    assert {page for page in PAGES if page.parent.name != "decisions"} - _linked_from(ROOT / "README.md") == set()
+
+
+def test_every_decision_is_linked_from_their_index() -> None:
+    index = ROOT / "docs" / "decisions" / "index.md"
+    assert index in _linked_from(ROOT / "README.md")
+    assert set(index.parent.glob("*.md")) - _linked_from(index) == set()
+
+
+def _linked_from(linking: Path) -> set[Path]:
+    """With ``linking`` itself."""
+    links = (link.partition("#")[0] for page, link in LINKS if page == linking)
+    return {linking, *((linking.parent / link).resolve() for link in links)}

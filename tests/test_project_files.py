@@ -19,7 +19,7 @@ SCHEMAS = {
 }
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z]+):.*## ", MAKEFILE, re.MULTILINE))
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *GITHUB.rglob("*.*"), ROOT / ".pre-commit-config.yaml"]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *GITHUB.rglob("*.*"), ROOT / ".pre-commit-config.yaml"]
 
 
 @pytest.mark.slow

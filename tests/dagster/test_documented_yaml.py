@@ -22,7 +22,7 @@ from tests.dagster.test_component import dg_command, loaded, project, write_defs
 __all__ = ["project"]  # the fixture
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 FILES = [
     ROOT / "examples" / "shop.yaml",
     ROOT / "deploy" / "shop.yaml",

@@ -45,7 +45,7 @@ from tests.fixtures.servers import Database, binaries_of, fresh_database
 pytestmark = [pytest.mark.postgres]
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))
 ODD = 'Odd "Name" of'
 
 

@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 
-_OUTSIDE = re.compile(r"(?<=\]\()\.\./(?=[^)]+\))")
+_UPWARDS = re.compile(r"\]\(((?:\.\./)+)([^)]+)\)")
 _INSIDE = re.compile(r"(?<=\]\()docs/(?=[^)]+\))")
 _BESIDE = re.compile(r"\]\(([A-Z]+\.md)\)")  # CHANGELOG.md links CONTRIBUTING.md
 _CODE = re.compile(r"`[^`\n]+`")
@@ -28,7 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the files outside ``docs/`` that are linked: ``CHANGELOG.md`` and the examples for Dagster."""
     root = Path(config.config_file_path).parent
-    linked = {link for page in files.documentation_pages() for link in _linked_outside(page.content_string)}
+    linked = {link for page in files.documentation_pages() for link in _linked_outside(page)}
     beside = {name for path in linked if path.endswith(".md") for name in _BESIDE.findall((root / path).read_text())}
     for path in sorted(linked | beside):
         files.append(File.generated(config, path, abs_src_path=str(root / path)))
@@ -36,12 +36,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    lines = _INSIDE.sub("", _OUTSIDE.sub("", markdown)).split("\n")
+    lines = _INSIDE.sub("", _inside_the_site(markdown, _leave_docs(page.file))).split("\n")
     return "\n".join(_plain_bars(line) if line.startswith("|") else line for line in lines)
 
 
-def _linked_outside(markdown: str) -> list[str]:
-    return [link.partition("#")[0] for link in re.findall(r"\]\(\.\./([^)]+)\)", markdown)]
+def _leave_docs(file: File) -> str:
+    """The beginning of links from this file to files outside ``docs/``."""
+    return "../" * (file.src_uri.count("/") + 1)
+
+
+def _linked_outside(file: File) -> list[str]:
+    links = _UPWARDS.findall(file.content_string)
+    return [link.partition("#")[0] for upwards, link in links if upwards == _leave_docs(file)]
+
+
+def _inside_the_site(markdown: str, leave_docs: str) -> str:
+    """What is outside ``docs/`` lies beside its pages in the site."""
+    shorter = leave_docs.removeprefix("../")
+    return _UPWARDS.sub(lambda link: f"]({shorter}{link[2]})" if link[1] == leave_docs else link[0], markdown)
 
 
 def _plain_bars(row: str) -> str:

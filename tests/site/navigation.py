@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -24,7 +25,14 @@ def sections() -> Iterator[Section]:
     (_, *entries) = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     for entry in entries:
         for title, pages in entry.items():
-            yield Section(title, tuple(_file(name) for page in pages for name in page.values()))
+            yield Section(title, tuple(_files(pages)))
+
+
+def _files(pages: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
+    """Of a list, those of the lists in it too."""
+    for page in pages:
+        for name in page.values():
+            yield from [_file(name)] if isinstance(name, str) else _files(name)
 
 
 def _file(name: str) -> Path:

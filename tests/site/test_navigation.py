@@ -10,7 +10,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
     listed = [page for section in sections() for page in section.pages]
     beside = {ROOT / "docs" / "index.md"}  # the page that the site begins with
     outside = {ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
-    assert sorted(listed) == sorted({*(ROOT / "docs").glob("*.md"), *outside} - beside)
+    assert sorted(listed) == sorted({*(ROOT / "docs").glob("**/*.md"), *outside} - beside)
 
 
 def test_llms_txt_is_up_to_date() -> None:

@@ -30,9 +30,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_there_and_no_markdown_is_left(site: Path) -> None:
-    pages = {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
-    assert pages - {page.name for page in site.glob("*.html")} == set()
-    for page in site.glob("*.html"):
+    docs = ROOT / "docs"
+    pages = {page.relative_to(docs).with_suffix(".html") for page in docs.glob("**/*.md")}
+    assert pages - {page.relative_to(site) for page in site.glob("**/*.html")} == set()
+    for page in site.glob("**/*.html"):
         text = _TAG.sub("", _CODE.sub("", page.read_text(encoding="utf-8")))
         assert re.findall(r"\]\(|```|\*\*|^\|.*|^[-*] .*", text, re.MULTILINE) == [], page.name
 
@@ -44,5 +45,7 @@ def test_what_is_linked_outside_docs_is_there(site: Path) -> None:
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
-    loaded = [found[0] for page in site.glob("*.html") for found in _LOADED.finditer(page.read_text(encoding="utf-8"))]
+    loaded = [
+        found[0] for page in site.glob("**/*.html") for found in _LOADED.finditer(page.read_text(encoding="utf-8"))
+    ]
     assert loaded == []
