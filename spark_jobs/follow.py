@@ -220,9 +220,9 @@ class Follower:
         if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
             self._prepare()
         with Run(self._pipeline, self._spark).guarded() as run:
-            return self._worked(run)
+            return self._begin_and_apply(run)
 
-    def _worked(self, run: Run) -> tuple[NewGenerations, CatchUpReport]:
+    def _begin_and_apply(self, run: Run) -> tuple[NewGenerations, CatchUpReport]:
         missing = tuple(name for name in self._missing if self._may_try(name))
         begun = (
             begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter)
