@@ -25,7 +25,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import capture, prepare, snapshot
 from spark_jobs.verify.row_compare import compare
-from tests.spark.no_spark import no_spark
+from tests.fixtures.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,7 +28,7 @@ from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from tests.spark.no_spark import no_spark
+from tests.fixtures.no_spark import no_spark
 
 _TABLE = QualifiedName("public", "variants")
 _AT_LEAST = 1 / 1.5  # of the rate of plain protocol 1

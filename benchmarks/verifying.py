@@ -15,7 +15,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
-from tests.spark.no_spark import no_spark
+from tests.fixtures.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

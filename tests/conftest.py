@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+# what fails in a module that tests share is told as in a test: with both sides
+pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in Path(__file__).parent.iterdir()))
+
 pytest_plugins = [
     "tests.fixtures.property_tests",
     "tests.fixtures.servers",

@@ -45,6 +45,15 @@ def documented_role(database: Database, password: str) -> Iterator[str]:
         database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+def documented_tables(database: Database) -> Database:
+    """With the tables that these statements speak of, and fifty rows in each."""
+    database.execute(
+        *(f"CREATE TABLE {table} (id int PRIMARY KEY, note text)" for table in TABLES),
+        *(f"INSERT INTO {table} SELECT g, 'x' FROM generate_series(1, 50) g" for table in TABLES),
+    )
+    return database
+
+
 def without_password(dsn: str) -> str:
     given: dict[str, Any] = dict(conninfo_to_dict(dsn))
     del given["password"]

@@ -1,8 +1,12 @@
-"""The map of the house in docs/architecture.md names every room, and no other; a rule stands in one file."""
+"""The map of the house in docs/architecture.md names every room, and no other; a rule stands in one file. What several
+tests share stands in none of them."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -87,3 +91,23 @@ def test_the_files_that_a_page_names_are_there(page: Path) -> None:
         named = [path for path in files if f"/{path.relative_to(ROOT)}".endswith(f"/{name}")]
         assert named, name
         assert not test or any(f"def {test}(" in path.read_text() for path in named), f"{name}::{test}"
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Modules and, as they may be modules too, the names that are taken from them."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), _module(file.parent))
+            yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
+
+
+def test_no_module_imports_from_a_test_module() -> None:
+    tests = {_module(file) for file in (ROOT / "tests").glob("**/test_*.py")}
+    files = [file for house in ("tests", "benchmarks") for file in (ROOT / house).glob("**/*.py")]
+    assert {f"{_module(file)}: {name}" for file in files for name in _imported(file) if name in tests} == set()

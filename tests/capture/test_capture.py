@@ -17,13 +17,12 @@ from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from tests.capture.orders import TABLE, slots
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 from tests.log_rows import log_rows
 
 pytestmark = pytest.mark.postgres
-
-TABLE = "CREATE TABLE orders (id bigint PRIMARY KEY, amount numeric(10,2), note text)"
 
 
 def workload(database: Database, rounds: int = 10, seed: int = 1) -> None:
@@ -52,10 +51,6 @@ def slot_position(database: Database) -> Lsn:
         f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
     )
     return Lsn.parse(str(lsn))
-
-
-def slots(database: Database) -> int:
-    return len(database.execute(f"SELECT 1 FROM pg_replication_slots WHERE database = '{database.name}'"))
 
 
 def test_landed_windows_describe_themselves(every_database: Database, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.tables.catalogue_changes import change_without_event, is_of_earlier_chapter
-from tests.capture.test_capture import TABLE, slots
+from tests.capture.orders import TABLE, slots
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.server_binaries import server_binaries
 from tests.fixtures.servers import Database

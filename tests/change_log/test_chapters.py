@@ -14,7 +14,7 @@ from spark_jobs.change_log.chapters import Chapters, chapters_of
 from spark_jobs.change_log.log import ChangeLog, marker_row
 from spark_jobs.change_log.window_marker import ChapterBreak, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from tests.change_log.test_window_marker import IDENTITY
+from tests.change_log.identity import IDENTITY
 
 BEGAN = "2026-05-04T03:02:01+00:00"
 

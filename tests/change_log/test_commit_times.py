@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from spark_jobs.change_log.commit_times import LoggedCommit, first_commit_after, last_commit_time
-from spark_jobs.change_log.log import ChangeLog, marker_row
+from spark_jobs.change_log.log import marker_row
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from tests.change_log.test_window_marker import IDENTITY
-
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-# per window: commit LSN and seconds after noon; the clock of 210 is behind that of 120, windows 3 to 9 are empty
-COMMITS = {1: ((110, 0), (120, 9)), 2: ((210, 8), (220, 20))}
-
-
-def log_of(folder: Path, ordinals: range) -> ChangeLog:
-    log = ChangeLog(str(folder / "log"))
-    log.create()
-    for ordinal in ordinals:
-        rows = [
-            {
-                "window": ordinal,
-                "commit_lsn": lsn,
-                "ordinal": 0,
-                "kind": "I",
-                "relid": 1,
-                "data": b"I",
-                "commit_time": NOON + timedelta(seconds=seconds),
-            }
-            for lsn, seconds in COMMITS.get(ordinal, ())
-        ]
-        marker = WindowMarker(ordinal, Window(Lsn(100 * ordinal), Lsn(100 * ordinal + 100)), IDENTITY)
-        batches = [pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)] if rows else []
-        assert log.land(IDENTITY, ordinal, [*batches, marker_row(marker)])
-    return log
+from tests.change_log.identity import IDENTITY
+from tests.change_log.timed_log import NOON, log_of
 
 
 def test_a_time_ends_before_the_first_commit_after_it(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from spark_jobs.delta.upkeep import Upkeep
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.fingerprint import Fingerprint
-from tests.change_log.test_log import marker, window
-from tests.change_log.test_window_marker import IDENTITY
+from tests.change_log.identity import IDENTITY
+from tests.change_log.windows import marker, window
 
 _DAY = timedelta(days=1)
 _MONTH = timedelta(days=30)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from spark_jobs.change_counts import ChangeCounts
-from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
-
-IDENTITY = SlotIdentity(7_123_456_789_012_345_678, 1, "shop", "sl", "pgoutput", (("proto_version", "1"),), 180004)
+from tests.change_log.identity import IDENTITY
 
 
 def test_json_both_ways() -> None:

@@ -13,7 +13,7 @@ from spark_jobs.configuration import Lake
 from spark_jobs.lake.cuts import TableCut, write_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from tests.change_log.test_commit_times import NOON, log_of
+from tests.change_log.timed_log import NOON, log_of
 from tests.cli.command import DSN_VARIABLE, configured
 
 ODD = QualifiedName("public", "Order Items")

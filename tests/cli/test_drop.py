@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import psycopg
 import pytest
@@ -37,7 +37,8 @@ from spark_jobs.recover import recover
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from tests.cli.command import Command, configured
-from tests.documented_grants import TABLES, documented_role
+from tests.documented_grants import TABLES, documented_role, documented_tables
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
@@ -50,18 +51,6 @@ PUBLICATIONS = "SELECT pubname::text FROM pg_publication"
 NAMES = ["public.orders", "public.items"]
 
 
-def no_spark() -> NoReturn:
-    pytest.fail("no Spark is needed")
-
-
-def made(database: Database) -> Database:
-    database.execute(
-        *(f"CREATE TABLE {table} (id int PRIMARY KEY, note text)" for table in TABLES),
-        *(f"INSERT INTO {table} SELECT g, 'x' FROM generate_series(1, 50) g" for table in TABLES),
-    )
-    return database
-
-
 def followed(pipeline: Pipeline, database: Database) -> Pipeline:
     """With all that a lake may hold: two tables, messages, cuts."""
     assert sync(pipeline, no_spark).errors == ()
@@ -72,7 +61,7 @@ def followed(pipeline: Pipeline, database: Database) -> Pipeline:
 
 @pytest.fixture
 def shop(database: Database, tmp_path: Path) -> Pipeline:
-    return followed(pipeline_of(made(database), tmp_path / "lake", *NAMES, messages=True), database)
+    return followed(pipeline_of(documented_tables(database), tmp_path / "lake", *NAMES, messages=True), database)
 
 
 def files(folder: Path) -> list[str]:
@@ -84,7 +73,7 @@ def at_source(database: Database) -> tuple[int, int]:
 
 
 def test_the_command_from_beginning_to_end(database: Database, tmp_path: Path) -> None:
-    command = configured(tmp_path, made(database).dsn, database.name, NAMES)
+    command = configured(tmp_path, documented_tables(database).dsn, database.name, NAMES)
     lake, name = tmp_path / "lake", database.name
     assert command("sync").exit_code == 0
     before = files(lake)
@@ -130,7 +119,7 @@ def test_the_command_from_beginning_to_end(database: Database, tmp_path: Path) -
 
 
 def test_nobody_is_asked_where_nobody_is(database: Database, tmp_path: Path) -> None:
-    command = configured(tmp_path, made(database).dsn, database.name, NAMES)
+    command = configured(tmp_path, documented_tables(database).dsn, database.name, NAMES)
     prepared = command("capture", "--json")
     assert prepared.exit_code == 0, prepared.stderr
     for options, said in ((), "no terminal"), (("--json",), "--json does not ask"), (("--lake",), "no terminal"):
@@ -173,7 +162,7 @@ def in_a_terminal(command: Command, typed: str) -> tuple[int, str]:
 
 
 def test_a_publication_of_the_users_own_is_left(database: Database, tmp_path: Path) -> None:
-    made(database).execute(f"CREATE PUBLICATION {database.name} FOR TABLE orders, items")
+    documented_tables(database).execute(f"CREATE PUBLICATION {database.name} FOR TABLE orders, items")
     pipeline = followed(pipeline_of(database, tmp_path / "lake", *NAMES), database)
     report = drop(pipeline, lake=False)
     assert [(each.kind, each.name) for each in report.removed] == [("slot", database.name)]
@@ -182,7 +171,7 @@ def test_a_publication_of_the_users_own_is_left(database: Database, tmp_path: Pa
 
 
 def test_several_publications_and_a_plugin_without(database: Database, tmp_path: Path) -> None:
-    made(database).execute("CREATE PUBLICATION a FOR TABLE orders", "CREATE PUBLICATION b FOR TABLE items")
+    documented_tables(database).execute("CREATE PUBLICATION a FOR TABLE orders", "CREATE PUBLICATION b FOR TABLE items")
     several = pipeline_of(database, tmp_path / "several", publication=("a", "b"))
     text = pipeline_of(
         database, tmp_path / "text", *NAMES, slot=f"{database.name}_t", plugin="test_decoding", publication="a"
@@ -234,7 +223,7 @@ def test_the_slot_of_another_lake(shop: Pipeline, database: Database, tmp_path: 
 
 def test_a_slot_of_which_nothing_tells_whose_it_is(database: Database, tmp_path: Path) -> None:
     """The lake was deleted by hand, and the publication is the user's own."""
-    made(database).execute(f"CREATE PUBLICATION {database.name} FOR TABLE orders, items")
+    documented_tables(database).execute(f"CREATE PUBLICATION {database.name} FOR TABLE orders, items")
     pipeline = pipeline_of(database, tmp_path / "lake", *NAMES)
     prepare_slot(pipeline)
     shutil.rmtree(tmp_path / "lake")
@@ -310,7 +299,7 @@ def test_the_hint_leads_out_where_the_log_is_of_another_slot(shop: Pipeline, dat
 def test_a_server_that_is_another_cluster(shop: Pipeline, database: Database, postgres_17: Any) -> None:
     """One that has a slot and a publication of the same names, of another pipeline."""
     with fresh_database(postgres_17, database.name) as elsewhere:
-        made(elsewhere)
+        documented_tables(elsewhere)
         prepare_slot(pipeline_of(elsewhere, Path(shop.lake.path).parent / "elsewhere", *NAMES))
         moved = replace(shop, source=replace(shop.source, dsn=SecretStr(elsewhere.dsn)))
         hint = refused(moved, elsewhere, SlotError, r"is of another cluster \(system identifier\): it has \d+, now it")
@@ -352,7 +341,7 @@ with psycopg.connect(sys.argv[1], autocommit=True) as standby:
 
 def test_the_least_privileges(every_database: Database, tmp_path: Path) -> None:
     """Those of the quick start are enough for the slot; a publication of ours needs its owner."""
-    with documented_role(made(every_database), "pw") as dsn:
+    with documented_role(documented_tables(every_database), "pw") as dsn:
         pipeline = pipeline_of(every_database, tmp_path / "lake", *TABLES, dsn=dsn)
         assert sync(pipeline, no_spark).errors == ()
         assert drop(pipeline, lake=True).errors == ()
@@ -402,7 +391,7 @@ def killed_at(step: int) -> Callable[[Step], None]:
 
 def test_stopped_before_each_step(database: Database, tmp_path: Path) -> None:
     """What is left then is what sync, status, doctor and recover say, and what the next drop finishes."""
-    whole = pipeline_of(made(database), tmp_path / "lake", *NAMES, messages=True)
+    whole = pipeline_of(documented_tables(database), tmp_path / "lake", *NAMES, messages=True)
     steps: list[Step] = []
     drop(followed(whole, database), lake=True, progress=lambda step: steps.append(step))
     names = [step.detail for step in steps]
@@ -443,7 +432,7 @@ def says_what_it_is(pipeline: Pipeline, *, half: bool) -> None:
 
 def test_killed_among_the_files(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After any number of them, in any order: what remains of a table no longer shows whose it was."""
-    pipeline = followed(pipeline_of(made(database), tmp_path / "lake", *NAMES, messages=True), database)
+    pipeline = followed(pipeline_of(documented_tables(database), tmp_path / "lake", *NAMES, messages=True), database)
     kept = tmp_path / "kept"
     shutil.copytree(pipeline.lake.path, kept)
     drop(pipeline, lake=False)
@@ -540,14 +529,14 @@ def test_what_others_have_put_there_stays_and_is_named(shop: Pipeline, database:
 
 @pytest.mark.parametrize("scheme", ["file:", "file://"])
 def test_a_lake_that_is_named_by_a_uri(database: Database, tmp_path: Path, scheme: str) -> None:
-    pipeline = pipeline_of(made(database), tmp_path / "lake", *NAMES)
+    pipeline = pipeline_of(documented_tables(database), tmp_path / "lake", *NAMES)
     followed(replace(pipeline, lake=Lake(f"{scheme}{tmp_path}/lake")), database)
     assert len(drop(replace(pipeline, lake=Lake(f"{scheme}{tmp_path}/lake")), lake=True).removed) == 6
     assert (at_source(database), files(tmp_path / "lake")) == ((0, 0), [])
 
 
 def test_on_an_object_store(database: Database, object_store: ObjectStore) -> None:
-    pipeline = pipeline_of(made(database), Path("unused"), *NAMES)
+    pipeline = pipeline_of(documented_tables(database), Path("unused"), *NAMES)
     place = f"{BUCKET}/{database.name}"  # other tests use the same bucket
     pipeline = replace(pipeline, lake=Lake(f"s3a://{place}/shop"))
     followed(pipeline, database)

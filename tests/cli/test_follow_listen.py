@@ -6,8 +6,7 @@ import shutil
 import signal
 import socket
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from cdc_assets.demo.embedded_postgres import running_postgres
 from tests.cli.command import configured
 from tests.cli.following import following
 from tests.fixtures.servers import Database, binaries_of
+from tests.fixtures.waiting import wait_until
 
 _PATIENCE_SECONDS = 120
 
@@ -40,13 +40,6 @@ def samples(url: str) -> dict[tuple[str, str], float]:
     text = requests.get(f"{url}/metrics", timeout=30).text
     families = text_string_to_metric_families(text)
     return {(s.name, s.labels.get("table", "")): s.value for family in families for s in family.samples}
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.mark.postgres

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.fixtures.free_port import free_port
 
 ROOT = Path(__file__).parents[2]
 DAGSTER_DEV = (sys.executable, "-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"))
@@ -140,7 +141,7 @@ def dagster_dev(home: Path, command: Sequence[str] = DAGSTER_DEV, **environment:
     shutil.copy(ROOT / "orchestration" / "dagster.yaml", home)
     env = {**os.environ, "DAGSTER_HOME": str(home), **environment}
     subprocess.run([sys.executable, "-c", _TOUCH_INSTANCE], env=env, check=True, capture_output=True)
-    port = _free_port()
+    port = str(free_port())
     log = home / "dagster_dev.log"
     with log.open("wb") as output:
         # a shell's background job would have SIGINT ignored, and so would its children
@@ -185,9 +186,3 @@ def _loaded(dev: DagsterDev, process: subprocess.Popen[bytes]) -> bool | None:
     found = entries[0]["locationOrLoadError"] if entries else None
     assert found is None or found["__typename"] != "PythonError", found
     return True if found and found["__typename"] == "RepositoryLocation" else None
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])

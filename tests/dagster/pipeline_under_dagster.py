@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_assets import PostgresCdcComponent
+from cdc_assets.slot_observation import observe
+from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.verify.row_compare import lake_rows
 from tests.fixtures.servers import Database
 
@@ -103,3 +105,12 @@ def under_dagster(
         }
     )
     return UnderDagster(database, component, component.definitions(), instance, lake, session)
+
+
+def typed_in_the_ui(shop: UnderDagster) -> str:
+    """A partition up to the WAL that is flushed now, without waiting for the sensor."""
+    observation = observe(shop.component.pipeline)
+    assert observation is not None
+    key = Window(observation.landed_end, observation.health.flushed_lsn).key
+    shop.instance.add_dynamic_partitions(f"{shop.name}_lsn", [key])
+    return key

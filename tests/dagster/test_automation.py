@@ -11,10 +11,10 @@ import pytest
 from dagster.components.core.component_tree import ComponentTreeException
 
 from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
-from tests.dagster.test_component import body, chain, checker, dsn, loaded
+from tests.dagster.shop_component import body, chain, checker, loaded
 from tests.fixtures.servers import Database
 
-__all__ = ["dsn"]  # a fixture
+pytestmark = pytest.mark.usefixtures("shop_dsn")
 
 RUNNING, STOPPED = "RUNNING", "STOPPED"
 SCHEDULES = {"shop_sync": STOPPED, "shop_maintenance": STOPPED, "shop_verify": STOPPED}

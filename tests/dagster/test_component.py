@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import copy
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,6 @@ from dagster.components.testing.test_cases import TestTranslation
 from dagster.components.testing.utils import create_defs_folder_sandbox
 from dagster_pyspark import LazyPySparkResource
 from dagster_shared.serdes import serialize_value
-from jsonschema import Draft202012Validator
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -30,57 +28,11 @@ from cdc_assets.translation import TableSettings
 from spark_jobs.configuration import ColumnSelection, Threshold
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.postgres.command_dsn import CommandDsn
+from tests.dagster.component_project import dg_command, in_one_location, write_defs
+from tests.dagster.shop_component import ASSETS, DSN, body, chain, checker, keys_and_deps, loaded
 from tests.fixtures.servers import Database, fresh_database
 
-DSN = "host=db.example user=cdc password=hunter2 dbname=shopdb"
-BODY: Mapping[str, Any] = {
-    "type": "cdc_assets.PostgresCdcComponent",
-    "attributes": {
-        "name": "shop",
-        "source": {"dsn": "{{ env.SHOP_DSN }}"},
-        "lake": {"path": "/data/lake/shop"},
-        "tables": ["public.orders", {"name": 'sales."Order Items"'}],
-    },
-}
-
-
-@pytest.fixture(autouse=True)
-def dsn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOP_DSN", DSN)
-
-
-def body(**attributes: object) -> dict[str, Any]:
-    changed = copy.deepcopy(dict(BODY))
-    changed["attributes"].update(attributes)
-    return changed
-
-
-def loaded(contents: dict[str, Any]) -> tuple[PostgresCdcComponent, dg.Definitions]:
-    with create_defs_folder_sandbox() as sandbox:
-        path = sandbox.scaffold_component(component_cls=PostgresCdcComponent, defs_yaml_contents=contents)
-        with sandbox.load_component_and_build_defs(defs_path=path) as (component, defs):
-            assert isinstance(component, PostgresCdcComponent)
-            dg.Definitions.validate_loadable(defs)
-            return component, defs
-
-
-def keys_and_deps(defs: dg.Definitions) -> dict[str, set[str]]:
-    return {
-        spec.key.to_user_string(): {dep.asset_key.to_user_string() for dep in spec.deps}
-        for spec in defs.resolve_all_asset_specs()
-    }
-
-
-ASSETS = {
-    "postgres/shopdb/public/orders": set(),
-    "postgres/shopdb/sales/Order_Items": set(),
-    "shop/change_log": {"postgres/shopdb/public/orders", "postgres/shopdb/sales/Order_Items"},
-    "shop/snapshot/public/orders": {"postgres/shopdb/public/orders"},
-    "shop/snapshot/sales/Order_Items": {"postgres/shopdb/sales/Order_Items"},
-    "shop/maintenance": set(),
-    "shop/public/orders": {"shop/change_log", "shop/snapshot/public/orders"},
-    "shop/sales/Order_Items": {"shop/change_log", "shop/snapshot/sales/Order_Items"},
-}
+pytestmark = pytest.mark.usefixtures("shop_dsn")
 
 VERIFIED = {"shop/public/orders:verify", "shop/sales/Order_Items:verify"}
 
@@ -314,12 +266,6 @@ def test_tables_with_one_snapshot_key_are_refused() -> None:
     assert any(said in message for message in chain(caught.value))
 
 
-def chain(error: BaseException | None) -> Iterator[str]:
-    while error is not None:
-        yield str(error)
-        error = error.__cause__ or error.__context__
-
-
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
@@ -417,10 +363,6 @@ def test_the_schema_leads_a_checker_to_the_field(wrong: dict[str, Any], place: s
     assert all(len(error.message) < 200 for error in errors)
 
 
-def checker() -> Draft202012Validator:
-    return Draft202012Validator(PostgresCdcComponent.get_model_cls().model_json_schema())  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("template", [{"tables": "{{ tables() }}"}, {"tables": ["{{ env.T }}"]}, {"health": "{{ h }}"}])
 def test_the_schema_allows_templates_everywhere(template: dict[str, Any]) -> None:
     assert checker().is_valid(body(**template)["attributes"])
@@ -449,40 +391,6 @@ def test_a_subclass_may_have_fields_of_its_own(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OWNER", "team:data")
     component = WithOwner.from_attributes_dict(attributes=body(owner="{{ env.OWNER }}", length="four")["attributes"])
     assert (component.owner, component.length) == ("team:data", 4)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """An empty Dagster project that uses the installed component."""
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "mine"\n'
-        'code_location_target_module = "mine.definitions"\n'
-    )
-    (tmp_path / "mine" / "defs").mkdir(parents=True)
-    (tmp_path / "mine" / "__init__.py").touch()
-    (tmp_path / "mine" / "defs" / "__init__.py").touch()
-    (tmp_path / "mine" / "definitions.py").write_text(
-        "import dagster as dg\nfrom pathlib import Path\n\n\n@dg.definitions\ndef defs():\n"
-        "    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
-    )
-    return tmp_path
-
-
-def write_defs(project: Path, contents: dict[str, Any], name: str = "shop") -> None:
-    folder = project / "mine" / "defs" / name
-    folder.mkdir(exist_ok=True)
-    (folder / "defs.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
-
-
-def dg_command(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("dg")), *arguments],
-        cwd=project,
-        env={**os.environ, "DAGSTER_HOME": str(project), "PYTHONPATH": str(project), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.mark.slow
@@ -532,23 +440,6 @@ def test_dg_points_at_file_and_line(project: Path) -> None:
     write_defs(project, body(health={"lag_bytes": {"warn": "2GiB"}}))
     checked = dg_command(project, "check", "yaml")
     assert "validated successfully" in checked.stdout, checked.stdout
-
-
-def in_one_location(project: Path, *bodies: dict[str, Any]) -> dict[str, set[str]]:
-    """The assets, and what each depends on, of a code location with these pipelines."""
-    for contents in bodies:
-        write_defs(project, contents, contents["attributes"]["name"])
-    defs = dg.load_from_defs_folder(path_within_project=project / "mine")
-    dg.Definitions.validate_loadable(defs)
-    return keys_and_deps(defs)
-
-
-@pytest.fixture
-def importable(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.syspath_prepend(str(project))
-    yield project
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
-        del sys.modules[name]
 
 
 def test_pipelines_on_one_database_share_its_source_assets(importable: Path) -> None:

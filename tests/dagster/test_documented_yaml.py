@@ -17,9 +17,8 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.models import PipelineModel, SourceModel
 from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.table_mask import SALT_VARIABLE
-from tests.dagster.test_component import dg_command, loaded, project, write_defs
-
-__all__ = ["project"]  # the fixture
+from tests.dagster.component_project import dg_command, write_defs
+from tests.dagster.shop_component import loaded
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]

@@ -10,8 +10,8 @@ import pytest
 
 from spark_jobs.verify.verify import verify
 from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, under_dagster
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.servers import Database
-from tests.spark.no_spark import no_spark
 
 pytestmark = pytest.mark.postgres
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 
 from cdc_assets.automation.run_planning import range_tags
-from cdc_assets.slot_observation import observe
 from spark_jobs.capture.capture import capture
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.recover import recover
 from tests.at_night import at_night
-from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
-from tests.fixtures.servers import Database
+from tests.dagster.pipeline_under_dagster import UnderDagster, typed_in_the_ui
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,13 +20,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 DROP = "SELECT pg_drop_replication_slot(current_database())"
-
-
-@pytest.fixture
-def shop(database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession) -> UnderDagster:
-    shop = under_dagster(database, tmp_path / "lake", instance, spark)
-    assert shop.run((shop.tick().run_requests or [])[0]).success
-    return shop
 
 
 def health(shop: UnderDagster) -> list[dg.AssetCheckEvaluation]:
@@ -120,15 +110,6 @@ def refused(shop: UnderDagster, key: str) -> str:
     failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data
     assert failure is not None
     return str(failure.description)
-
-
-def typed_in_the_ui(shop: UnderDagster) -> str:
-    """A partition up to the WAL that is flushed now, without waiting for the sensor."""
-    observation = observe(shop.component.pipeline)
-    assert observation is not None
-    key = Window(observation.landed_end, observation.health.flushed_lsn).key
-    shop.instance.add_dynamic_partitions(f"{shop.name}_lsn", [key])
-    return key
 
 
 def observed_as_lost(shop: UnderDagster) -> list[dict[str, object]]:

@@ -15,13 +15,12 @@ from psycopg import sql
 
 from cdc_assets.automation.run_planning import range_tags
 from cdc_assets.component import PostgresCdcComponent
-from cdc_assets.slot_observation import observe
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.prepare import prepare
 from spark_jobs.run import Run
-from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, under_dagster
+from tests.dagster.pipeline_under_dagster import TABLES, UnderDagster, typed_in_the_ui, under_dagster
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -302,15 +301,6 @@ def test_killed_run_is_made_good(followed: UnderDagster) -> None:
     followed.assert_equal()
     assert len(followed.partition_keys()) == 2
     assert followed.green("public", "orders") == followed.green("change_log") == set(followed.partition_keys())
-
-
-def typed_in_the_ui(shop: UnderDagster) -> str:
-    """A partition up to the WAL that is flushed now, without waiting for the sensor."""
-    observation = observe(shop.component.pipeline)
-    assert observation is not None
-    key = Window(observation.landed_end, observation.health.flushed_lsn).key
-    shop.instance.add_dynamic_partitions(f"{shop.name}_lsn", [key])
-    return key
 
 
 def test_never_two_runs_at_a_time(followed: UnderDagster) -> None:

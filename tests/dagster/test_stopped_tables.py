@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
@@ -17,22 +15,11 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.snapshot import exporter
 from spark_jobs.snapshot.exporter import Patience
-from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
-from tests.fixtures.servers import Database
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.dagster.pipeline_under_dagster import UnderDagster
 
 HOUR = 3600
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
-
-
-@pytest.fixture
-def shop(database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession) -> UnderDagster:
-    shop = under_dagster(database, tmp_path / "lake", instance, spark)
-    assert shop.run((shop.tick().run_requests or [])[0]).success
-    return shop
 
 
 def failures_of(result: dg.ExecuteInProcessResult) -> str:

@@ -13,11 +13,12 @@ from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing.test_cases import TestTranslation
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from tests.dagster.component_project import in_one_location
 from tests.dagster.pipeline_under_dagster import under_dagster
-from tests.dagster.test_component import ASSETS, BODY, body, chain, dsn, importable, in_one_location, loaded, project
+from tests.dagster.shop_component import ASSETS, BODY, body, chain, loaded
 from tests.fixtures.servers import Database
 
-__all__ = ["dsn", "importable", "project"]  # fixtures
+pytestmark = pytest.mark.usefixtures("shop_dsn")
 
 KINDS = {
     "shop/change_log": "change_log",

@@ -10,7 +10,7 @@ from spark_jobs.logicalrep.messages import Change, Delete, Insert, Update
 from spark_jobs.logicalrep.pgoutput.read_message import read_message, without_stream_xid
 from tests.at_night import at_night
 from tests.damage import damages, recorded
-from tests.decode.test_columnar import RELID, decode, outcome
+from tests.decode.row_changes import RELID, decode, outcome
 from tests.golden.scenario import themes
 
 pytestmark = pytest.mark.slow

@@ -11,51 +11,16 @@ from hypothesis import strategies as st
 from spark_jobs.decode import line_columns as text_columns
 from spark_jobs.decode.columnar import message_bounds
 from spark_jobs.decode.line_columns import decode_lines
-from spark_jobs.errors import DecodeError, SchemaChangeError
-from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Change, Insert
-from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding.changes import TableAlteredError, read_row
+from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.logicalrep.test_decoding.changes import read_row
 from spark_jobs.logicalrep.test_decoding.lines import Form, NamedValue
-from tests.decode.test_columnar import change_at
+from tests.decode.row_changes import change_at
+from tests.decode.row_lines import FINE, MOVED, RELATION, assert_equal, decode
 from tests.strategies import damaged
 from tests.text_strategies import TEXTS, line_of, relations, row_changes
 from tests.text_wire import write_line
-
-RELATION = Relation(
-    16384,
-    "public",
-    "t",
-    "d",
-    (RelationColumn("id", 20, -1, True), RelationColumn("user", 25, -1, False), RelationColumn("b", 1560, -1, False)),
-)
-
-
-def decode(lines: list[bytes], relation: Relation, *, at_once: int = text_columns.LINES_AT_ONCE) -> list[Change]:
-    data, bounds = message_bounds(pa.array([b"before'", *lines, b"'behind"], pa.binary()).slice(1, len(lines)))
-    decoded = decode_lines(data, bounds[:-1], bounds[1:], relation, lambda row: Position(Lsn(7), row), at_once=at_once)
-    assert len(decoded) == len(lines)
-    return [change_at(decoded, row) for row in range(len(decoded))]
-
-
-def outcome(lines: list[bytes], relation: Relation) -> list[Change] | LogicalRepError:
-    try:
-        return [read_row(line, relation) for line in lines]
-    except LogicalRepError as error:
-        return error
-
-
-def assert_equal(lines: list[bytes], relation: Relation) -> None:
-    expected = outcome(lines, relation)
-    if isinstance(expected, LogicalRepError):
-        kind = SchemaChangeError if isinstance(expected, TableAlteredError) else DecodeError
-        with pytest.raises(kind) as refused:
-            decode(lines, relation)
-        assert " ".join(str(expected).split()) in str(refused.value)
-        assert "0/7#" in str(refused.value)
-    else:
-        assert decode(lines, relation) == expected
 
 
 @st.composite
@@ -79,13 +44,6 @@ def test_damage_is_refused_by_both_or_read_alike(data: st.DataObject, case: tupl
     at = data.draw(st.integers(0, len(lines) - 1))
     lines[at] = data.draw(damaged(lines[at]))
     assert_equal(lines, relation)
-
-
-FINE = b"table public.t: INSERT: id[bigint]:1 \"user\"[text]:'it''s' b[bit]:B'1'"
-MOVED = (
-    b"table public.t: UPDATE: old-key: id[bigint]:1 new-tuple: id[bigint]:2"
-    b" \"user\"[text]:'''' b[bit]:unchanged-toast-datum"
-)
 
 
 @pytest.mark.slow

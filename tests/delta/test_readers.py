@@ -13,9 +13,9 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.no_spark import no_spark
 
 pytestmark = pytest.mark.postgres
 

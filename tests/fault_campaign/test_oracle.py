@@ -14,7 +14,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.sync import prepare
-from tests.change_log.test_window_marker import IDENTITY
+from tests.change_log.identity import IDENTITY
 from tests.fault_campaign.checks import check, gaps
 from tests.fault_campaign.complaints import foreign_tracebacks, told, unclear
 from tests.fault_campaign.load import transactions

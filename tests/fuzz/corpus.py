@@ -9,9 +9,9 @@ from pathlib import Path
 
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Change, Delete, Insert, TupleData, Update
 from spark_jobs.logicalrep.transaction import ReadOptions
-from tests.decode.test_binary import RECORDED
-from tests.decode.test_columnar import RELID
-from tests.decode.test_line_columns import FINE, MOVED
+from tests.decode.binary_values import RECORDED
+from tests.decode.row_changes import RELID
+from tests.decode.row_lines import FINE, MOVED
 from tests.fuzz.targets import (
     BINARY_TYPES,
     MAX_WIDTH,

@@ -22,8 +22,9 @@ from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.schema.lake_types import lake_type
 from spark_jobs.schema.wire_type import wire_type
-from tests.capture.pgoutput.test_assembly import in_columns, one_by_one
-from tests.decode import test_binary, test_columnar, test_line_columns, test_message_columns
+from tests.capture.pgoutput.assembled_rows import in_columns, one_by_one
+from tests.decode import logical_messages, row_changes, row_lines
+from tests.decode.binary_values import RECORDED, assert_same
 from tests.wire import write_message
 
 WHOLE_LOG = Window(Lsn(0), Lsn(2**62))
@@ -34,7 +35,7 @@ READ_OPTIONS = (
     ReadOptions(4, "parallel", True),
 )
 MAX_WIDTH = 8
-BINARY_TYPES = tuple(sorted({typid for typid, _, _ in test_binary.RECORDED}))
+BINARY_TYPES = tuple(sorted({typid for typid, _, _ in RECORDED}))
 
 
 def packed(messages: Iterable[bytes]) -> bytes:
@@ -64,12 +65,12 @@ def one_message(data: bytes) -> None:
 def both_decoders(data: bytes) -> None:
     """Row changes: the columnar decoder accepts and reads what ``read_change`` does."""
     width, wires = data[0] % MAX_WIDTH, list(unpacked(data[1:]))
-    expected = test_columnar.outcome(wires, width)
+    expected = row_changes.outcome(wires, width)
     if isinstance(expected, LogicalRepError):
         with pytest.raises(DecodeError, match=re.escape(str(expected))):
-            test_columnar.decode(wires, width)
+            row_changes.decode(wires, width)
     else:
-        assert test_columnar.decode(wires, width) == expected
+        assert row_changes.decode(wires, width) == expected
 
 
 def both_assemblies(data: bytes) -> None:
@@ -97,13 +98,13 @@ def one_line(data: bytes) -> None:
 
 def both_line_decoders(data: bytes) -> None:
     """test_decoding's rows: the columnar decoder accepts and reads what ``read_row`` does."""
-    test_line_columns.assert_equal(list(unpacked(data)), test_line_columns.RELATION)
+    row_lines.assert_equal(list(unpacked(data)), row_lines.RELATION)
 
 
 def both_message_readers(data: bytes) -> None:
     """Message (M): the columnar reader gives the fields that ``read_message`` gives, or both refuse."""
-    expected = test_message_columns.fields(data)
-    assert test_message_columns.columns(data) == (None if expected is None else [expected])
+    expected = logical_messages.fields(data)
+    assert logical_messages.columns(data) == (None if expected is None else [expected])
 
 
 def binary_values(data: bytes) -> None:
@@ -117,7 +118,7 @@ def binary_values(data: bytes) -> None:
         with pytest.raises(DecodeError):
             cast_binary(column, known, to, name="c", table="s.t", on_unrepresentable="null")
         return
-    test_binary.assert_same(column, pa.array(texts, pa.string()), known, to)
+    assert_same(column, pa.array(texts, pa.string()), known, to)
 
 
 TARGETS: tuple[Callable[[bytes], None], ...] = (

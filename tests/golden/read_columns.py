@@ -24,7 +24,7 @@ from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.logicalrep.test_decoding.changes import read_logical_message
 from spark_jobs.qualified_name import QualifiedName
-from tests.decode.test_columnar import change_at
+from tests.decode.row_changes import change_at
 from tests.golden.golden_file import ExpectedChange, Recording
 from tests.golden.observed import Observed, expected_of
 from tests.golden.read_recordings import relation_of

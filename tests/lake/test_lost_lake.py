@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from deltalake import DeltaTable
@@ -18,16 +17,13 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.cli.command import configured
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
 
 NAMES = ("orders", "items")
-
-
-def no_spark() -> NoReturn:
-    pytest.fail("no Spark is needed")
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from spark_jobs.lake.cuts import TableCut, forget, latest_cut, write_cut
 from spark_jobs.lake.messages_state import messages_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from tests.apply.test_apply_messages import applied, contents, land, message, pipeline
-from tests.change_log.test_window_marker import IDENTITY
+from tests.apply.landed_messages import applied, contents, land, message, pipeline
+from tests.change_log.identity import IDENTITY
 from tests.lake.stopping import stopped_at
 
 __all__ = ["pipeline"]  # a fixture

@@ -35,14 +35,14 @@ from spark_jobs.logicalrep.messages import (
     Streamed,
     StreamPrepare,
     StreamStart,
-    StreamStop,
     Truncate,
     Type,
     Update,
 )
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
-from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions, Transaction
+from tests.logicalrep.altered_table import ALTERED_UNDER_A_STREAM, S7, WIDER, E, Sent, T, insert
 from tests.streams import NEWEST_SERVER, PROTOCOL_1, READ_OPTIONS, SERVERS, History, Server, histories, messages
 from tests.wire import write_message
 
@@ -60,7 +60,6 @@ def test_every_option_gives_what_protocol_1_gives(history: History, server: Serv
 
 
 STREAMED = ReadOptions(4, "parallel", True)
-T = Relation(1, "public", "t", "d", (RelationColumn("c", 25, -1, True),))
 MOOD = Type(90001, "public", "mood")
 
 
@@ -92,14 +91,6 @@ def with_relations(wires: list[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
             assert isinstance(message, (Insert, Update, Delete, Truncate))
             relids = message.relids if isinstance(message, Truncate) else [message.relid]
             yield wire, [announced[relid] for relid in relids]
-
-
-Sent = list[Message | Streamed]
-S7, E = StreamStart(7, True), StreamStop()
-
-
-def insert(value: bytes) -> Insert:
-    return Insert(1, (value,))
 
 
 def read(*sent: Message | Streamed, options: ReadOptions = STREAMED) -> list[Transaction | LooseMessage]:
@@ -151,16 +142,6 @@ def test_a_transaction_aborted_whole_leaves_nothing() -> None:
     assert read(S7, Streamed(7, T), Streamed(7, insert(b"a")), E, StreamAbort(7, 7)) == []
     again: Sent = [S7, Streamed(7, T), Streamed(7, insert(b"b")), E, StreamCommit(7, Lsn(20), Lsn(21), 0)]
     assert len(read(S7, E, StreamAbort(7, 7), *again)) == 1
-
-
-WIDER = replace(T, columns=(*T.columns, RelationColumn("d", 25, -1, False)))
-# found by chance: a savepoint lets go of the table, others alter and change it before the stream commits
-ALTERED_UNDER_A_STREAM: Sent = [
-    *(S7, Streamed(8, T), Streamed(8, insert(b"gone")), E, StreamAbort(7, 8, Lsn(0x105), 0)),
-    *(Begin(Lsn(0x110), 0, 9), WIDER, Insert(1, (b"a", b"b")), Commit(Lsn(0x110), Lsn(0x111), 0)),
-    StreamCommit(7, Lsn(0x120), Lsn(0x121), 0),
-    *(Begin(Lsn(0x130), 0, 10), Insert(1, (b"c", b"d")), Commit(Lsn(0x130), Lsn(0x131), 0)),
-]
 
 
 def test_a_stream_announces_nothing_in_place_of_what_came_later() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from spark_jobs.postgres.provider import SELF_MANAGED
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
+from tests.postgres.odd_role import odd_role
 
 pytestmark = pytest.mark.postgres
 
@@ -50,17 +49,6 @@ _PARTITIONED = (
 )
 _READABLE = (*_PARTITIONED, f"GRANT SELECT ON {_LEAF} TO {{role}}")
 _BY_ROOT = f"{_PUBLISHED} WITH (publish_via_partition_root = true)"
-
-
-@contextmanager
-def odd_role(database: Database) -> Iterator[str]:
-    """A role of this test alone, whose name needs quotes, as an identifier."""
-    name = sql.Identifier(f'Odd "{uuid.uuid4().hex[:8]}"').as_string()
-    database.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'pw'")
-    try:
-        yield name
-    finally:
-        database.execute(f"DROP OWNED BY {name} CASCADE", f"DROP ROLE {name}")
 
 
 def checks(pipeline: Pipeline) -> list[Check]:

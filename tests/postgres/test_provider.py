@@ -30,7 +30,7 @@ from spark_jobs.postgres.provider import PROVIDERS, SELF_MANAGED, Provider, prov
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, binaries_of, fresh_database
-from tests.postgres.test_hints_of_the_doctor import odd_role
+from tests.postgres.odd_role import odd_role
 
 pytestmark = pytest.mark.postgres
 

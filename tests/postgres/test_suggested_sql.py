@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from psycopg import sql
@@ -39,6 +38,7 @@ from spark_jobs.snapshot.exporter import Patience, exported_snapshot
 from spark_jobs.sync import sync
 from spark_jobs.table_mask import TableMask
 from tests.documented_grants import documented_role
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, binaries_of, fresh_database
 
@@ -221,21 +221,17 @@ def test_large_values_are_sent_after_the_statement(server: PostgresServer, tmp_p
             f"CREATE PUBLICATION {database.name} FOR TABLE {moved} WHERE (id < 100)",
         )
         pipeline = replace(pipeline_of(database, tmp_path / "lake", str(moved)), on_rewrite="error")
-        assert sync(pipeline, _no_spark).errors == ()
+        assert sync(pipeline, no_spark).errors == ()
         database.execute(f"UPDATE {moved} SET id = 1 WHERE id = 101")
-        (error,) = sync(pipeline, _no_spark).errors
+        (error,) = sync(pipeline, no_spark).errors
         database.execute(re.findall(r": (ALTER TABLE .+)$", error.hint)[0])
         other = pipeline_of(
             database, tmp_path / "other", str(moved), slot=f"{database.name}_2", publication=(database.name,)
         )
-        assert sync(other, _no_spark).errors == ()
+        assert sync(other, no_spark).errors == ()
         database.execute(f"UPDATE {moved} SET id = 2 WHERE id = 102")
-        report = sync(other, _no_spark)
+        report = sync(other, no_spark)
         assert (report.errors, report.snapshots) == ((), ())
-
-
-def _no_spark() -> NoReturn:
-    pytest.fail("no Spark is needed")
 
 
 def _quoted(name: str) -> str:

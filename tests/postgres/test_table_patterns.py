@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -27,20 +27,17 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import SyncReport, sync
+from spark_jobs.sync import sync
 from spark_jobs.table_mask import SALT_VARIABLE
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.verify.verify import verify
+from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
 
 Make = Callable[..., Pipeline]
-
-
-def no_spark() -> NoReturn:
-    raise AssertionError("no JVM is needed for this")
 
 
 @pytest.fixture
@@ -73,12 +70,6 @@ def create(database: Database, *tables: str, columns: str = "id int PRIMARY KEY,
     for table in tables:
         database.execute(f"CREATE TABLE {table} ({columns})")
         database.execute(f"INSERT INTO {table} VALUES (1, 'secret')")
-
-
-def brought(pipeline: Pipeline) -> SyncReport:
-    report = sync(pipeline, no_spark)
-    assert report.errors == ()
-    return report
 
 
 def rows(pipeline: Pipeline, name: str) -> list[dict[str, Any]]:
@@ -153,27 +144,27 @@ def test_tables_come_and_go(database: Database, make: Make) -> None:
     create(database, "orders", "old_in", "other")
     database.execute("CREATE SCHEMA away")
     pipeline = make("public.o*", exclude=["public.other"])
-    brought(pipeline)
+    synced_without_spark(pipeline)
 
     create(database, "offers")  # a new one that matches
     database.execute("INSERT INTO offers VALUES (2, 'two')")
-    report = brought(pipeline)
+    report = synced_without_spark(pipeline)
     assert [str(taken.name) for taken in report.snapshots] == ["public.offers"]
     database.execute("INSERT INTO offers VALUES (3, 'three')")
-    assert brought(pipeline).snapshots == ()
+    assert synced_without_spark(pipeline).snapshots == ()
     assert [row["id"] for row in rows(pipeline, "offers")] == [1, 2, 3]
 
     database.execute("DROP TABLE orders")
     database.execute("ALTER TABLE old_in RENAME TO left_out")  # out of the pattern
     database.execute("ALTER TABLE other RENAME TO once_other")  # and into it
-    report = brought(pipeline)
+    report = synced_without_spark(pipeline)
     assert [str(taken.name) for taken in report.snapshots] == ["public.once_other"]
     assert followed(pipeline) == ["public.offers", "public.once_other"] == published(database)
     assert len(rows(pipeline, "orders")) == len(rows(pipeline, "old_in")) == 1  # what is in the lake stays
     assert all(table.verdict == "equal" for table in verify(pipeline, no_spark).tables)
 
     database.execute("DROP TABLE offers, once_other")
-    assert brought(pipeline).tables == ()
+    assert synced_without_spark(pipeline).tables == ()
     assert pipeline_status(pipeline).tables == ()
 
 
@@ -181,10 +172,10 @@ def test_a_publication_of_the_users_own(database: Database, make: Make) -> None:
     create(database, "orders", "items", "audit_log")
     database.execute(f"CREATE PUBLICATION {database.name} FOR TABLE orders, audit_log")
     pipeline = make("public.*", exclude=["*.audit_*"])
-    brought(pipeline)
+    synced_without_spark(pipeline)
     assert followed(pipeline) == ["public.orders"]
     database.execute(f"ALTER PUBLICATION {database.name} ADD TABLE items")
-    brought(pipeline)
+    synced_without_spark(pipeline)
     assert followed(pipeline) == ["public.items", "public.orders"]
     assert published(database) == ["public.audit_log", "public.items", "public.orders"]  # never altered
 
@@ -203,11 +194,11 @@ def test_a_publication_for_all_tables(database: Database, make: Make, tables: tu
 def test_test_decoding_needs_no_publication(database: Database, make: Make) -> None:
     create(database, "orders", "audit_log")
     pipeline = make("public.*", exclude=["public.audit_*"], source={"plugin": "test_decoding"})
-    brought(pipeline)
+    synced_without_spark(pipeline)
     create(database, "items")
-    assert [str(taken.name) for taken in brought(pipeline).snapshots] == ["public.items"]
+    assert [str(taken.name) for taken in synced_without_spark(pipeline).snapshots] == ["public.items"]
     database.execute("INSERT INTO items VALUES (2, '')")
-    assert brought(pipeline).snapshots == ()
+    assert synced_without_spark(pipeline).snapshots == ()
     assert len(rows(pipeline, "items")) == 2
 
 
@@ -222,7 +213,7 @@ def test_a_table_that_cannot_be_followed_stops_alone(database: Database, make: M
         said = {str(table.name): table.error.what for table in report.stopped}
         assert said.keys() == {"public.foreign_one", "public.no_key"}
         assert "does not own it" in said["public.foreign_one"]
-        brought(make("public.*", dsn=dsn, exclude=["*.foreign_one", "*.no_key"]))
+        synced_without_spark(make("public.*", dsn=dsn, exclude=["*.foreign_one", "*.no_key"]))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +244,7 @@ def test_who_knows_fewer_tables_takes_none_out_of_the_publication(database: Data
     create(database, "orders")
     definitions = resolved(make("public.*"))
     create(database, "items")
-    brought(make("public.*"))
+    synced_without_spark(make("public.*"))
     prepared = prepare(definitions)
     assert published(database) == ["public.items", "public.orders"] == sorted(map(str, prepared.tables))
     database.execute("INSERT INTO orders VALUES (2, '')")
@@ -268,7 +259,7 @@ def test_what_matches_nothing(database: Database, make: Make) -> None:
         sync(make("shop.*", "public.x?"), no_spark)
     create(database, "orders")
     pipeline = make("public.*", "shop.*")
-    brought(pipeline)
+    synced_without_spark(pipeline)
     warned = [check for check in diagnose(pipeline).checks if check.found == "matches no table"]
     assert [(check.what, check.verdict) for check in warned] == [("shop.*", Verdict.WARN)]
 
@@ -276,7 +267,7 @@ def test_what_matches_nothing(database: Database, make: Make) -> None:
 def test_the_lake_is_known_without_the_source(database: Database, make: Make) -> None:
     create(database, "orders", "items", "audit_log")
     pipeline = make("public.*")
-    brought(pipeline)
+    synced_without_spark(pipeline)
     away = make("public.*", exclude=["*.audit_*"], dsn="host=127.0.0.1 port=1 connect_timeout=2")
     assert followed(away) == ["public.items", "public.orders"]
     status = pipeline_status(away)
@@ -294,7 +285,7 @@ def test_a_tables_commands_work_with_patterns(database: Database, make: Make) ->
     assert (str(taken.name), taken.error) == ("public.orders", None)
     database.execute("INSERT INTO orders VALUES (2, '')")
     assert len(capture(pipeline).landed) == 1
-    brought(pipeline)
+    synced_without_spark(pipeline)
     assert [str(table.name) for table in maintain(pipeline, no_spark).tables] == ["public.orders"]
 
 
@@ -309,10 +300,10 @@ class TestMasks:
         create(database, "orders")
         database.execute(f"CREATE PUBLICATION {database.name} FOR ALL TABLES")
         pipeline = make("public.*", defaults={"mask": {"note": "sha256"}})
-        brought(pipeline)
+        synced_without_spark(pipeline)
         create(database, "items")  # published at once: the slot sends it before any snapshot
         capture(pipeline)
-        brought(pipeline)
+        synced_without_spark(pipeline)
         assert {row["note"] for row in [*rows(pipeline, "items"), *rows(pipeline, "orders")]} == {
             rows(pipeline, "orders")[0]["note"]
         }
@@ -322,7 +313,7 @@ class TestMasks:
         create(database, "orders")
         database.execute(f"CREATE PUBLICATION {database.name} FOR ALL TABLES")
         pipeline = make("public.*", defaults={"mask": {"note": "sha256"}})
-        brought(pipeline)
+        synced_without_spark(pipeline)
         with capture_session(pipeline) as session:
             create(database, "items")
             last = session.checkpoint
@@ -334,7 +325,7 @@ class TestMasks:
     def test_a_table_without_the_column_stops_alone(self, database: Database, make: Make) -> None:
         create(database, "orders")
         pipeline = make({"name": "public.*", "mask": {"note": "sha256"}})
-        brought(pipeline)
+        synced_without_spark(pipeline)
         create(database, "items", columns="id int PRIMARY KEY, notes text")
         report = sync(pipeline, no_spark)
         (stopped,) = report.stopped
@@ -346,7 +337,7 @@ class TestMasks:
         create(database, "orders")
         database.execute(f"CREATE PUBLICATION {database.name} FOR ALL TABLES")
         pipeline = make("public.*", defaults={"mask": {"note": "sha256"}})
-        brought(pipeline)
+        synced_without_spark(pipeline)
         create(database, "items", columns="id int PRIMARY KEY, notes text")
         with pytest.raises(DecodeError, match=r"public\.items is not read"):
             capture(pipeline)

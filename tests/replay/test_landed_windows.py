@@ -17,7 +17,7 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from tests.change_log.test_window_marker import IDENTITY
+from tests.change_log.identity import IDENTITY
 
 
 def landed(first: int, last: int) -> LandedWindows:

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import table_faults
-from tests.schema.test_table_shape import FACTS
+from tests.schema.relation_facts import FACTS
 
 SENT = ("id", "note")
 Leaves = tuple[tuple[str, ...] | None, ...]

@@ -8,24 +8,8 @@ import pytest
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.table_shape import TableShape
-
-
-def column(attnum: int, attname: str, typid: int, base: int, attgenerated: str = "") -> ColumnFacts:
-    return ColumnFacts(attnum, attname, typid, -1, "t", base, -1, "out", True, attgenerated)
-
-
-# id is a domain over bigint; number 2 was dropped
-FACTS = RelationFacts(
-    relid=16384,
-    nspname="public",
-    relname="t",
-    relreplident="d",
-    primary_key=("id",),
-    replica_identity=("id",),
-    columns=(column(4, "sum", 23, 23, "s"), column(3, "note", 25, 25), column(1, "id", 16500, 20)),
-)
+from tests.schema.relation_facts import FACTS
 
 
 def test_for_a_snapshot_the_catalogue_in_attnum_order_less_what_is_generated() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 from psycopg import sql
 from pydantic import SecretStr
@@ -14,17 +11,11 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import create_slot
 from spark_jobs.snapshot.exporter import PATIENT, Exporter, Patience, exported_snapshot
 from tests.fixtures.servers import Database
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
 _EXPORTS = "FROM pg_replication_slots WHERE temporary AND slot_name ~ '^pgcdc_' AND database = current_database()"
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_an_open_transaction_is_waited_for_and_then_named(database: Database) -> None:
@@ -84,7 +75,7 @@ def test_an_export_that_is_given_up_leaves_nothing_on_the_server(database: Datab
             with pytest.raises(SnapshotWaitsError), exporter.exported():
                 pass
             assert len(walsenders(database)) == 1
-        wait_for(lambda: not walsenders(database), "no slot is left")
+        wait_until(lambda: not walsenders(database), "no slot is left")
 
 
 def test_an_export_whose_server_ends_its_session_is_begun_again(database: Database) -> None:
@@ -94,7 +85,7 @@ def test_an_export_whose_server_ends_its_session_is_begun_again(database: Databa
             with pytest.raises(SnapshotWaitsError), exporter.exported():
                 pass
             database.execute(f"SELECT pg_terminate_backend(active_pid, 30000) {_EXPORTS}")
-            wait_for(lambda: not exporter.is_waiting, "the loss is noticed")
+            wait_until(lambda: not exporter.is_waiting, "the loss is noticed")
             with pytest.raises(ConnectionLostError, match="was lost"), exporter.exported():
                 pass
         exporter.patience = PATIENT

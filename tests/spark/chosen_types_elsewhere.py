@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
-from tests.spark.test_column_options import BEYOND, CHANGES, assert_equal, start
+from tests.spark.chosen_types import BEYOND, CHANGES, assert_equal, start
 
 
 def main(options: str, database_file: str, lake: str) -> None:

@@ -17,12 +17,13 @@ from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
-from spark_jobs.lake.table_state import table_state
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
+from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.verify.row_compare import lake_rows
 from tests.fixtures.servers import Database
@@ -84,6 +85,11 @@ class Followed:
         ]
         return apply_tables([TableRange(self.run, state, markers, self.on_driver_bytes) for state in states])
 
+    def state(self, name: QualifiedName) -> TableState:
+        state = table_state(self.pipeline.lake, name, *self.markers[0].identity.stream)
+        assert state is not None
+        return state
+
     def assert_equal(self) -> None:
         """Every table: the same rows in source and lake, compared as values."""
         for name in self.names:
@@ -113,6 +119,13 @@ class Followed:
             )
             query = sql.SQL("SELECT {} FROM {}").format(chosen, sql.Identifier(name.nspname, name.relname))
             return _sorted(connection.execute(query).fetchall())
+
+
+def synced(followed: Followed) -> SyncReport:
+    """One ``sync``, which finds no errors."""
+    report = sync(followed.pipeline, lambda: followed.spark)
+    assert report.errors == ()
+    return report
 
 
 def _sorted(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

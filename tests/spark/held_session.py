@@ -7,7 +7,6 @@ another.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from tests.fixtures.waiting import wait_until
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # before: the table's state is read, the statement has not begun. During: Delta's transaction has begun, and all rows
 # have been given to the writer of its files
 Step = Literal["before", "during"]
-_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,6 @@ class Gate:
         if not (self.folder / "open").exists():
             (self.folder / f"held-{uuid.uuid4()}").touch()
             wait_until((self.folder / "open").exists)
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while not happened():
-        if time.monotonic() > deadline:
-            raise TimeoutError("what the test waits for does not happen")
-        time.sleep(0.02)
 
 
 def held_session(spark: SparkSession, gate: Gate, step: Step) -> SparkSession:

@@ -20,7 +20,7 @@ from spark_jobs.sync import SyncReport, sync
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.followed_pipeline import Followed
+from tests.spark.followed_pipeline import Followed, synced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,12 +43,6 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
     return Followed(
         spark, database, pipeline_of(database, tmp_path / "lake", "public.orders", "public.items"), (ORDERS, ITEMS)
     )
-
-
-def synced(shop: Followed) -> SyncReport:
-    report = sync(shop.pipeline, lambda: shop.spark)
-    assert report.errors == ()
-    return report
 
 
 def taken(report: SyncReport) -> list[str]:

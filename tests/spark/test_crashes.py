@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +21,7 @@ from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.crash import BORDERS
+from tests.spark.crash import BORDERS, started
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -56,13 +53,6 @@ def four_tables(spark: SparkSession, database: Database, tmp_path: Path, jars_fo
     return followed
 
 
-def started(step: str, followed: Followed, folder: Path) -> subprocess.Popen[str]:
-    file = folder / "pipeline.pickle"
-    file.write_bytes(pickle.dumps(followed.pipeline))
-    command = [sys.executable, "-m", "tests.spark.crash", step, str(file)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-
-
 def slot_lsn(followed: Followed) -> object:
     query = f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{followed.pipeline.source.slot}'"
     return followed.database.execute(query)[0][0]
@@ -72,7 +62,7 @@ def slot_lsn(followed: Followed) -> object:
 def test_killed_at_a_border(four_tables: Followed, tmp_path: Path, step: str) -> None:
     log = ChangeLog(four_tables.pipeline.lake.change_log)
     landed, moved_to = len(log.markers()), slot_lsn(four_tables)
-    assert started(step, four_tables, tmp_path).wait(120) == -signal.SIGKILL
+    assert started(step, four_tables.pipeline, tmp_path).wait(120) == -signal.SIGKILL
     # where it died is where it says
     assert (len(log.markers()) > landed) is (step != "while_landing")
     assert (slot_lsn(four_tables) != moved_to) is (step == "advanced_not_applied")
@@ -93,7 +83,7 @@ def versions(followed: Followed) -> list[int]:
 
 def killed_once(happened: Callable[[], bool], step: str, followed: Followed, folder: Path) -> None:
     """Start ``step`` and kill it, JVM and all, as soon as this is true."""
-    process = started(step, followed, folder)
+    process = started(step, followed.pipeline, folder)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     deadline = time.monotonic() + 300
@@ -111,7 +101,7 @@ def test_killed_in_the_middle_of_snapshots(four_tables: Followed, tmp_path: Path
 
     files, before = data_files(), versions(four_tables)
     rows = [four_tables.lake_rows(name) for name in four_tables.names]
-    assert started("in_snapshots", four_tables, tmp_path).wait(300) == -signal.SIGKILL
+    assert started("in_snapshots", four_tables.pipeline, tmp_path).wait(300) == -signal.SIGKILL
     assert data_files() > files, "no snapshot had begun to write before the kill"
     assert versions(four_tables) == before, "a snapshot was done before the kill"
     assert [four_tables.lake_rows(name) for name in four_tables.names] == rows
@@ -136,7 +126,7 @@ def test_killed_between_first_snapshots(
     pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
     small, large = QualifiedName("public", "small"), QualifiedName("public", "large")
     followed = Followed(spark, database, pipeline, (small, large))
-    assert started("between_first_snapshots", followed, tmp_path).wait(300) == -signal.SIGKILL
+    assert started("between_first_snapshots", followed.pipeline, tmp_path).wait(300) == -signal.SIGKILL
 
     folder = Path(pipeline.lake.table(large))
     in_vain = set(folder.rglob("*.parquet"))

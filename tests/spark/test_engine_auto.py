@@ -27,10 +27,10 @@ from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
-from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -356,7 +356,7 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     """The other one commits between the look at the table's state and the commit; and: between opening and commit."""
     followed.database.execute("INSERT INTO item VALUES (21, 'once', 'd', 1, 1)")
     capture(followed.pipeline)
-    stale = TableRange(Run(followed.pipeline, no_spark), _state(followed), followed.markers)
+    stale = TableRange(Run(followed.pipeline, no_spark), followed.state(followed.names[0]), followed.markers)
     merge, raced = net_write_without_spark.write_net_without_spark, list[bool]()
 
     def late(*arguments: object, **options: object) -> TableState | None:
@@ -372,12 +372,6 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     (applied,) = apply_tables([stale])
     assert (raced, applied.error, applied.outcome) == ([True], None, "already applied")
     assert_equal(followed.spark, followed.pipeline, "item")
-
-
-def _state(followed: Followed):  # type: ignore[no-untyped-def]
-    from spark_jobs.lake.table_state import table_state
-
-    return table_state(followed.pipeline.lake, followed.names[0], *followed.markers[0].identity.stream)
 
 
 def test_what_deltalake_refuses_spark_writes(

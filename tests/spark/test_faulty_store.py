@@ -17,10 +17,10 @@ from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.object_store import BUCKET, SECRET_KEY, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler

@@ -18,11 +18,12 @@ from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.lake import rewrite, written_rows
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.held_rows import held_rows
-from spark_jobs.sync import SyncReport, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
+from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.test_whole_table import ROWS, THING, THING_NAME, SparkIsStarted, commits, no_spark
+from tests.spark.thing_table import ROWS, THING, THING_NAME, commits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,12 +50,6 @@ def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return pipeline
 
 
-def synced(pipeline: Pipeline) -> SyncReport:
-    report = sync(pipeline, no_spark)
-    assert report.errors == ()
-    return report
-
-
 def assert_equal(spark: SparkSession, pipeline: Pipeline) -> None:
     (found,) = compare(spark, pipeline, (THING_NAME,))
     assert found.equal
@@ -72,7 +67,7 @@ def data_files(pipeline: Pipeline) -> set[Path]:
 
 def test_spark_is_not_started_for_them(spark: SparkSession, database: Database, followed: Pipeline) -> None:
     database.execute(_INSERT, "INSERT INTO thing (id) VALUES (-1)")
-    (applied,) = synced(followed).tables
+    (applied,) = synced_without_spark(followed).tables
     assert (applied.engine, applied.strategy, applied.changes.inserts) == ("deltalake", "append", 401)
     assert_equal(spark, followed)
     newest = DeltaTable(followed.lake.table(THING_NAME)).version()
@@ -89,7 +84,7 @@ def test_a_table_much_of_which_has_changed_is_written_anew(
     spark: SparkSession, database: Database, followed: Pipeline
 ) -> None:
     database.execute(*_REWRITE)
-    (applied,) = synced(followed).tables
+    (applied,) = synced_without_spark(followed).tables
     assert (applied.engine, applied.strategy, applied.rows_written) == ("deltalake", "rewrite", 500)
     assert_equal(spark, followed)
     table = DeltaTable(followed.lake.table(THING_NAME))
@@ -144,11 +139,11 @@ def test_another_writer_meanwhile(
     database.execute(*_REWRITE)
     with monkeypatch.context() as patched:
         patched.setattr(written_rows, "held_rows", slowly)
-        (applied,) = synced(followed).tables
+        (applied,) = synced_without_spark(followed).tables
     assert raced[0] > 1
     assert applied.strategy == "rewrite"
     assert_equal(spark, followed)
-    assert synced(followed).tables[0].outcome == "nothing to apply"
+    assert synced_without_spark(followed).tables[0].outcome == "nothing to apply"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +155,7 @@ def test_no_file_is_skipped_that_has_a_wanted_row(
     spark: SparkSession, database: Database, followed: Pipeline, condition: str, change: str
 ) -> None:
     database.execute(_INSERT, *(_REWRITE if change == "rewrite" else ()))
-    assert [applied.strategy for applied in synced(followed).tables] == [change]
+    assert [applied.strategy for applied in synced_without_spark(followed).tables] == [change]
     with database.connect() as connection:
         (wanted,) = connection.execute(f"SELECT count(*) FROM thing WHERE {condition}").fetchall()
     found = spark.read.format("delta").load(followed.lake.table(THING_NAME)).where(condition).count()
@@ -220,7 +215,7 @@ def test_a_failure_leaves_no_file(
         (error,) = sync(followed, no_spark).errors
     assert "no space left on device" in error.what
     assert data_files(followed) == before
-    synced(followed)
+    synced_without_spark(followed)
     assert_equal(spark, followed)
 
 

@@ -14,7 +14,7 @@ from spark_jobs.recover import recover
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import capture, prepare, sync
 from spark_jobs.verify.verify import verify
-from tests.documented_grants import TABLES, documented_role, documented_statements
+from tests.documented_grants import TABLES, documented_role, documented_statements, documented_tables
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -33,17 +33,9 @@ def test_the_documented_statements_are_these() -> None:
     assert publication == "CREATE PUBLICATION shop FOR TABLE public.orders, public.items"
 
 
-def made(database: Database) -> Database:
-    database.execute(
-        *(f"CREATE TABLE {table} (id int PRIMARY KEY, note text)" for table in TABLES),
-        *(f"INSERT INTO {table} SELECT g, 'x' FROM generate_series(1, 50) g" for table in TABLES),
-    )
-    return database
-
-
 def test_they_are_enough_to_capture(every_database: Database, tmp_path: Path) -> None:
     """And to look, on each version: all that is asked of a server but reading a table."""
-    with documented_role(made(every_database), "pw") as dsn:
+    with documented_role(documented_tables(every_database), "pw") as dsn:
         pipeline = pipeline_of(every_database, tmp_path / "lake", *TABLES, dsn=dsn)
         prepare(pipeline)
         every_database.execute("UPDATE orders SET note = 'y' WHERE id < 9")
@@ -54,7 +46,7 @@ def test_they_are_enough_to_capture(every_database: Database, tmp_path: Path) ->
 
 @pytest.mark.spark
 def test_they_are_enough(database: Database, spark: SparkSession, tmp_path: Path) -> None:
-    made(database)
+    documented_tables(database)
     with documented_role(database, "it's one") as dsn:
         pipeline = pipeline_of(database, tmp_path / "lake", *TABLES, dsn=dsn)
         followed = Followed(spark, database, pipeline, tuple(QualifiedName("public", table) for table in TABLES))

@@ -24,6 +24,7 @@ from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.audit import audit_of
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Item, audited_item
+from tests.spark.crash_here import Crash, crash
 from tests.spark.mode_oracle import Oracle, xids_by_lsn
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 @pytest.fixture
 def item(spark: SparkSession, database: Database, tmp_path: Path) -> Item:
     return audited_item(spark, database, tmp_path / "lake")
-
-
-class Crash(BaseException):
-    """Nothing of ours catches it."""
-
-
-def crash(*_: Any) -> None:
-    raise Crash
 
 
 def test_a_crash_before_the_commit_leaves_the_old_mode(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:

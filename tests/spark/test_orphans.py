@@ -19,7 +19,6 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
@@ -76,20 +75,13 @@ def in_background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2)
 
 
-def state_of(followed: Followed) -> TableState:
-    identity = followed.markers[0].identity
-    state = table_state(followed.pipeline.lake, T, identity.system_identifier, identity.slot)
-    assert state is not None
-    return state
-
-
 def writer(
     followed: Followed, run_id: str, held: tuple[Gate, Step] | None = None, engine: MergeEngine = "spark"
 ) -> Callable[[], TableApplied]:
     """Of all windows that are landed now, from the state that the table has now; without a lock."""
     spark = held_session(followed.spark, *held) if held else followed.spark
     pipeline = replace(followed.pipeline, merge_engine=engine)
-    work = TableRange(Run(pipeline, lambda: spark, run_id=run_id), state_of(followed), followed.markers)
+    work = TableRange(Run(pipeline, lambda: spark, run_id=run_id), followed.state(T), followed.markers)
     return lambda: apply_tables([work])[0]
 
 
@@ -119,7 +111,7 @@ def test_an_orphan_that_is_overtaken_writes_nothing(
     one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, other: MergeEngine, step: Step
 ) -> None:
     one_table.snapshot()
-    stands = state_of(one_table).ordinal
+    stands = one_table.state(T).ordinal
     found, later = CHANGES[kind]
     change(one_table, found)
     orphan = in_background.submit(writer(one_table, "orphan", (gate, step)))
@@ -141,7 +133,7 @@ def test_the_next_run_that_is_overtaken_applies_what_the_orphan_left(
 ) -> None:
     """The orphan commits when the next run has read the table's state already."""
     one_table.snapshot()
-    stands = state_of(one_table).ordinal
+    stands = one_table.state(T).ordinal
     found, later = CHANGES[kind]
     middle = change(one_table, found)
     orphan = writer(one_table, "orphan", engine=other)
@@ -186,7 +178,7 @@ def test_a_snapshot_beside_the_next_run(
     gate.open()
     (taken,) = orphan.result(300)
     assert taken.error is None
-    assert [commit.generation for commit in chain(one_table)][-1] == str(state_of(one_table).generation)
+    assert [commit.generation for commit in chain(one_table)][-1] == str(one_table.state(T).generation)
     (applied,) = one_table.apply()
     assert (applied.outcome, applied.error) == ("applied", None)
     one_table.assert_equal()
@@ -214,7 +206,7 @@ def test_an_older_snapshot_behind_the_latest_cut_is_caught_up(
     assert report.cut is not None
     shown = report.cut.table(T)
     assert shown is not None
-    assert shown.version == state_of(followed).version
+    assert shown.version == followed.state(T).version
 
 
 def test_an_orphan_whose_staged_rows_are_swept_fails_and_writes_nothing(
@@ -222,7 +214,7 @@ def test_an_orphan_whose_staged_rows_are_swept_fails_and_writes_nothing(
 ) -> None:
     """The next run has committed, so the one after it sweeps."""
     one_table.snapshot()
-    stands = state_of(one_table).ordinal
+    stands = one_table.state(T).ordinal
     last = change(one_table, ("INSERT INTO t SELECT g, 'many' FROM generate_series(1000, 25000) g",))
     orphan = in_background.submit(writer(one_table, "orphan", (gate, "before")))
     gate.wait_for(1)

@@ -17,10 +17,11 @@ from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.fixtures.spark_connect import ConnectServer, connect_server
+from tests.fixtures.waiting import wait_until
 from tests.spark.commit_chain import OurCommit, faults, our_commits
 from tests.spark.connect_client import Order
 from tests.spark.followed_pipeline import Followed
-from tests.spark.held_session import Gate, wait_until
+from tests.spark.held_session import Gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

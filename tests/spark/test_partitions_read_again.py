@@ -14,10 +14,11 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import SyncReport, sync
+from spark_jobs.sync import SyncReport
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
+from tests.spark.altered_tables import synced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -324,12 +325,6 @@ def schema() -> Iterator[str]:
     yield "CREATE COLLATION whatever_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
     for table, case in CASES.items():
         yield from (statement.format(t=table) for statement in case.create)
-
-
-def synced(spark: SparkSession, pipeline: Pipeline) -> SyncReport:
-    report = sync(pipeline, lambda: spark)
-    assert report.errors == ()
-    return report
 
 
 def rows_read(report: SyncReport) -> dict[str, int]:

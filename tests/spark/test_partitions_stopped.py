@@ -30,9 +30,9 @@ from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.commit_chain import faults, our_commits
+from tests.spark.crash import started
 from tests.spark.followed_pipeline import Followed
 from tests.spark.held_session import Gate, held_session
-from tests.spark.test_crashes import started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def assert_once(followed: Followed, commits: int = 2) -> None:
 @pytest.mark.parametrize("step", [at_night("partitions_staged"), "partitions_written"])
 def test_killed_before_and_behind_the_commit(returned: Followed, tmp_path: Path, step: str) -> None:
     before, _ = returned.lake_rows(T)
-    assert started(step, returned, tmp_path).wait(300) == -signal.SIGKILL
+    assert started(step, returned.pipeline, tmp_path).wait(300) == -signal.SIGKILL
     after, _ = returned.lake_rows(T)
     assert (after == before) is (step == "partitions_staged")
     staged = list(Path(returned.pipeline.lake.path, "_staging").rglob("*.parquet"))

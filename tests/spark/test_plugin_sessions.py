@@ -20,8 +20,8 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
-from tests.spark.followed_pipeline import Followed
-from tests.spark.test_callbacks import following, lines, messages_of, synced
+from tests.spark.followed_pipeline import Followed, synced
+from tests.spark.plugin_output import following, lines, messages_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

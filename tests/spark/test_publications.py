@@ -16,11 +16,12 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import SyncReport, sync
+from spark_jobs.sync import SyncReport
 from spark_jobs.verify.row_compare import compare, lake_rows
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
+from tests.spark.altered_tables import synced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +35,6 @@ def subsets(request: pytest.FixtureRequest) -> Iterator[Database]:
     server: PostgresServer = request.getfixturevalue(f"postgres_{request.param}")
     with fresh_database(server) as database:
         yield database
-
-
-def synced(spark: SparkSession, pipeline: Pipeline) -> SyncReport:
-    report = sync(pipeline, lambda: spark)
-    assert report.errors == ()
-    return report
 
 
 def read_again(report: SyncReport) -> set[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,12 +11,11 @@ from spark_jobs.progress import Step
 from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table
 from spark_jobs.snapshot import read_progress as read_progress_module
-from spark_jobs.snapshot import snapshot_tables as snapshot_module
-from spark_jobs.snapshot.read_progress import read_progress
 from spark_jobs.sync import prepare, snapshot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal
+from tests.spark.held_read import held_at_the_last_row, toast_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,29 +37,6 @@ def item(database: Database, monkeypatch: pytest.MonkeyPatch, read_by_executors:
         f"INSERT INTO item VALUES ({ROWS + 1}, repeat('x', 10000))",
     )
     return toast_index(database, "item")
-
-
-def toast_index(database: Database, table: str) -> str:
-    ((index,),) = database.execute(
-        "SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.reltoastrelid = i.indrelid"
-        f" WHERE c.oid = '{table}'::regclass"
-    )
-    return str(index)
-
-
-def held_at_the_last_row(database: Database, index: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets the tables be planned, but their last row not be read until the function returned is called."""
-    holder = database.connect()
-
-    @contextmanager
-    def held(*arguments: Any) -> Iterator[Any]:
-        holder.execute("BEGIN")
-        holder.execute(f"REINDEX INDEX {index}")  # locks it until the end
-        with read_progress(*arguments) as reading:
-            yield reading
-
-    monkeypatch.setattr(snapshot_module, "read_progress", held)
-    return holder.close
 
 
 def test_steps_come_while_a_table_is_read_and_end_with_all_of_it(

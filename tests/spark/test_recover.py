@@ -30,8 +30,8 @@ from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database, started
 from tests.fixtures.standbys import base_backup, copy_started, promote, wait_for_replay
+from tests.spark.crash import started as crashing
 from tests.spark.followed_pipeline import Followed
-from tests.spark.test_crashes import started as crashing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,17 +207,17 @@ def test_killed_at_each_step_in_turn(
     def read() -> list[QualifiedName]:
         return [name for name, state in states(shop).items() if state.commits > before[name].commits]
 
-    assert crashing("recover_slot_made", shop, tmp_path).wait(180) == -signal.SIGKILL
+    assert crashing("recover_slot_made", shop.pipeline, tmp_path).wait(180) == -signal.SIGKILL
     assert database.execute("SELECT count(*) FROM pg_replication_slots WHERE slot_name = current_database()") == [(1,)]
     assert not begun(shop)
     told(shop, "ahead of the change log")
 
-    assert crashing("recover_chapter_begun", shop, tmp_path).wait(180) == -signal.SIGKILL
+    assert crashing("recover_chapter_begun", shop.pipeline, tmp_path).wait(180) == -signal.SIGKILL
     assert begun(shop)
     assert read() == []
     assert {len(shop.lake_rows(name)[0]) for name in NAMES} == {20}, "the old tables are readable"
 
-    assert crashing("recover_between_snapshots", shop, tmp_path).wait(180) == -signal.SIGKILL
+    assert crashing("recover_between_snapshots", shop.pipeline, tmp_path).wait(180) == -signal.SIGKILL
     assert 0 < len(read()) < len(NAMES)
     database.execute(*changes("three"))
     waiting = apply(Run(shop.pipeline, lambda: spark))

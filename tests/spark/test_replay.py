@@ -15,7 +15,6 @@ from cdc_assets.cli.invocation import run
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.errors import ConfigurationError, GapError, LakeError, OvertakenError, SchemaChangeError
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay import rebuild as rebuilding
@@ -25,13 +24,14 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
-from spark_jobs.sync import capture, sync
+from spark_jobs.sync import capture
 from spark_jobs.verify.row_compare import lake_rows
 from tests.cli.command import DSN_VARIABLE, configured
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.followed_pipeline import Followed
-from tests.spark.no_spark import no_spark
+from tests.spark.crash_here import Crash, crash
+from tests.spark.followed_pipeline import Followed, synced
 from tests.spark.scenarios import SCENARIOS, make_item
 
 if TYPE_CHECKING:
@@ -71,17 +71,6 @@ def followed(spark: SparkSession, database: Database, tmp_path: Path) -> Followe
     return made
 
 
-def synced(followed: Followed) -> None:
-    assert sync(followed.pipeline, lambda: followed.spark).errors == ()
-
-
-def state_of(followed: Followed, name: QualifiedName = ITEM) -> TableState:
-    identity = followed.markers[-1].identity
-    state = table_state(followed.pipeline.lake, name, *identity.stream)
-    assert state is not None
-    return state
-
-
 def rows_at(followed: Followed, path: str) -> list[tuple[Any, ...]]:
     table = lake_rows(followed.spark, path)
     assert table.column_names == COLUMNS
@@ -114,7 +103,7 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
     after_truncate = copied(followed)
     followed.database.execute("INSERT INTO item (id, name) VALUES (77, 'last')")
     synced(followed)
-    last, before = followed.markers[-1], state_of(followed)
+    last, before = followed.markers[-1], followed.state(ITEM)
     assert (last.ordinal, before.version) == (first.ordinal + 1, 2), "one window, one commit"
 
     assert as_of(followed, after_truncate.lsn, tmp_path / "after-truncate") == after_truncate.rows
@@ -128,14 +117,14 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
     assert json.loads(capfd.readouterr().out)["rows"] == len(after_moves.rows)
     assert rows_at(followed, str(tmp_path / "after-moves")) == after_moves.rows
     assert run(call) == 2, "it holds something now"
-    assert state_of(followed) == before, "the pipeline's own table is untouched"
+    assert followed.state(ITEM) == before, "the pipeline's own table is untouched"
 
     # a crash right before the one commit: the table is what it was
     with monkeypatch.context() as patched:
         patched.setattr(rebuilding, "_put_in_place", crash)
         with pytest.raises(Crash):
             rebuild(Run(followed.pipeline, lambda: followed.spark), first.window.hi, last.window.hi, [ITEM])
-    assert state_of(followed) == before
+    assert followed.state(ITEM) == before
     followed.assert_equal()
 
     # rows that went wrong in the range are made good
@@ -146,7 +135,7 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
     assert outcomes == {ITEM: ("rebuilt", 1), OTHER: ("rebuilt", 0)}
     assert (report.lo, report.hi) == (last.window.lo, last.window.hi)
     followed.assert_equal()
-    since, cut = state_of(followed), latest_cut(followed.pipeline.lake)
+    since, cut = followed.state(ITEM), latest_cut(followed.pipeline.lake)
     assert (since.ordinal, since.commits, since.generation) == (before.ordinal, before.commits + 1, before.generation)
     assert cut is not None
     shown = cut.table(ITEM)
@@ -157,14 +146,6 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
     synced(followed)
     followed.assert_equal()
     assert "left to Spark" not in caplog.text, "what Spark must do is known before it is tried"
-
-
-class Crash(BaseException):
-    """No handler of errors stops it."""
-
-
-def crash(*_: object, **__: object) -> None:
-    raise Crash
 
 
 def test_windows_that_are_not_applied_are_applied_and_others_are_recognised(followed: Followed, tmp_path: Path) -> None:
@@ -182,12 +163,12 @@ def test_windows_that_are_not_applied_are_applied_and_others_are_recognised(foll
     count = report.last - report.first + 1
     assert (item.outcome, item.already_applied, item.applied, item.changes.updates) == ("applied", 0, count, 100)
     assert (report.last, report.hi) == (middle.ordinal, middle.window.hi), "whole windows"
-    assert state_of(followed, OTHER).version == 0
+    assert followed.state(OTHER).version == 0
     mixed = replay(Run(followed.pipeline, lambda: followed.spark), start, last.window.hi)
     had = {table.name: (table.outcome, table.already_applied) for table in mixed.tables}
     assert had == {ITEM: ("applied", count), OTHER: ("applied", 0)}
     followed.assert_equal()
-    version = state_of(followed).version
+    version = followed.state(ITEM).version
     old = replay(Run(followed.pipeline, no_spark), start, middle.window.hi)
     assert {table.outcome for table in old.tables} == {"already applied"}
     command = configured(tmp_path, followed.database.dsn, followed.database.name, TABLES)
@@ -195,7 +176,7 @@ def test_windows_that_are_not_applied_are_applied_and_others_are_recognised(foll
     told = command("replay", *ends, "--json", without_java=True)
     assert told.exit_code == 0, told.stderr
     assert [table["outcome"] for table in told.document["tables"]] == ["already applied"] * 2
-    assert state_of(followed).version == version
+    assert followed.state(ITEM).version == version
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tmp_path: Path) -> None:
@@ -204,7 +185,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
     followed.database.execute("UPDATE item SET name = 'one'")
     synced(followed)
     end = followed.markers[-1].window.hi
-    before = state_of(followed)
+    before = followed.state(ITEM)
     for lo, hi, error in ((Lsn(1), end, GapError), (start, Lsn(end + 1), GapError), (end, start, ConfigurationError)):
         with pytest.raises(error):
             replay(Run(pipeline, no_spark), lo, hi)

@@ -17,10 +17,10 @@ from spark_jobs.run import Run
 from spark_jobs.sync import apply, sync
 from spark_jobs.table_mode import Mode
 from tests.at_night import at_night
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
-from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

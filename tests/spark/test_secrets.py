@@ -27,8 +27,9 @@ from psycopg.conninfo import conninfo_to_dict
 from spark_jobs.table_mask import SALT_VARIABLE
 from tests.cli.command import SPARK, Answer, Command, configured
 from tests.documented_grants import TABLES, documented_role
+from tests.fixtures.free_port import free_port
 from tests.fixtures.servers import Database, fresh_database
-from tests.spark.watched_processes import Seen, free_port, watched
+from tests.spark.watched_processes import Seen, watched
 
 if TYPE_CHECKING:
     from cdc_assets.demo.embedded_postgres import PostgresServer

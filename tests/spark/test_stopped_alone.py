@@ -11,10 +11,10 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor import diagnose
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
-from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

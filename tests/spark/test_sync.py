@@ -16,11 +16,11 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import SyncReport, apply, snapshot, sync
+from spark_jobs.sync import apply, snapshot, sync
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.followed_pipeline import Followed
-from tests.spark.no_spark import no_spark
+from tests.spark.followed_pipeline import Followed, synced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,12 +40,6 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
     )
     pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items", engine="spark")
     return Followed(spark, database, pipeline, (QualifiedName("public", "orders"), QualifiedName("public", "items")))
-
-
-def synced(shop: Followed) -> SyncReport:
-    report = sync(shop.pipeline, lambda: shop.spark)
-    assert report.errors == ()
-    return report
 
 
 def test_the_first_sync_makes_everything_and_the_next_ones_follow(shop: Followed) -> None:

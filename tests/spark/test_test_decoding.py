@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import Database, fresh_database
+from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 from tests.spark.scenarios import SCENARIOS, make_item
 from tests.text_workload import FOLLOWED, SCHEMA, workload
@@ -23,15 +22,8 @@ from tests.text_workload import FOLLOWED, SCHEMA, workload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_assets.demo.embedded_postgres import PostgresServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
-
-
-@pytest.fixture
-def database_15(postgres_15: PostgresServer) -> Iterator[Database]:
-    with fresh_database(postgres_15) as database:
-        yield database
 
 
 def followed_by_lines(spark: SparkSession, database: Database, lake: Path, *tables: str) -> Followed:

@@ -14,7 +14,6 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply, snapshot, sync
@@ -44,19 +43,12 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
     return Followed(spark, database, pipeline, (ORDERS, ITEMS))
 
 
-def state_of(shop: Followed, name: QualifiedName) -> TableState:
-    identity = shop.markers[0].identity
-    state = table_state(shop.pipeline.lake, name, identity.system_identifier, identity.slot)
-    assert state is not None
-    return state
-
-
 def test_what_another_one_has_applied_since_is_not_applied_again(shop: Followed) -> None:
     """The state was read, then the other one applied a part of the range: inserts would be there twice, and a row
     that came and went in the whole range would stay."""
     shop.database.execute("INSERT INTO orders VALUES (100, 'came')", "INSERT INTO items VALUES (100, 'came')")
     capture(shop.pipeline)
-    stale = [state_of(shop, name) for name in shop.names]
+    stale = [shop.state(name) for name in shop.names]
     shop.apply()
     shop.database.execute("INSERT INTO orders VALUES (101, 'came')", "DELETE FROM items WHERE id = 100")
     capture(shop.pipeline)
@@ -69,7 +61,7 @@ def test_what_another_one_has_applied_since_is_not_applied_again(shop: Followed)
 def test_a_table_snapshotted_again_since_goes_on_from_there(shop: Followed) -> None:
     shop.database.execute("UPDATE orders SET status = 'x'")
     capture(shop.pipeline)
-    stale = state_of(shop, ORDERS)
+    stale = shop.state(ORDERS)
     (taken,) = snapshot(shop.run, [ORDERS])
     assert taken.error is None
     (left,) = apply_tables([TableRange(shop.run, stale, shop.markers)])

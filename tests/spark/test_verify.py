@@ -27,10 +27,10 @@ from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified
 from spark_jobs.verify.verify import verify
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
-from tests.spark.no_spark import no_spark
 
 if TYPE_CHECKING:
     from typing import LiteralString

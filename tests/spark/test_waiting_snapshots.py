@@ -36,7 +36,7 @@ from spark_jobs.verify.verify import verify
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.snapshot.test_exporter import wait_for
+from tests.fixtures.waiting import wait_until
 from tests.spark.altered_tables import assert_equal, read_again, synced, versions
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_windows_that_are_landed_while_a_snapshot_waits_are_not_taken_for_what_i
     with Exporter(shop.source.dsn, NOT_AT_ALL) as exporter:
         with idle_in_transaction(database), pytest.raises(SnapshotWaitsError):
             snapshot(Run(shop, lambda: spark), [ORDERS], exporter=exporter)
-        wait_for(lambda: not exporter.is_waiting, "the snapshot is exported")
+        wait_until(lambda: not exporter.is_waiting, "the snapshot is exported")
         database.execute("UPDATE orders SET a = -1 WHERE id = 3", "DELETE FROM orders WHERE id = 4")
         capture(shop)
         exporter.patience = PATIENT

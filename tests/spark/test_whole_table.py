@@ -18,48 +18,26 @@ import pytest
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import ConnectionLostError, UnrepresentableError
 from spark_jobs.postgres.bulk_read import BulkConnect
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table, table_read
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.sync import prepare, snapshot, sync
 from spark_jobs.verify.row_compare import compare
+from tests.fixtures.no_spark import SparkIsStarted, no_spark
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import MakePipeline
 from tests.fixtures.servers import Database
+from tests.fixtures.waiting import wait_until
 from tests.lake.stopping import stopped_at
-from tests.spark.held_session import wait_until
-from tests.spark.test_read_progress import held_at_the_last_row, toast_index
+from tests.spark.held_read import held_at_the_last_row, toast_index
+from tests.spark.thing_table import ROWS, THING, THING_NAME, commits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
-THING_NAME = QualifiedName("public", "thing")
-THING = (
-    "CREATE TABLE thing (id int PRIMARY KEY, small smallint, large bigint, flag boolean, day date, moment timestamptz,"
-    " local timestamp, price numeric(12,2), single real, precise double precision, bytes bytea, text text,"
-    ' "odd, name" uuid)'
-)
-ROWS = """INSERT INTO thing SELECT g, g % 100, g * 10000000000, g % 2 = 0, date '1960-01-01' + g,
-  timestamptz '1960-01-01 UTC' + g * interval '1.000001 seconds', timestamp '2024-01-01' + g * interval '1 microsecond',
-  g * 1.01, CASE WHEN g % 7 = 0 THEN 'NaN' ELSE g / 3.0 END, g / 3.0, decode(md5(g::text), 'hex'),
-  CASE WHEN g % 5 <> 0 THEN repeat(md5((g / 5)::text), 3) || g END, md5(g::text)::uuid FROM generate_series({}, {}) g"""
 RANGE_BYTES = 128 << 10
-
-
-class SparkIsStarted(Exception):  # noqa: N818 - an answer
-    pass
-
-
-def no_spark() -> SparkSession:
-    raise SparkIsStarted
-
-
-def commits(pipeline: Pipeline, table: str = "thing") -> list[list[dict[str, Any]]]:
-    files = sorted(Path(pipeline.lake.path, "tables", "public", table, "_delta_log").glob("*.json"))
-    return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 
 
 def actions(pipeline: Pipeline, kind: str, table: str = "thing") -> Iterator[Any]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -52,12 +51,6 @@ def watched(ui_port: int, passing: Path) -> Iterator[Seen]:
         done.set()
         for thread in threads:
             thread.join()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _processes(seen: Seen, ui_port: int, passing: Path) -> None:

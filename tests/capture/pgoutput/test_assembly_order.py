@@ -12,8 +12,8 @@ from spark_jobs.capture.pgoutput.window_rows import WindowRows
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.errors import DecodeError
-from tests.capture.pgoutput.test_assembly import WINDOW, in_columns
-from tests.capture.pgoutput.test_window_rows import begin, change, commit, emitted, relation
+from tests.capture.pgoutput.assembled_rows import WINDOW, in_columns
+from tests.capture.pgoutput.packed_messages import begin, change, commit, emitted, relation
 
 
 def start(xid: int, first: bool = True) -> bytes:

@@ -34,7 +34,7 @@ from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_relation import MaskedRelation
 from spark_jobs.table_mask import TableMask
-from tests.capture.pgoutput.test_assembly import Row, in_columns, one_by_one
+from tests.capture.pgoutput.assembled_rows import Row, in_columns, one_by_one
 from tests.strategies import changes
 from tests.streams import READ_OPTIONS, SERVERS, History, Server, histories, messages, window
 from tests.wire import write_message

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture, capture_windows
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
@@ -27,19 +25,13 @@ from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.slot import read_window
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import Database, fresh_database
+from tests.fixtures.servers import Database
 from tests.log_rows import log_rows
 from tests.text_workload import FOLLOWED, SCHEMA, workload
 
 pytestmark = pytest.mark.postgres
 
 PLUGIN = "test_decoding"
-
-
-@pytest.fixture
-def database_15(postgres_15: PostgresServer) -> Iterator[Database]:
-    with fresh_database(postgres_15) as database:
-        yield database
 
 
 def landed(pipeline: Pipeline) -> list[dict[str, Any]]:
