@@ -21,6 +21,7 @@ from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.net_write_without_spark import write_net_without_spark
 from spark_jobs.lake.opened_table import OpenedTable, opened_table
+from spark_jobs.lake.table_commit import Provenance, commit_without_rows
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -136,13 +137,16 @@ def _apply_range(spark: SparkProvider, work: TableRange) -> TableApplied:
             landed = landed_range(spark, work, relid, opened)
             if landed is None:
                 return result
-            if landed.words:
+            result = replace(result, columns=landed.words)
+            if landed.columns:
                 _require_accepted(work, landed)
                 opened, is_here = None, False  # it shows the columns of before
                 work = follow_columns(spark(), work, relid, landed)
-                result = _columns_followed(work, landed.words, result)
+                result = _columns_followed(work, result)
             with net_of_range(spark, work, relid, landed, for_spark=not is_here) as net:
-                return _commit(spark, work, relid, net, result, opened, is_here=is_here)
+                provenance = work.provenance(relid, net.changes, landed.words)
+                provenance = replace(provenance, differing=landed.differing)
+                return _commit(spark, work, provenance, net, result, opened, is_here=is_here)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -159,34 +163,37 @@ def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
         raise refused
 
 
-def _columns_followed(work: TableRange, columns: tuple[str, ...], before: TableApplied) -> TableApplied:
+def _columns_followed(work: TableRange, before: TableApplied) -> TableApplied:
     """The result if the range changes nothing but the columns."""
     state = work.state_since()
     version = None if state is None else state.version
-    return replace(before, outcome="applied", columns=columns, delta_version=version, state=state)
+    return replace(before, outcome="applied", delta_version=version, state=state)
 
 
 def _commit(
     spark: SparkProvider,
     work: TableRange,
-    relid: int,
+    provenance: Provenance,
     net: NetSource,
     before: TableApplied,
     opened: OpenedTable | None,
     *,
     is_here: bool,
 ) -> TableApplied:
-    """Commit the net change, unless it is empty: in this process if it ``is_here`` and can be. Raises
-    OvertakenError."""
+    """Commit the net change: in this process if it ``is_here`` and can be. If it is empty, only columns that differ
+    from the source otherwise than before are recorded. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
-        return counted
+        if provenance.differing == work.state.differing:
+            return counted
+        with spark_errors(f"{work.name}: its columns were not recorded", name=work.name, path=work.path):
+            commit_without_rows(spark(), work.path, provenance)
+        return _columns_followed(work, counted)
     if work.state.missing_operations:
         # an inserted key may already be in the table: its delete was not published
         is_appended = net.columns.mode == "append" or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
-    provenance = work.provenance(relid, net.changes, before.columns)
     if opened is not None and is_here:
         merges = work.pipeline.merge_engine == "auto"
         state = write_net_without_spark(opened, work.name, net, provenance, compact=compact, merges=merges)
