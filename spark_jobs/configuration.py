@@ -170,16 +170,22 @@ class ColumnSelection:
 @dataclass(frozen=True)
 class SchemaPolicy:
     """What happens to a table whose columns changed at the source. ``add`` ``ignore``: a new column stays out of the
-    lake. ``retype`` ``snapshot``: as ``on_rewrite`` says."""
+    lake. ``drop`` ``keep``: a dropped column stays in it. ``retype`` ``snapshot``: as ``on_rewrite`` says."""
 
     add: Literal["follow", "ignore", "stop"] = "follow"
-    drop: Literal["follow", "stop"] = "follow"
+    drop: Literal["follow", "keep", "stop"] = "follow"
     retype: Literal["snapshot", "stop"] = "snapshot"
 
     @cached_property
     def refused(self) -> frozenset[str]:
         """The kinds of change at which the table stops."""
         return frozenset(kind for kind in ("add", "drop", "retype") if getattr(self, kind) == "stop")
+
+    @property
+    def refused_in_snapshots(self) -> frozenset[str]:
+        """The kinds of change that no snapshot brings which nobody asked for: it would lose the values of a kept
+        column."""
+        return self.refused | {"drop"} if self.drop == "keep" else self.refused
 
     @property
     def without_stops(self) -> SchemaPolicy:

@@ -126,9 +126,9 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
 
 
 def _to_follow(pipeline: Pipeline, name: QualifiedName, found: CertainChanges) -> ColumnsToFollow:
-    ignores = pipeline.schema_policy(name).add == "ignore"
-    said = (f"{what} (ignored)" if ignores and kind_of_change(what) == "add" else what for what in found.columns)
-    return ColumnsToFollow(name, tuple(said))
+    policy = pipeline.schema_policy(name)
+    said = {"add": " (ignored)" if policy.add == "ignore" else "", "drop": " (kept)" if policy.drop == "keep" else ""}
+    return ColumnsToFollow(name, tuple(f"{what}{said.get(kind_of_change(what), '')}" for what in found.columns))
 
 
 def _reasons(

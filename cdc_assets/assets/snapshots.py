@@ -67,12 +67,13 @@ def _take(
         prepared = prepare(pipeline)
         halted = {table.name: table.error for table in prepared.stopped if table.name in names}
         kept = {}
-        if not _is_forced(context, blueprint):
+        forced = _is_forced(context, blueprint)
+        if not forced:
             known = prepared.progress.of(names)
             halted |= known.errors
             kept = {name: state for name, state in known.states.items() if name not in prepared.missing}
         names = [name for name in names if name not in halted and name not in kept]
-        taken = snapshot(blueprint.run_of(context), names, exporter=exporter) if names else ()
+        taken = snapshot(blueprint.run_of(context), names, exporter=exporter, asked=forced) if names else ()
     for name, state in kept.items():
         context.log.info("the snapshot of %s at %s is kept: it is usable", name, state.snapshot_lsn)
         # an event nevertheless: without it the tables that depend on this would be skipped
@@ -110,7 +111,8 @@ def snapshot_event(blueprint: Blueprint, taken: TableSnapshot) -> dg.AssetMateri
 
 def _snapshot_metadata(taken: TableSnapshot) -> Mapping[str, Any]:
     reason = {"snapshot_reason": taken.reason} if taken.reason else {}
-    return {"snapshot_lsn": str(taken.lsn), "rows": taken.rows, **reason}
+    lost = {"columns_lost": list(taken.lost)} if taken.lost else {}
+    return {"snapshot_lsn": str(taken.lsn), "rows": taken.rows, **reason, **lost}
 
 
 def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:

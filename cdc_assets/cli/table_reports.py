@@ -82,16 +82,19 @@ def partitions_read(applied: Sequence[TableApplied]) -> Text:
 
 
 def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> RenderableType:
-    """Rows read, their one LSN, and why tables were read again without being asked for. Of many first snapshots, only
-    the number, unless ``everything`` is asked for."""
-    listed, taken = told_apart(snapshots, lambda table: not table.error and not table.reason, everything=everything)
+    """Rows read, their one LSN, why tables were read again without being asked for, and which kept columns that cost.
+    Of many first snapshots, only the number, unless ``everything`` is asked for."""
+    listed, taken = told_apart(
+        snapshots, lambda table: not (table.error or table.reason or table.lost), everything=everything
+    )
     counted = only_counted(f"{len(taken):,} snapshots were taken, of {sum(table.rows for table in taken):,} rows")
     if taken and not listed:
         return counted
     reasons = ("because",) if any(table.reason for table in listed) else ()
     shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
     for table in listed:
-        outcome = _stopped(table.error) if table.error else Text("snapshot taken", style="green")
+        lost = f", without {', '.join(table.lost)}" if table.lost else ""
+        outcome = _stopped(table.error) if table.error else Text(f"snapshot taken{lost}", style="green")
         lsn = "–" if table.error else str(table.lsn)
         shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *(Text(table.reason) for _ in reasons))
     return Group(shown, Text(), counted) if taken else shown

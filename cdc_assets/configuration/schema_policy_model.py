@@ -19,9 +19,10 @@ class SchemaPolicyModel(StrictModel):
         " pipeline's.",
         examples=["stop"],
     )
-    drop: Literal["follow", "stop"] | None = Field(
+    drop: Literal["follow", "keep", "stop"] | None = Field(
         default=None,
-        description="When a column is dropped. Default: follow; of a table: the pipeline's.",
+        description="When a column is dropped. keep: it stays in the lake with its values. Default: follow; of a table:"
+        " the pipeline's.",
         examples=["stop"],
     )
     retype: Literal["snapshot", "stop"] | None = Field(

@@ -21,6 +21,7 @@ from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.net_write_without_spark import write_net_without_spark
 from spark_jobs.lake.opened_table import OpenedTable, opened_table
+from spark_jobs.lake.table_commit import Provenance, commit_without_rows
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -126,13 +127,15 @@ def _apply_range(work: TableRange) -> TableApplied:
             landed = landed_range(work, opened)
             if landed is None:
                 return result
-            if landed.words:
+            result = replace(result, columns=landed.words)
+            if landed.columns:
                 _require_accepted(work, landed)
                 opened, is_here = None, False  # it shows the columns of before
                 work = follow_columns(work, landed)
-                result = _columns_followed(work, landed.words, result)
+                result = _columns_followed(work, result)
             with net_of_range(work, landed, for_spark=not is_here) as net:
-                return _commit(work, net, result, opened, is_here=is_here)
+                provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
+                return _commit(work, provenance, net, result, opened, is_here=is_here)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -149,32 +152,36 @@ def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
         raise refused
 
 
-def _columns_followed(work: TableRange, columns: tuple[str, ...], before: TableApplied) -> TableApplied:
+def _columns_followed(work: TableRange, before: TableApplied) -> TableApplied:
     """The result if the range changes nothing but the columns."""
     state = work.state_since()
     version = None if state is None else state.version
-    return replace(before, outcome="applied", columns=columns, delta_version=version, state=state)
+    return replace(before, outcome="applied", delta_version=version, state=state)
 
 
 def _commit(
     work: TableRange,
+    provenance: Provenance,
     net: NetSource,
     before: TableApplied,
     opened: OpenedTable | None,
     *,
     is_here: bool,
 ) -> TableApplied:
-    """Commit the net change, unless it is empty: in this process if it ``is_here`` and can be. Raises
-    OvertakenError."""
+    """Commit the net change: in this process if it ``is_here`` and can be. If it is empty, only columns that differ
+    from the source otherwise than before are recorded. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
-        return counted
+        if provenance.differing == work.state.differing:
+            return counted
+        with spark_errors(f"{work.name}: its columns were not recorded", name=work.name, path=work.path):
+            commit_without_rows(work.run.spark(), work.path, provenance)
+        return _columns_followed(work, counted)
     if work.state.generation.missing_operations:
         # an inserted key may already be in the table: its delete was not published
         is_appended = holds_changes(net.columns.mode) or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
-    provenance = work.provenance(net.changes, before.columns)
     if opened is not None and is_here:
         merges = work.pipeline.merge_engine == "auto"
         state = write_net_without_spark(opened, work.name, net, provenance, compact=compact, merges=merges)

@@ -5,53 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.lake.column_ddl import alter_columns, rewrite_columns
-from spark_jobs.lake.table_commit import Provenance, commit_without_rows
 from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.spark.session import isolated_session
 
-if TYPE_CHECKING:
-    pass
-
 
 def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
-    """Make the table's columns those of ``landed.shape``. Returns the range to write next; a numbered commit is in its
-    state.
+    """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
 
     A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
-    a value, they are rewritten in a numbered commit, like every change of rows. A numbered
-    commit also records the columns in which the table differs from the source, if they are others than so far. Raises
-    OvertakenError, and SchemaChangeError where somebody has altered the table so that Delta refuses: clustered it by a
-    column, for example.
+    a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError, and
+    SchemaChangeError where somebody has altered the table so that Delta refuses: clustered it by a column, for example.
     """
-    if not landed.words:
+    if not landed.columns:
         return work
     spark = work.run.spark()
-    provenance = replace(work.columns_provenance(landed.words), differing=landed.differing)
     failed = f"{work.name}: the columns of {work.path} were not altered"
     with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
         if landed.columns.rewrites_rows(work.state.mode):
+            provenance = work.columns_provenance(landed.columns.words)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
-            return _after(work, version, provenance)
-        if landed.columns:
-            with isolated_session(spark, {}) as own:
-                alter_columns(own, work.path, landed.columns)
-        if landed.differing == work.state.differing:
-            return work
-        return _after(work, commit_without_rows(spark, work.path, provenance), provenance)
-
-
-def _after(work: TableRange, version: int, provenance: Provenance) -> TableRange:
-    """The range after the commit."""
-    made, differing = KnownCommit(version, provenance.id), provenance.differing
-    state = replace(work.state, version=version, commits=provenance.commits, last_commit=made, differing=differing)
-    return replace(work, state=state)
+            made = KnownCommit(version, provenance.id)
+            commits = work.state.commits + 1
+            return replace(work, state=replace(work.state, version=version, commits=commits, last_commit=made))
+        with isolated_session(spark, {}) as own:
+            alter_columns(own, work.path, landed.columns)
+    return work
 
 
 @contextmanager

@@ -15,14 +15,16 @@ from spark_jobs.change_log.window_marker import TableChanged
 from spark_jobs.column_options import ColumnOptions
 from spark_jobs.errors import DecodeError, SchemaChangeError, by_itself, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.relation import RelationColumn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
 from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
 from spark_jobs.schema.table_faults import mode_fault, option_fault
-from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import column_changes_of
 
@@ -84,7 +86,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     options = replace(work.pipeline.column_options(state.name), types=state.generation.types)
     described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options, work)
     _require_masked_alike(described.facts, work)
-    shape, differing = described.shape(relations.column("data")[-1].as_py() if relations.num_rows else None)
+    shape, differing = described.shape(list(dict.fromkeys(reversed(relations.column("data").to_pylist())))[::-1])
     names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
     latest, mode = described.latest, state.mode
     if fault := mode_fault(latest, names, mode) or option_fault(latest, names, types, mode):
@@ -110,7 +112,7 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
 class _Description:
     """What is known about the table's columns in a range. ``facts``: the catalogue's, oldest first. ``held``: the
     lake's columns. ``looks``: what the looks at the catalogue found changed. ``options``: those of the lake's table.
-    ``work``: which of the source's columns stay out of it."""
+    ``work``: which of the source's columns stay out of it, and which of its own it keeps."""
 
     facts: tuple[RelationFacts, ...]
     held: Sequence[DeltaColumn]
@@ -126,27 +128,62 @@ class _Description:
     def added(self) -> frozenset[int]:
         return frozenset(number for look in self.looks for number in look.added)
 
-    def shape(self, last_message: bytes | None) -> tuple[TableShape, DifferingColumns]:
+    def shape(self, messages: Sequence[bytes]) -> tuple[TableShape, DifferingColumns]:
         """The table at the end of the range: those of the catalogue's columns that the lake or the last Relation
-        message has, or that were added, without those that stay out of the lake. A message that fits no description is
-        ignored here; changes that need it are refused when they are decoded."""
-        relation = None if last_message is None else relation_of(last_message)
-        numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
+        message has, or that were added, without those that stay out of the lake, and with dropped columns that it
+        keeps. A message that fits no description is ignored here; changes that need it are refused when they are
+        decoded."""
+        versions = [self._sent(message) for message in messages]
         names = {column.name for column in self.held if column.attnum is None}
         held = {column.attnum for column in self.held if column.attnum is not None}
         held |= {column.attnum for column in self.latest.columns if column.attname in names}
-        sent = held | set(numbers or ()) | self.added | self.work.state.differing.ignored_numbers
+        sent = held | set(versions[-1] if versions else ()) | self.added | self.work.state.differing.ignored_numbers
         shape = TableShape.of(with_options(self.latest, self.options), sent=sent)
-        return shape_in_lake(shape, {number for number in sent - held if not self.work.adds(number)})
+        ignored = {number for number in sent - held if not self.work.adds(number)}
+        on_wire = {number: column for version in versions for number, column in version.items()}
+        kept = [
+            _kept(column, number, on_wire.get(number)) for column, number in self._dropped if self.work.keeps(number)
+        ]
+        return shape_in_lake(shape, ignored, kept, self.work.state.mode)
 
     def version(self, message: bytes, shape: TableShape) -> RelationVersion:
-        return RelationVersion.of(message, shape, self._descriptions, self.added)
+        return RelationVersion.of(message, shape, self._descriptions, self.added, self._gone)
+
+    def _sent(self, message: bytes) -> dict[int, RelationColumn]:
+        """The columns of a Relation message by their numbers, as far as these are known."""
+        relation = relation_of(message)
+        numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
+        return {} if relation is None or numbers is None else dict(zip(numbers, relation.columns, strict=True))
+
+    @property
+    def _dropped(self) -> list[tuple[DeltaColumn, int]]:
+        """The lake's columns that the source has no longer, with their numbers."""
+        now = {column.attnum for column in self.latest.columns}
+        return [
+            (column, column.attnum) for column in self.held if column.attnum is not None and column.attnum not in now
+        ]
+
+    @property
+    def _gone(self) -> frozenset[int]:
+        """The kept columns that were dropped before the range: a column of such a name in a message is another one."""
+        return self.work.state.differing.kept_numbers
 
     @property
     def _descriptions(self) -> tuple[tuple[KnownColumn, ...], ...]:
         by_facts = (tuple(map(KnownColumn.of, facts.columns)) for facts in self.facts)
-        by_lake = tuple(KnownColumn(column.attnum, column.name) for column in self.held if column.attnum is not None)
+        by_lake = tuple(
+            KnownColumn(column.attnum, column.name)
+            for column in self.held
+            if column.attnum is not None and column.attnum not in self._gone
+        )
         return (*by_facts, by_lake)
+
+
+def _kept(column: DeltaColumn, attnum: int, sent: RelationColumn | None) -> LakeColumn:
+    """A dropped column of the lake. ``sent``: as the last Relation message describes it that has it."""
+    known = LakeType.of_sql(column.sql) or LakeType(LakeKind.STRING)
+    atttypid, atttypmod = (sent.atttypid, sent.atttypmod) if sent is not None else (0, -1)
+    return LakeColumn(column.name, attnum, known, key=False, atttypid=atttypid, atttypmod=atttypmod, dropped=True)
 
 
 def _facts(name: QualifiedName, rows: pa.Table) -> tuple[RelationFacts, ...]:

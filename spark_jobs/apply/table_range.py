@@ -31,8 +31,8 @@ ON_DRIVER_BYTES = 128 << 20
 class TableRange:
     """``markers``: landed windows in order, without a gap, at least one. ``state``: the table's state before them.
     ``before``: where the last window is only applied in part, transactions that committed at or after this LSN are left
-    out. ``regions``: the rows that are read again at the end of the last window. ``columns``: the numbers of the only
-    columns that may be added; None: as the policy says."""
+    out. ``regions``: the rows that are read again at the end of the last window. ``columns``: the numbers of the
+    columns that the table is to have after a rebuild; None: as the policy says."""
 
     run: Run
     state: TableState
@@ -95,6 +95,13 @@ class TableRange:
     def adds(self, attnum: int) -> bool:
         """Whether the table gets this column, which it lacks."""
         return self.policy.add != "ignore" if self.columns is None else attnum in self.columns
+
+    def keeps(self, attnum: int) -> bool:
+        """Whether the table keeps this column, which the source has no longer. ``stop`` is about further columns."""
+        if self.columns is not None:
+            return attnum in self.columns
+        kept = attnum in self.state.differing.kept_numbers
+        return self.policy.drop == "keep" or (self.policy.drop == "stop" and kept)
 
     def state_since(self) -> TableState | None:
         """The table's state, as its own log has it now; None where there is no table of this slot."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from spark_jobs.decode.columnar import DELETE, Changes
-from spark_jobs.decode.tuple_vectors import NULL, TEXT, TupleVectors
+from spark_jobs.decode.columnar import DELETE, UPDATE, Changes
+from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, UNCHANGED, TupleVectors
 from spark_jobs.schema.table_shape import TableShape
 
 
@@ -17,7 +17,8 @@ def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> 
     lacks it.
 
     A column that the version lacks has its ``missing`` value in every tuple; these values are appended to the message
-    buffer. A column that the shape lacks is left out.
+    buffer. If it was ``dropped``, it is null in an insert and unchanged in an update. A column that the shape lacks is
+    left out.
     """
     if list(places) == list(range(len(part.new.kinds))):
         return part
@@ -28,12 +29,14 @@ def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> 
     starts = len(part.data) + np.cumsum([0, *(len(value or b"") for value in values)])
     behind = np.frombuffer(b"".join(value or b"" for value in values), dtype=np.uint8)
     constants = [None if value is None else (int(at), len(value)) for value, at in zip(values, starts, strict=False)]
-    return replace(
-        part,
-        data=np.concatenate([part.data, behind]) if len(behind) else part.data,
-        new=_placed(part.new, places, constants, part.kinds != DELETE),
-        old=_placed(part.old, places, constants, np.ones(part.old.kinds.shape[1], dtype=bool)),
-    )
+    new = _placed(part.new, places, constants, part.kinds != DELETE)
+    old = _placed(part.old, places, constants, np.ones(part.old.kinds.shape[1], dtype=bool))
+    for index, (place, column) in enumerate(zip(places, shape.columns, strict=True)):
+        if place is None and column.dropped:
+            new.kinds[index, part.kinds == UPDATE] = UNCHANGED
+            old.kinds[index] = ABSENT
+    data = np.concatenate([part.data, behind]) if len(behind) else part.data
+    return replace(part, data=data, new=new, old=old)
 
 
 def _placed(

@@ -57,8 +57,8 @@ class BuiltAside:
 class Build:
     """Apply the windows ``ahead``, which follow the table state ``base``, without transactions that committed at or
     after ``before``. The table is built in the mode of ``base``, even if the configuration has another by now, or in
-    ``other_mode``, if given. ``columns``: the numbers of the only columns that it may get beside those of ``base``;
-    None: as ``policy`` says."""
+    ``other_mode``, if given. ``columns``: the numbers of the columns that it is to have, of those of ``base`` and
+    those that were added; None: as ``policy`` says."""
 
     run: Run
     landed: LandedWindows
@@ -79,9 +79,10 @@ class Build:
     @property
     def policy(self) -> SchemaPolicy:
         """It stops at no change, as the table has had these windows before. A table that leaves out columns gets no
-        others either, whatever the configuration says by now."""
-        policy = self.pipeline.schema_policy(self.base.name).without_stops
-        return replace(policy, add="ignore") if self.base.differing.ignored else policy
+        others either, and one that keeps dropped columns keeps them, whatever the configuration says by now."""
+        policy, differing = self.pipeline.schema_policy(self.base.name).without_stops, self.base.differing
+        policy = replace(policy, add="ignore") if differing.ignored else policy
+        return replace(policy, drop="keep") if differing.kept else policy
 
     def check(self) -> None:
         """Raises SchemaChangeError if rows changed in these windows in a way that the log does not show, or the table's

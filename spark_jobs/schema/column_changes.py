@@ -6,20 +6,17 @@ Anything else (another type, a column that no look at the catalogue has announce
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.schema.lake_types import LakeKind, LakeType, is_widened
+from spark_jobs.schema.lake_types import LakeType, is_widened
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import name_fault
 from spark_jobs.schema.table_faults import NO_COLUMNS_REMEDY
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode, holds_changes
-
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,8 @@ class DeltaColumn:
 
     def is_widened_in(self, column: LakeColumn) -> bool:
         """Whether both are decimals and ``column`` has more digits, so that it holds every value of this one."""
-        digits = _DECIMAL.fullmatch(self.sql)
-        if digits is None:
-            return False
-        return is_widened(LakeType(LakeKind.DECIMAL, int(digits[1]), int(digits[2])), column.lake_type)
+        known = LakeType.of_sql(self.sql)
+        return known is not None and is_widened(known, column.lake_type)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,16 @@ Every commit to the table records them, so that nobody has to compare the lake w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_jobs.errors import RefusedChangeError
+from spark_jobs.errors import RefusedChangeError, new_snapshot
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.schema.reserved_columns import columns_alike
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.table_mode import Mode
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,11 @@ class NamedColumn:
 
 @dataclass(frozen=True)
 class DifferingColumns:
-    """``ignored``: columns that were added at the source and stay out of the lake."""
+    """``ignored``: columns that were added at the source and stay out of the lake. ``kept``: columns that were dropped
+    at the source and stay in the lake."""
 
     ignored: tuple[NamedColumn, ...] = ()
+    kept: tuple[NamedColumn, ...] = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any] | None) -> DifferingColumns:
@@ -40,13 +44,19 @@ class DifferingColumns:
         return frozenset(column.attnum for column in self.ignored)
 
     @property
+    def kept_numbers(self) -> frozenset[int]:
+        return frozenset(column.attnum for column in self.kept)
+
+    @property
     def words(self) -> tuple[str, ...]:
         """One phrase per column."""
         return self.words_since(SAME_COLUMNS)
 
     def words_since(self, before: DifferingColumns) -> tuple[str, ...]:
-        """One phrase per column that differs otherwise than ``before``."""
-        return tuple(_ignored_words(before.ignored, self.ignored))
+        """One phrase per column that differs otherwise than ``before``. That a column is kept no longer says the phrase
+        of its being dropped."""
+        kept = (column.attname for column in self.kept if column not in before.kept)
+        return (*_ignored_words(before.ignored, self.ignored), *(f"{name} was dropped and is kept" for name in kept))
 
 
 SAME_COLUMNS = DifferingColumns()
@@ -63,10 +73,13 @@ def _ignored_words(before: Sequence[NamedColumn], after: Sequence[NamedColumn]) 
     yield from (f"{name} is no longer ignored" for name in known.values())
 
 
-def shape_in_lake(shape: TableShape, ignored: Collection[int]) -> tuple[TableShape, DifferingColumns]:
-    """``shape`` as the lake holds it: without the columns ``ignored``, by number.
+def shape_in_lake(
+    shape: TableShape, ignored: Collection[int], kept: Sequence[LakeColumn] = (), mode: Mode = "mirror"
+) -> tuple[TableShape, DifferingColumns]:
+    """``shape`` as the lake holds it in ``mode``: without the columns ``ignored``, by number, and with those ``kept``.
 
-    Raises RefusedChangeError if one of them is in the key, by which changes find their row, or if no column is left.
+    Raises RefusedChangeError where that is impossible: changes find their row by a column that is ignored, or by all
+    columns, of which they lack the kept ones; no column is left; or a kept column's name belongs to another one.
     """
     left_out = tuple(column for column in shape.columns if column.attnum in ignored)
     if keys := [column.name for column in left_out if column.key]:
@@ -74,8 +87,24 @@ def shape_in_lake(shape: TableShape, ignored: Collection[int]) -> tuple[TableSha
     if left_out and len(left_out) == len(shape.columns):
         raise _not_ignored(shape, "all its columns were added since its snapshot")
     columns = tuple(column for column in shape.columns if column not in left_out)
-    differing = DifferingColumns(tuple(NamedColumn(column.attnum, column.name) for column in left_out))
-    return replace(shape, columns=columns), differing
+    if kept:
+        _require_keepable(replace(shape, columns=columns), kept, mode)
+    in_order = tuple(sorted((*columns, *kept), key=lambda column: column.attnum))
+    return replace(shape, columns=in_order), DifferingColumns(_named(left_out), _named(kept))
+
+
+def _named(columns: Iterable[LakeColumn]) -> tuple[NamedColumn, ...]:
+    return tuple(NamedColumn(column.attnum, column.name) for column in columns)
+
+
+def _require_keepable(shape: TableShape, kept: Sequence[LakeColumn], mode: Mode) -> None:
+    names = [column.name for column in kept]
+    if not shape.has_key and mode != "append":
+        why = f"column {', '.join(names)} was dropped, and the table has no key by which its rows keep their values"
+        raise _not_kept(shape, names, why)
+    alike = columns_alike([*names, *(column.name for column in shape.columns)])
+    if taken := [name for name in names if name in alike]:
+        raise _not_kept(shape, taken, f"the dropped column {', '.join(taken)} has the name of another column now")
 
 
 def added_since(facts: RelationFacts, held: Sequence[DeltaColumn], *, by_number: bool) -> frozenset[int]:
@@ -94,4 +123,11 @@ def _not_ignored(shape: TableShape, why: str) -> RefusedChangeError:
     return RefusedChangeError(
         f"{shape.name} stops: {why}, and on_schema_change says add: ignore",
         hint="write on_schema_change: {add: follow} for this table and sync again",
+    )
+
+
+def _not_kept(shape: TableShape, names: Sequence[str], why: str) -> RefusedChangeError:
+    return RefusedChangeError(
+        f"{shape.name} stops: {why}, and on_schema_change says drop: keep",
+        hint=f"to give up the values of {', '.join(names)}, {new_snapshot(shape.name)}",
     )

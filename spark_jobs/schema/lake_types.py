@@ -5,10 +5,13 @@ Types that are not in the map become strings with PostgreSQL's own text output.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 class LakeKind(Enum):
@@ -43,6 +46,14 @@ class LakeType:
     scale: int = 0
     element: LakeType | None = None
     chosen: bool = False
+
+    @classmethod
+    def of_sql(cls, sql: str) -> LakeType | None:
+        """The type that Spark SQL calls so, None if it is none of the type map's."""
+        if digits := _DECIMAL.fullmatch(sql):
+            return cls(LakeKind.DECIMAL, int(digits[1]), int(digits[2]))
+        kind = next((kind for kind in LakeKind if kind.value == sql), None)
+        return None if kind is None else cls(kind)
 
     @property
     def sql(self) -> str:

@@ -23,8 +23,9 @@ from spark_jobs.schema.table_shape import TableShape
 class RelationVersion:
     """One version of a relation: its Relation message, and for each of the shape's columns its place in the message.
 
-    A place is None if the column was added later: rows of this version have its ``missing`` value. ``places`` is None
-    if the version does not fit the shape: then its changes cannot be applied to the lake's table.
+    A place is None if the column was added later: rows of this version have its ``missing`` value. It is also None if
+    the column was ``dropped`` before. ``places`` is None if the version does not fit the shape: then its changes cannot
+    be applied to the lake's table.
     """
 
     message: bytes
@@ -37,13 +38,16 @@ class RelationVersion:
         shape: TableShape,
         descriptions: Iterable[Sequence[KnownColumn]] = (),
         added: Collection[int] = (),
+        gone: Collection[int] = (),
     ) -> RelationVersion:
         """``descriptions``: further ones, besides the shape, that the message may fit. ``added``: the numbers of new
-        columns. A damaged message fits nothing."""
+        columns. ``gone``: those of the shape's columns that were dropped before any such message. A damaged message
+        fits nothing."""
         relation = relation_of(message)
         if relation is None:
             return cls(message, None)
-        itself = [KnownColumn(c.attnum, c.name, KnownType(c.lake_type, c.atttypid)) for c in shape.columns]
+        sent = (column for column in shape.columns if column.attnum not in gone)
+        itself = [KnownColumn(c.attnum, c.name, KnownType(c.lake_type, c.atttypid)) for c in sent]
         numbers = attribute_numbers(relation, [itself, *descriptions])
         return cls(message, None if numbers is None else _places(relation, numbers, shape, added))
 
@@ -89,7 +93,7 @@ def _places(
     at = {number: place for place, number in enumerate(numbers)}
     places = tuple(at.get(column.attnum) for column in shape.columns)
     for place, column in zip(places, shape.columns, strict=True):
-        if place is None and column.attnum not in added:
+        if place is None and column.attnum not in added and not column.dropped:
             return None
         if place is not None and not _means(relation.columns[place], KnownType(column.lake_type, column.atttypid)):
             return None

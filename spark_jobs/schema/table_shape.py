@@ -19,7 +19,8 @@ class LakeColumn:
 
     ``wire_type``: the binary form of its values; may be omitted for a built-in type. ``missing``: the column's value in
     rows that are older than the column (``attmissingval``), as PostgreSQL prints it. ``on_unrepresentable``: the
-    configuration's policy for this column; None if the general one applies.
+    configuration's policy for this column; None if the general one applies. ``dropped``: the source has it no longer,
+    so a change may lack it: then an inserted row has null there, and an updated one the value that it had.
     """
 
     name: str
@@ -31,6 +32,7 @@ class LakeColumn:
     wire_type: WireType | None = None
     missing: str | None = None
     on_unrepresentable: OnUnrepresentable | None = None
+    dropped: bool = False
 
     @property
     def binary_type(self) -> WireType:

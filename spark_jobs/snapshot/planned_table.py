@@ -181,13 +181,17 @@ class PlannedTable:
     def require_accepted(self, read: TableRead, before: TableState) -> None:
         """Raises RefusedChangeError if the snapshot would change columns in a way that the configuration refuses."""
         policy = self.work.pipeline.schema_policy(self.name)
-        if self.work.asked or not policy.refused:
+        if self.work.asked or not policy.refused_in_snapshots:
             return
-        held = self._held(before)
+        held, kept = self._held(before), before.differing.kept_numbers
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.types, self.mask)
+        by_number = self._is_of_same_table(before, read.shape.relid)
         where = f"at {self.exported.lsn}"
-        if refused := refused_columns(self.name, held, read.shape, policy, where, types=types):
+        refused = refused_columns(
+            self.name, held, read.shape, policy, where, types=types, by_number=by_number, kept=kept
+        )
+        if refused is not None:
             raise refused.within(self.reason) if self.reason else refused
 
     def provenance(self, read: TableRead, before: TableState | None) -> Provenance:

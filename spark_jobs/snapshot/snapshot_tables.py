@@ -46,7 +46,8 @@ _STARTS_OVER = "%s: an earlier snapshot was cut off; its %d files will be remove
 class TableSnapshot:
     """One table's snapshot: the table's new state and its number of rows, or the ``error`` that left it untouched.
 
-    ``reason``: why an automatic snapshot was taken; empty for a requested or a first one.
+    ``reason``: why an automatic snapshot was taken; empty for a requested or a first one. ``lost``: columns that the
+    table had kept after the source dropped them, and has no longer.
     """
 
     name: QualifiedName
@@ -56,6 +57,7 @@ class TableSnapshot:
     state: TableState | None = None
     error: CdcError | None = None
     reason: str = ""
+    lost: tuple[str, ...] = ()
 
 
 def snapshot_tables(
@@ -125,7 +127,8 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
             version, rows = _written_by_spark(table.work.run.spark(), table, read, before, provenance)
         remove_files(path, left if version == 0 else ())
         since = table.state()
-    return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason)
+    lost = tuple(column.attname for column in before.differing.kept) if before is not None else ()
+    return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason, lost=lost)
 
 
 def _written_here(

@@ -19,8 +19,8 @@ from spark_jobs.tables.matching_tables import refreshed, resolved
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
     """The names under ``tables:``; None means every table of the publication.
 
-    Raises ConfigurationError if test_decoding is used without ``tables:``, or with ``columns:``, as it sends every
-    column.
+    Raises ConfigurationError if test_decoding is used without ``tables:``; with ``columns:``, as it sends every column;
+    or with ``drop: keep``.
     """
     if pipeline.tables is None:
         if not pipeline.source.has_publications:
@@ -33,6 +33,9 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
         if table.columns is not None and not pipeline.source.has_publications:
             what = f"tables: {table.name}: columns: plugin: test_decoding sends every column"
             raise ConfigurationError(what, hint="use plugin: pgoutput")
+        if pipeline.schema_policy(table.name).drop == "keep" and not pipeline.source.has_publications:
+            what = f"tables: {table.name}: on_schema_change: drop: keep cannot be used with plugin: test_decoding"
+            raise ConfigurationError(what, hint="use plugin: pgoutput, or drop: follow")
     return tuple(table.name for table in pipeline.tables)
 
 

@@ -3,7 +3,7 @@ itself, until somebody accepts them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
 from spark_jobs.configuration import SchemaPolicy
@@ -28,7 +28,9 @@ def accepted_windows(
     for place, marker in enumerate(markers):
         refused = [found for changed in changes_of(marker, state) for found in _refused(_said_of(changed), policy)]
         if refused:
-            return markers[:place], _refusal(state.name, refused, f"before window {marker.ordinal} ({marker.window})")
+            return markers[:place], _refusal(
+                state.name, refused, policy, f"before window {marker.ordinal} ({marker.window})"
+            )
     return markers, None
 
 
@@ -40,22 +42,28 @@ def refused_columns(
     where: str,
     *,
     types: bool,
+    by_number: bool = True,
+    kept: Collection[int] = (),
 ) -> RefusedChangeError | None:
     """What ``policy`` refuses of the way from the lake's columns to those of ``shape``. ``types``: whether a type that
-    differs does so because the source's was changed. ``where``: as in "at 0/16B3748"."""
-    by_number = all(column.attnum is not None for column in held)
+    differs does so because the source's was changed. ``where``: as in "at 0/16B3748". ``by_number``: whether numbers
+    mean the same in both; else columns are the same if their names are. ``kept``: the numbers of the lake's columns
+    that the source has no longer, whatever it calls its own."""
+    by_number = by_number and all(column.attnum is not None for column in held)
     before = {column.attnum if by_number else column.name: column for column in held}
     after = {column.attnum if by_number else column.name: column for column in shape.columns}
+    dropped = [column for key, column in before.items() if key not in after or column.attnum in kept]
+    lost = "a new snapshot would lose column {}" if policy.drop == "keep" else "column {} was dropped"
     found = [("add", f"column {column.name} was added") for key, column in after.items() if key not in before]
-    found += [("drop", f"column {column.name} was dropped") for key, column in before.items() if key not in after]
+    found += [("drop", lost.format(column.name)) for column in dropped]
     if types:
         found += [
             ("retype", f"the type of column {column.name} was changed")
             for key, column in after.items()
             if key in before and before[key].sql != column.lake_type.sql
         ]
-    refused = [(kind, what) for kind, what in found if kind in policy.refused]
-    return _refusal(name, refused, where) if refused else None
+    refused = [(kind, what) for kind, what in found if kind in policy.refused_in_snapshots]
+    return _refusal(name, refused, policy, where) if refused else None
 
 
 def _said_of(changed: TableChanged) -> Sequence[str]:
@@ -65,7 +73,7 @@ def _said_of(changed: TableChanged) -> Sequence[str]:
 def refused_since(name: QualifiedName, changes: Sequence[str], policy: SchemaPolicy) -> RefusedChangeError | None:
     """What ``policy`` refuses of ``changes`` that no window shows yet."""
     refused = list(_refused(changes, policy))
-    return _refusal(name, refused, "with the next window") if refused else None
+    return _refusal(name, refused, policy, "with the next window") if refused else None
 
 
 def _refused(changes: Sequence[str], policy: SchemaPolicy) -> Iterator[tuple[str, str]]:
@@ -75,9 +83,11 @@ def _refused(changes: Sequence[str], policy: SchemaPolicy) -> Iterator[tuple[str
             yield kind, what
 
 
-def _refusal(name: QualifiedName, refused: Sequence[tuple[str, str]], where: str) -> RefusedChangeError:
+def _refusal(
+    name: QualifiedName, refused: Sequence[tuple[str, str]], policy: SchemaPolicy, where: str
+) -> RefusedChangeError:
     kinds = list(dict.fromkeys(kind for kind, _ in refused))
-    said = ", ".join(f"{kind}: stop" for kind in kinds)
+    said = ", ".join(f"{kind}: {getattr(policy, kind)}" for kind in kinds)
     accepted = ", ".join(f"{kind}: {_ACCEPTED_BY[kind]}" for kind in kinds)
     return RefusedChangeError(
         f"{name} stops {where}: {'; '.join(what for _, what in refused)}, and on_schema_change says {said}",

@@ -15,7 +15,7 @@ from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.differing_columns import DifferingColumns
+from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot
@@ -65,6 +65,10 @@ class Verification:
     def pipeline(self) -> Pipeline:
         return self.run.pipeline
 
+    def kept(self, name: QualifiedName) -> list[str]:
+        """The columns of the table in the lake that the source has no longer."""
+        return [column.attname for column in self.differing.get(name, SAME_COLUMNS).kept]
+
 
 def compare_table(work: Verification, name: QualifiedName, read: TableRead | CdcError) -> TableVerified:
     lsn = work.exported.lsn
@@ -87,7 +91,7 @@ def _equal_here(work: Verification, read: TableRead, version: int) -> RowCompari
     if lake is None:
         return None
     rows, columns = lake
-    _require_same_columns(columns, shape)
+    _require_same_columns(work, columns, shape)
     source = read.values_here(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
     if source is None or not are_equal(source, rows, shape):
         return None
@@ -100,9 +104,10 @@ def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
     return live
 
 
-def _require_same_columns(columns: Sequence[DeltaColumn], shape: TableShape) -> None:
+def _require_same_columns(work: Verification, columns: Sequence[DeltaColumn], shape: TableShape) -> None:
     """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
-    held = {column.name: (column.sql, column.attnum) for column in columns}
+    kept = work.kept(shape.name)
+    held = {column.name: (column.sql, column.attnum) for column in columns if column.name not in kept}
     here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
     same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
     if not same:
@@ -118,9 +123,10 @@ def _compared_by_spark(work: Verification, read: TableRead, version: int) -> Row
         isolated_session(work.run.spark(), {}) as own,
         spark_errors(f"{shape.name}: the comparison at {work.exported.lsn} failed", name=shape.name, path=path),
     ):
-        _require_same_columns(table_columns(own, path), shape)
+        _require_same_columns(work, table_columns(own, path), shape)
         lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
-        lake = lake.drop(*(column.name for column in mode_columns(pipeline.mode_of(shape.name))))
+        of_mode = [column.name for column in mode_columns(pipeline.mode_of(shape.name))]
+        lake = lake.drop(*of_mode, *work.kept(shape.name))
         dsn = conninfo(pipeline.source.dsn)
         source = read.rows(own, dsn, work.exported.snapshot_name, pipeline.on_unrepresentable)
         if how.quick:

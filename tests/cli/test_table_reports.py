@@ -10,7 +10,7 @@ from cdc_assets.cli.doctor import _display as doctor_display
 from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.status import _display as status_display
 from cdc_assets.cli.sync import _display as sync_display
-from cdc_assets.cli.table_reports import modes_changed
+from cdc_assets.cli.table_reports import modes_changed, snapshot_table
 from cdc_assets.cli.verify import display as verify_display
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.doctor.checks import Diagnosis, fail, ok
@@ -63,10 +63,15 @@ def test_status_says_it_until_the_next_snapshot() -> None:
 
 
 def test_status_names_columns_that_differ() -> None:
-    table = TableStatus(ORDERS, differing=DifferingColumns((NamedColumn(4, "note"),)))
+    table = TableStatus(ORDERS, differing=DifferingColumns((NamedColumn(4, "note"),), (NamedColumn(2, "old"),)))
     status = PipelineStatus("shop", "/lake", None, None, None, (table,))
-    said = "columns that differ from the source's, by on_schema_change:\npublic.orders: note was added and is ignored"
-    assert said in shown(status_display(status))
+    said = "public.orders: note was added and is ignored; old was dropped and is kept"
+    assert f"columns that differ from the source's, by on_schema_change:\n{said}" in shown(status_display(status))
+
+
+def test_a_snapshot_says_which_kept_columns_it_cost() -> None:
+    taken = [TableSnapshot(ORDERS, Lsn(1), lost=("old", "older"))]
+    assert "snapshot taken, without old, older" in shown(snapshot_table(taken, everything=False))
 
 
 def test_thousands_that_are_well_are_counted_and_the_others_listed() -> None:

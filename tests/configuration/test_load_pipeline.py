@@ -113,11 +113,11 @@ def test_file_of_the_design(file: Path) -> None:
 def test_a_tables_policy_goes_before_the_pipelines(file: Path) -> None:
     nothing = load(file)
     assert nothing.schema_policy(ITEMS) == nothing.on_schema_change == SchemaPolicy("follow", "follow", "snapshot")
-    of_table = FILE.replace("mode: mirror", "on_schema_change: {add: ignore, retype: stop}")
+    of_table = FILE.replace("mode: mirror", "on_schema_change: {add: ignore, drop: keep, retype: stop}")
     file.write_text(of_table.replace("spark: {}", "on_schema_change: {add: stop, drop: stop}"))
     pipeline = load_pipeline(file)
     assert pipeline.schema_policy(ORDERS.name) == SchemaPolicy("stop", "stop", "snapshot")
-    assert pipeline.schema_policy(ITEMS) == SchemaPolicy("ignore", "stop", "stop")
+    assert pipeline.schema_policy(ITEMS) == SchemaPolicy("ignore", "keep", "stop")
 
 
 def test_least_file(file: Path) -> None:
@@ -353,9 +353,9 @@ REFUSED = [
     ),
     (
         "spark: {}",
-        "on_schema_change: {drop: keep}",
+        "on_schema_change: {drop: ignore}",
         24,
-        "on_schema_change.drop: expected 'follow' or 'stop', not keep",
+        "on_schema_change.drop: expected 'follow', 'keep' or 'stop', not ignore",
     ),
     ("spark: {}", "on_schema_change: stop", 24, "on_schema_change: expected a mapping with add, drop, retype"),
     ("mode: mirror", "on_schema_change: {rename: stop}", 22, "tables[1].on_schema_change.rename: unknown field"),

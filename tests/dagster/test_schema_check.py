@@ -50,6 +50,20 @@ def test_ddl_is_a_warning_of_its_run(
     assert all(check.passed for check in evaluated(shop).values())
 
 
+def test_columns_that_are_ignored_or_kept(
+    database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    policy = {"add": "ignore", "drop": "keep"}
+    shop = under_dagster(database, tmp_path / "lake", instance, spark, on_schema_change=policy)
+    shop.run((shop.tick().run_requests or [])[0])
+    database.execute("ALTER TABLE orders ADD note text, DROP customer", "DELETE FROM orders WHERE id = 1")
+    checks = evaluated(shop)
+    assert (checks["orders"].passed, checks["orders"].severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert checks["orders"].description == "note was added and is ignored; customer was dropped and is kept"
+    database.execute("DELETE FROM orders WHERE id = 2")
+    assert all(check.passed for check in evaluated(shop).values())
+
+
 def test_what_is_refused_is_an_error(
     database: Database, tmp_path: Path, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:

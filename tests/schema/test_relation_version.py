@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
@@ -43,6 +45,14 @@ def test_a_column_dropped_since_is_left_out() -> None:
     old = message("id", "gone", "a")
     assert RelationVersion.of(old, shape(id=1, a=3), [known(id=1, gone=2, a=3)]).places == (0, 2)
     assert RelationVersion.of(old, shape(id=1, a=3)).places is None, "nothing says which number it had"
+
+
+def test_a_column_dropped_since_that_the_lake_keeps() -> None:
+    whole = shape(id=1, gone=2, a=3)
+    kept = replace(whole, columns=tuple(replace(column, dropped=column.attnum == 2) for column in whole.columns))
+    assert RelationVersion.of(message("id", "gone", "a"), kept).places == (0, 1, 2)
+    assert RelationVersion.of(message("id", "a"), kept).places == (0, None, 1)
+    assert RelationVersion.of(message("id", "gone", "a"), kept, gone={2}).places is None, "it is another column"
 
 
 def test_names_that_were_swapped_since() -> None:
