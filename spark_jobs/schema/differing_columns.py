@@ -14,7 +14,7 @@ from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import columns_alike
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _named(columns: Iterable[LakeColumn]) -> tuple[NamedColumn, ...]:
 
 def _require_keepable(shape: TableShape, kept: Sequence[LakeColumn], mode: Mode) -> None:
     names = [column.name for column in kept]
-    if not shape.has_key and mode != "append":
+    if not shape.has_key and not holds_changes(mode):
         why = f"column {', '.join(names)} was dropped, and the table has no key by which its rows keep their values"
         raise _not_kept(shape, names, why)
     alike = columns_alike([*names, *(column.name for column in shape.columns)])

@@ -28,7 +28,7 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.verify.verify import verify
@@ -293,7 +293,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def assert_live_rows(twins: Twins, names: tuple[QualifiedName, ...]) -> None:
     wanted = ["id", "a", "b", "doc"]
     for name in names:
-        if twins.pipeline.mode_of(name) == "append":
+        if holds_changes(twins.pipeline.mode_of(name)):
             continue
         live = [
             tuple(row[column] for column in wanted)
