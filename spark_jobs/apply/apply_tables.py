@@ -17,7 +17,7 @@ from spark_jobs.apply.table_applied import Engine, TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.apply.written_here import is_written_here
 from spark_jobs.change_log.window_marker import first_missing
-from spark_jobs.errors import CdcError, NeedsSnapshotError, OvertakenError, new_snapshot
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
 from spark_jobs.lake.net_write import NetSource, write_net
 from spark_jobs.lake.net_write_without_spark import write_net_without_spark
 from spark_jobs.lake.opened_table import OpenedTable, opened_table
@@ -29,7 +29,7 @@ from spark_jobs.retries import again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
-from spark_jobs.tables.refused_changes import accepted_windows, refused_columns
+from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
 from spark_jobs.tables.understood_windows import understood_windows
 
 _TABLES_AT_ONCE = 3
@@ -60,9 +60,19 @@ def apply_table(work: TableRange) -> TableApplied:
     between, nothing is written, and the remaining work is determined again.
     """
     try:
-        return _apply_guarded(work)
+        done = _apply_guarded(work)
     except CdcError as error:
-        return TableApplied.without_commit(work.name, work.last, state=work.state, error=error)
+        done = TableApplied.without_commit(work.name, work.last, state=work.state, error=error)
+    return _without_lossy_snapshot(work, done)
+
+
+def _without_lossy_snapshot(work: TableRange, done: TableApplied) -> TableApplied:
+    """A table that needs a snapshot, which would lose kept columns, stops without one being exported."""
+    error, state = done.error, done.state
+    if state is None or not isinstance(error, NeedsSnapshotError) or isinstance(error, OtherModeError):
+        return done
+    refused = refused_snapshot(state, work.policy)
+    return done if refused is None else replace(done, error=refused.within(error.what))
 
 
 @again_when_overtaken

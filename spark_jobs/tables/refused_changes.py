@@ -53,9 +53,8 @@ def refused_columns(
     before = {column.attnum if by_number else column.name: column for column in held}
     after = {column.attnum if by_number else column.name: column for column in shape.columns}
     dropped = [column for key, column in before.items() if key not in after or column.attnum in kept]
-    lost = "a new snapshot would lose column {}" if policy.drop == "keep" else "column {} was dropped"
     found = [("add", f"column {column.name} was added") for key, column in after.items() if key not in before]
-    found += [("drop", lost.format(column.name)) for column in dropped]
+    found += [("drop", _lost(column.name, policy)) for column in dropped]
     if types:
         found += [
             ("retype", f"the type of column {column.name} was changed")
@@ -64,6 +63,17 @@ def refused_columns(
         ]
     refused = [(kind, what) for kind, what in found if kind in policy.refused_in_snapshots]
     return _refusal(name, refused, policy, where) if refused else None
+
+
+def refused_snapshot(state: TableState, policy: SchemaPolicy) -> RefusedChangeError | None:
+    """What ``policy`` refuses of any snapshot of a table that keeps columns."""
+    lost = [("drop", _lost(column.attname, policy)) for column in state.differing.kept]
+    refuses = lost and "drop" in policy.refused_in_snapshots
+    return _refusal(state.name, lost, policy, f"after window {state.ordinal}") if refuses else None
+
+
+def _lost(column: str, policy: SchemaPolicy) -> str:
+    return f"a new snapshot would lose column {column}" if policy.drop == "keep" else f"column {column} was dropped"
 
 
 def _said_of(changed: TableChanged) -> Sequence[str]:
