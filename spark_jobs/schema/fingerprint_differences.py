@@ -62,6 +62,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     followed = {change.attnum for change in widened}
     reasons = [*_membership(before, after), *_type_changes(before, after, followed), *_types(before, after)]
     reasons += filter(None, [why_masked_otherwise(before.mask_word, after.mask_word)])
+    reasons += _names_taken_over(before, after)
     moved: list[MovedFile] = []
     known = {part.relid: part for part in before.parts}
     if not _keeps_missing_values(known, after):
@@ -139,6 +140,46 @@ def _columns(before: Fingerprint, after: Fingerprint) -> list[ColumnChange]:
             changes.append(ColumnChange(column.attnum, f"column {old.attname} was renamed to {column.attname}"))
     dropped = (ColumnChange(column.attnum, f"column {column.attname} was dropped") for column in known.values())
     return [*changes, *dropped]
+
+
+def _names_taken_over(before: Fingerprint, after: Fingerprint) -> list[str]:
+    """New columns that may have had the name of a dropped one for a time. A message of that time has the names and
+    types of those before it, so nothing shows that its values are those of another column.
+
+    The row of a column in ``pg_attribute`` has the transaction that altered it last: a rename, or the addition if there
+    was none. Before the drop, no other column could have that name. The order within one transaction is not known: rows
+    that it writes between such statements are taken for those of the old column.
+    """
+    now, then = {column.attnum for column in after.columns}, {column.attnum for column in before.columns}
+    new = [column for column in after.columns if column.attnum not in then]
+    dropped = [column for column in before.columns if column.attnum not in now]
+    altered = _altered(after)
+    return [
+        f"column {late.attname} may have had the name of column {old.attname}, which was dropped before"
+        for late in new
+        for old in dropped
+        # columns are sent in the order of their numbers: one between the two shows which of them it is
+        if late.attname != old.attname and not any(old.attnum < number < late.attnum for number in now & then)
+        if _hold_alike(old, late) and _is_later(altered.get(late.attnum), altered.get(old.attnum))
+    ]
+
+
+def _altered(of: Fingerprint) -> dict[int, int]:
+    """For each column, dropped ones included, the transaction that altered it last."""
+    rows = next((part.attributes for part in of.parts if part.relid == of.relid), "")
+    seen = (row.split(":") for row in rows.split() if row[0].isdigit())
+    return {int(attnum): int(xmin) for attnum, xmin in seen}
+
+
+def _is_later(xid: int | None, than: int | None) -> bool:
+    """Of two transactions that altered one table, and so waited for one another. Their numbers wrap around."""
+    return xid is None or than is None or 0 < (xid - than) % (1 << 32) < 1 << 31
+
+
+def _hold_alike(old: FingerprintColumn, new: FingerprintColumn) -> bool:
+    """Whether a value of one may be taken for one of the other."""
+    types = _lake_type(old), _lake_type(new)
+    return old.atttypid == new.atttypid or types[0] == types[1] or is_widened(*types) or is_widened(*types[::-1])
 
 
 def _widened(before: Fingerprint, after: Fingerprint) -> tuple[ColumnChange, ...]:

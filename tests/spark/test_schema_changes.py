@@ -101,6 +101,12 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
         "ALTER TABLE {t} ADD a text",
         "UPDATE {t} SET a = 'after' WHERE id IN (3, 5)",
     ),
+    "expanded_and_contracted": (
+        "UPDATE {t} SET z = 'before' WHERE id < 4",
+        "ALTER TABLE {t} ADD d text",
+        "ALTER TABLE {t} DROP z",
+        "UPDATE {t} SET d = 'after' WHERE id = 5",
+    ),
     "truncated": (
         "UPDATE {t} SET a = 'before'",
         "TRUNCATE {t}",
@@ -116,6 +122,13 @@ READ_AGAIN: dict[str, tuple[str, ...]] = {
         "ALTER TABLE {t} DROP z",
         "ALTER TABLE {t} ADD z text",
         "UPDATE {t} SET z = 'after' WHERE id IN (3, 5)",
+    ),
+    "name_taken_over": (
+        "UPDATE {t} SET z = 'before' WHERE id < 4",
+        "ALTER TABLE {t} DROP z",
+        "ALTER TABLE {t} ADD z text",
+        "UPDATE {t} SET z = 'after' WHERE id IN (3, 5)",
+        "ALTER TABLE {t} RENAME z TO d",
     ),
     "seen_between": (
         "ALTER TABLE {t} RENAME a TO x",
