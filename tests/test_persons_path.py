@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,13 +54,15 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """The environment is built as a user builds it, with the locked versions."""
     folder = tmp_path_factory.mktemp("person")
     uv = str(Path(sys.executable).with_name("uv"))
-    venv, wheels, programs = folder / "venv", folder / "wheels", folder / "programs"
+    venv, wheels = folder / "venv", folder / "wheels"
+    # where we are root, the demo's server is another user, who may not enter pytest's folders
+    programs = Path(tempfile.mkdtemp(prefix="postgres-cdc-programs-"))
+    programs.chmod(0o755)
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(ROOT)], check=True)
     (wheel,) = wheels.glob("*.whl")
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], check=True)
     install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
     subprocess.run([*install, "--constraint", str(ROOT / "requirements.lock"), f"{wheel}[demo]"], check=True)
-    programs.mkdir()
     for program in (*Path("/usr/bin").iterdir(), *Path("/bin").iterdir()):
         if program.name not in _HIDDEN and not (programs / program.name).is_symlink():
             (programs / program.name).symlink_to(program)
@@ -71,6 +75,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     finally:
         if (folder / "postgres-cdc-demo").exists():
             person.runs("postgres-cdc demo --stop")
+        shutil.rmtree(programs)
 
 
 def test_one_row_as_the_readme_shows_it(person: Person, database: Database, tmp_path: Path) -> None:
