@@ -7,7 +7,6 @@ shows. The code that applies the windows is the same as for the table itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.table_range import TableRange
@@ -29,9 +28,6 @@ from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.write_guard import UNGUARDED
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
