@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from spark_jobs.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.table_mode import Mode
 from spark_jobs.table_pattern import TablePattern
@@ -91,25 +92,34 @@ class Source:
 
 @dataclass(frozen=True)
 class Lake:
-    """Where the Delta tables are; every path is a pure function of ``path``, without a trailing slash."""
+    """Where the Delta tables are; every location is a pure function of ``path``, without a trailing slash."""
 
     path: str
+    storage: Storage = field(default_factory=Storage, repr=False, compare=False)
 
     @property
-    def change_log(self) -> str:
-        return f"{self.path}/change_log"
+    def root(self) -> Location:
+        return Location(self.path, self.storage)
 
     @property
-    def cuts(self) -> str:
-        return f"{self.path}/cuts"
+    def change_log(self) -> Location:
+        return self.root / "change_log"
 
     @property
-    def messages(self) -> str:
+    def cuts(self) -> Location:
+        return self.root / "cuts"
+
+    @property
+    def tables(self) -> Location:
+        return self.root / "tables"
+
+    @property
+    def messages(self) -> Location:
         """Cannot collide with a source table: those are in a schema's folder."""
-        return f"{self.path}/tables/_messages"
+        return self.tables / "_messages"
 
-    def table(self, name: QualifiedName) -> str:
-        return f"{self.path}/tables/{name.path}"
+    def table(self, name: QualifiedName) -> Location:
+        return self.tables / name.path
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,36 @@ def test_a_rule_stands_in_one_file(rule: str, pattern: str, home: str) -> None:
     assert homes == ({home} if home else set()), rule
 
 
+_MUTABLE = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
+_MUTABLE_TYPES = {"dict", "list", "set", "defaultdict", "OrderedDict", "deque", "Lock", "RLock", "Recent", "Storage"}
+
+
+def _changing_state(module: ast.Module) -> Iterator[str]:
+    """Names at module level that hold something that changes, and functions that remember what they returned."""
+    yield from (name for node in ast.walk(module) if isinstance(node, ast.Global) for name in node.names)
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and any("cache" in ast.unparse(each) for each in node.decorator_list):
+            yield node.name
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        value, names = node.value, ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+        # a constant is written in capitals, and read only
+        is_constant = names.strip("_").isupper() or names == "__all__"
+        is_made = isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _MUTABLE_TYPES
+        if is_made or (isinstance(value, _MUTABLE) and not is_constant):
+            yield names
+
+
+def test_no_module_has_state_that_changes() -> None:
+    """What is remembered belongs to a value that somebody has: a lake's storage, a run, a session."""
+    files = (file for house in _HOUSES for file in (ROOT / house).glob("**/*.py"))
+    found = {str(file.relative_to(ROOT)): list(_changing_state(ast.parse(file.read_text()))) for file in files}
+    # one class for each component, as a class is the same only if it is made once
+    assert {file: names for file, names in found.items() if names} == {
+        "cdc_assets/translation.py": ["attributes_model"]
+    }
+
+
 _DECISIONS = sorted(set((ROOT / "docs" / "decisions").glob("*.md")) - {ROOT / "docs" / "decisions" / "index.md"})
 _PARTS = ("Question", "Decision", "Rejected", "Consequences", "Held by")
 

@@ -10,6 +10,7 @@ from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.lake_checks import lake_path_check
+from spark_jobs.storage import Location
 from tests.fixtures.object_store import BUCKET, SECRET_KEY
 
 pytestmark = pytest.mark.slow
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.usefixtures("object_store")
 @pytest.mark.parametrize("scheme", ["s3a", "s3n", "s3"])
 def test_a_bucket_that_can_be_written(scheme: str) -> None:
-    path = f"{scheme}://{BUCKET}/shop"
+    path = Location.of(f"{scheme}://{BUCKET}/shop")
     check = lake_path_check(Lake(path))
     assert (check.verdict, check.found) == (Verdict.OK, f"{path} is writable")
     filesystem, _ = lake_filesystem(path)

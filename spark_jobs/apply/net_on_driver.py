@@ -20,6 +20,7 @@ from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
 from spark_jobs.spark.session_conf import runs_here
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _frame(net: NetChange, work: TableRange, *, for_spark: bool) -> Iterator[Fra
         yield read
 
 
-def _stage(rows: pa.Table, folder: str) -> None:
+def _stage(rows: pa.Table, folder: Location) -> None:
     """Write one file per core."""
     filesystem, path = lake_filesystem(folder)
     step = -(-rows.num_rows // pa.cpu_count())

@@ -13,6 +13,7 @@ from pyarrow import fs
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -21,13 +22,13 @@ _NUMBER = re.compile(r"(\d+)-")
 
 
 @contextmanager
-def staging_folder(lake: Lake, state: TableState) -> Iterator[str]:
+def staging_folder(lake: Lake, state: TableState) -> Iterator[Location]:
     """An empty folder in the lake, for executors and driver alike. It is removed when the context ends.
 
     Its name begins with the number of the commit that it is for: the next one after ``state``.
     """
     sweep_staging(lake, state)
-    folder = f"{_staging(lake, state)}/{state.commits + 1}-{secrets.token_hex(8)}"
+    folder = _staging(lake, state) / f"{state.commits + 1}-{secrets.token_hex(8)}"
     filesystem, path = lake_filesystem(folder)
     with lake_errors(f"{state.name}: {folder} cannot be written"):
         filesystem.create_dir(path, recursive=True)
@@ -37,8 +38,8 @@ def staging_folder(lake: Lake, state: TableState) -> Iterator[str]:
         _remove(filesystem, path)
 
 
-def _staging(lake: Lake, state: TableState) -> str:
-    return f"{lake.path}/_staging/{state.name.path}"
+def _staging(lake: Lake, state: TableState) -> Location:
+    return lake.root / "_staging" / state.name.path
 
 
 def sweep_staging(lake: Lake, state: TableState) -> None:

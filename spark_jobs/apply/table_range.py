@@ -18,6 +18,7 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import column_changes_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class TableRange:
         return counts.relname == self.name.relname and counts.nspname == self.name.nspname
 
     @property
-    def path(self) -> str:
+    def path(self) -> Location:
         """The path of the Delta table."""
         return self.pipeline.lake.table(self.name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.storage import Location, Recent
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
 # Delta's commits are only needed until a checkpoint covers them; windows stay, whatever these properties say
@@ -59,11 +60,15 @@ class LandedFacts:
     facts: RelationFacts
 
 
+class _MarkersOfFiles(Recent[tuple[WindowMarker, ...]]):
+    most = 16
+
+
 class ChangeLog:
     """The log at ``path``, a local folder or a URI. Each call opens it again, so an instance holds no state."""
 
     def __init__(self, path: str) -> None:
-        self.path = decoded_path(path)
+        self.path = decoded_path(Location.of(path))
         self._what = f"the change log {self.path}"
         self._hint = (
             f"{REACHABLE}; if files of it are gone, move {self.path} away, set source.adopt_slot: true and sync: every"
@@ -218,8 +223,11 @@ class ChangeLog:
         return open_table(self.path, self._what, hint=self._hint)
 
     def _markers(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
-        # the newest one is asked for several times in each sync
-        return _markers_of_file(self.path, files[0].path, files[0].size) if len(files) == 1 else self._markers_of(files)
+        if len(files) != 1:
+            return self._markers_of(files)
+        # the newest one is asked for several times in each sync. Files are never changed, their names never used again
+        remembered = self.path.storage.memory(_MarkersOfFiles)
+        return remembered.value(f"{self.path}/{files[0].path}", lambda: self._markers_of(files))
 
     def _markers_of(self, files: Sequence[DataFile]) -> tuple[WindowMarker, ...]:
         rows = self._scan(files, rows_of_kind(RowKind.WINDOW), ["data"])
@@ -240,12 +248,6 @@ class ChangeLog:
     def _scan(self, files: Sequence[DataFile], condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
             return self.files.dataset(files).to_table(columns=list(columns) if columns else None, filter=condition)
-
-
-@lru_cache(maxsize=16)
-def _markers_of_file(log: str, file: str, size: int) -> tuple[WindowMarker, ...]:
-    """The markers in one of the log's files. Files are never changed, and their names never used again."""
-    return ChangeLog(log)._markers_of([DataFile(file, size, 0)])
 
 
 def _between(first: int, last: int) -> pc.Expression:

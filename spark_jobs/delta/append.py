@@ -17,12 +17,13 @@ from deltalake.transaction import PostCommitHookProperties
 
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import table_filesystem
+from spark_jobs.storage import Location
 
 _CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 
 
 def append(
-    table: DeltaTable, path: str, batches: Iterable[pa.RecordBatch], layout: Layout, commit: CommitProperties
+    table: DeltaTable, path: Location, batches: Iterable[pa.RecordBatch], layout: Layout, commit: CommitProperties
 ) -> None:
     """Append in one commit, on the version that ``table`` is at; it stays at that version. ``batches`` are consumed one
     by one; at least one must have rows.

@@ -13,52 +13,57 @@ from threading import Lock
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from spark_jobs.delta.commit import LogFolder
 from spark_jobs.delta.transaction_log import last_checkpoint
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL = 5
 _PROPERTY = "delta.checkpointInterval"
-# the least number of commits of this process, to whatever tables, between two checkpoints
+# the least number of commits of this process, to whatever tables of the lake, between two checkpoints
 _COMMITS_BETWEEN = 4
 
-_lock = Lock()
-_commits_since = _COMMITS_BETWEEN
-# by table, the version of its last checkpoint: it was read once, and since then this process has written others
-_last: dict[str, int] = {}
+
+class Checkpoints:
+    """``last``: by table, the version of its last checkpoint. It was read once, and since then this process has written
+    others."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, int] = {}
+        self._commits_since = _COMMITS_BETWEEN
+        self._lock = Lock()
+
+    def note_commit(self) -> None:
+        """To be called after each commit of this process."""
+        with self._lock:
+            self._commits_since += 1
+
+    def is_turn(self, *, at_once: bool) -> bool:
+        """Whether the next checkpoint may be written now; it is then taken for written."""
+        with self._lock:
+            if not at_once and self._commits_since < _COMMITS_BETWEEN:
+                return False
+            self._commits_since = 0
+            return True
 
 
-def note_commit() -> None:
-    """To be called after each commit of this process."""
-    global _commits_since
-    with _lock:
-        _commits_since += 1
-
-
-def write_checkpoint_if_due(path: str, table: DeltaTable, version: int, *, at_once: bool) -> None:
+def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, at_once: bool) -> None:
     """Write a checkpoint of ``version`` if enough commits were made since the last one; unless ``at_once``, it may be
     left to one of the next calls. ``table`` is open at that version or an earlier one.
     """
+    checkpoints = path.storage.memory(Checkpoints)
     try:
-        if _last.get(path, version + 1) > version:  # the first look, or another table is there now
-            _last[path] = min(version, last_checkpoint(path) or 0)
-        if version - _last[path] < _interval(table) or not _is_turn(at_once=at_once):
+        if checkpoints.last.get(path, version + 1) > version:  # the first look, or another table is there now
+            checkpoints.last[path] = min(version, last_checkpoint(LogFolder.of(path)) or 0)
+        if version - checkpoints.last[path] < _interval(table) or not checkpoints.is_turn(at_once=at_once):
             return
-        _last[path] = version
+        checkpoints.last[path] = version
         if table.version() < version:
             table.update_incremental()
         table.create_checkpoint()
     except (DeltaError, OSError) as error:  # nothing is lost; the next checkpoint covers it too
         _log.warning("%s has no checkpoint of version %d: %s", path, version, error)
-
-
-def _is_turn(*, at_once: bool) -> bool:
-    global _commits_since
-    with _lock:
-        if not at_once and _commits_since < _COMMITS_BETWEEN:
-            return False
-        _commits_since = 0
-        return True
 
 
 def _interval(table: DeltaTable) -> int:

@@ -4,8 +4,8 @@ A version's number does not say whose commit it is: Spark writes to S3 without a
 version the later replaces the other's commit (``S3SingleDriverLogStore``), and both believe that theirs stands. What
 says it is the commit's ``id``.
 
-A sync reads the newest commits of the same tables again and again. So small ones are held in memory, and read again
-only if the storage says that the file is another one now: an object store names a file's contents by an ``ETag``.
+A sync reads the newest commits of the same tables again and again. So small ones are remembered, and read again only if
+the storage says that the file is another one now: an object store names a file's contents by an ``ETag``.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,8 +20,9 @@ from typing import Any
 
 from pyarrow import fs
 
-# of commits held: together they are at most 16 MiB
-_MOST_HELD = 256
+from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.storage import Location, Recent, Storage
+
 _MOST_BYTES = 64 << 10
 _ETAG = "ETag"
 _MILLISECONDS = 1000
@@ -105,43 +105,65 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _KnownFile:
     """A commit that was read from a file with this ``etag``."""
 
     etag: bytes
     commit: Commit
 
 
-_held: OrderedDict[str, _Held] = OrderedDict()
+class SmallCommits(Recent[_KnownFile]):
+    most = 256  # together at most 16 MiB
 
 
-def read_commit(filesystem: fs.FileSystem, folder: str, version: int) -> Commit | None:
-    """None if there is no such commit. Raises OSError; ValueError if it is damaged."""
-    path = _commit_file(folder, version)
-    try:
-        with filesystem.open_input_stream(path) as stream:
-            etag = (stream.metadata() or {}).get(_ETAG)
-            held = _held.pop(path, None)
-            if held is None or held.etag != etag:
-                content = stream.read()
-                held = _Held(etag or b"", _parsed(path, version, content))
-                if etag is None or len(content) > _MOST_BYTES:
-                    return held.commit
-    except FileNotFoundError:
-        return None
-    _held[path] = held
-    while len(_held) > _MOST_HELD:
-        _held.popitem(last=False)
-    return held.commit
+@dataclass(frozen=True)
+class LogFolder:
+    """The folder ``_delta_log`` of a table: its ``path`` in the ``filesystem``."""
+
+    filesystem: fs.FileSystem
+    path: str
+    storage: Storage
+
+    @classmethod
+    def of(cls, table: Location) -> LogFolder:
+        return cls(*lake_filesystem(table / "_delta_log"), table.storage)
+
+    def file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def commit(self, version: int) -> Commit | None:
+        """None if there is no such commit. Raises OSError; ValueError if it is damaged."""
+        path, remembered = self.file(_name(version)), self.storage.memory(SmallCommits)
+        try:
+            with self.filesystem.open_input_stream(path) as stream:
+                etag = (stream.metadata() or {}).get(_ETAG)
+                known = remembered.take(path)
+                if known is None or known.etag != etag:
+                    content = stream.read()
+                    known = _KnownFile(etag or b"", _parsed(path, version, content))
+                    if etag is None or len(content) > _MOST_BYTES:
+                        return known.commit
+        except FileNotFoundError:
+            return None
+        remembered.keep(path, known)
+        return known.commit
+
+    def has_commit(self, version: int) -> bool:
+        # of a file that is missing, get_file_info would also ask an object store whether it is a folder
+        try:
+            self.filesystem.open_input_stream(self.file(_name(version))).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def files(self) -> list[fs.FileInfo]:
+        """What the folder holds; nothing if it does not exist."""
+        found: list[fs.FileInfo] = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return found
 
 
-def has_commit(filesystem: fs.FileSystem, folder: str, version: int) -> bool:
-    # of a file that is missing, get_file_info would also ask an object store whether it is a folder
-    try:
-        filesystem.open_input_stream(_commit_file(folder, version)).close()
-    except FileNotFoundError:
-        return False
-    return True
+def _name(version: int) -> str:
+    return f"{version:020}.json"
 
 
 def _parsed(path: str, version: int, content: bytes) -> Commit:
@@ -149,7 +171,3 @@ def _parsed(path: str, version: int, content: bytes) -> Commit:
     if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
         raise ValueError(f"{path} is damaged")
     return Commit(version, tuple(lines))
-
-
-def _commit_file(folder: str, version: int) -> str:
-    return f"{folder}/{version:020}.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import and_
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.storage import Location, Recent
 
 # the most commits that are read one by one; beyond that the list of all files costs less
 _MOST_COMMITS = 200
@@ -59,6 +60,10 @@ class DataFile:
         return known if nulls == 0 else known | pc.field(column).is_null()
 
 
+class _SmallFiles(Recent[pa.Buffer]):
+    most = 8
+
+
 @dataclass(frozen=True)
 class CountedFiles:
     """The files of the Delta table at ``path``, whose rows are numbered by ``column``.
@@ -66,7 +71,7 @@ class CountedFiles:
     The methods raise the errors that ``table_errors`` turns into LakeError.
     """
 
-    path: str
+    path: Location
     column: str
     schema: pa.Schema
 
@@ -89,7 +94,7 @@ class CountedFiles:
         filesystem, layout = table_filesystem(self.path), ds.ParquetFileFormat()
         fragments = [
             layout.make_fragment(
-                _content(self.path, file.path) if len(files) == 1 and file.size <= _HELD_BYTES else file.path,
+                self._content(file.path) if len(files) == 1 and file.size <= _HELD_BYTES else file.path,
                 filesystem=filesystem,
                 partition_expression=_known_of(file, self.schema),
                 file_size=file.size,
@@ -97,6 +102,15 @@ class CountedFiles:
             for file in files
         ]
         return ds.FileSystemDataset(fragments, self.schema, layout, filesystem)
+
+    def _content(self, file: str) -> pa.Buffer:
+        """A small file as a whole. Files are never changed, and their names never used again."""
+
+        def read() -> pa.Buffer:
+            with table_filesystem(self.path).open_input_stream(file) as stream:
+                return stream.read_buffer()
+
+        return self.path.storage.memory(_SmallFiles).value(f"{self.path}/{file}", read)
 
     def _newest(self, number: int | None, at: TransactionLog | None) -> tuple[DataFile, ...]:
         log = at or TransactionLog.open(self.path)
@@ -144,13 +158,6 @@ class CountedFiles:
     def _reaches(self, file: DataFile, number: int | None) -> bool:
         last = self._greatest(file)
         return number is None or last is None or last > number
-
-
-@lru_cache(maxsize=8)
-def _content(table: str, file: str) -> pa.Buffer:
-    """A small file as a whole. Files are never changed, and their names never used again."""
-    with table_filesystem(table).open_input_stream(file) as stream:
-        return stream.read_buffer()
 
 
 def _data_file(action: dict[str, Any]) -> DataFile:

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.delta.commit import LogFolder
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -23,22 +24,22 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
-def remove_damaged_checkpoint(table: str) -> str | None:
+def remove_damaged_checkpoint(table: Location) -> str | None:
     """Remove the newest checkpoints of the table as far as they are damaged, if the commits since the one before them,
     or since the table's beginning, are all there: then every reader can open it again.
 
     Returns the path of the newest that was removed; None if nothing was, and nothing has changed. Raises OSError.
     """
-    filesystem, folder = lake_filesystem(f"{table}/_delta_log")
-    names = [file.base_name for file in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+    folder = LogFolder.of(table)
+    names = [file.base_name for file in folder.files()]
     commits = {int(match[1]) for match in map(_COMMIT.fullmatch, names) if match}
     checkpoints: dict[int, list[str]] = defaultdict(list)
     for match in filter(None, map(_CHECKPOINT.fullmatch, names)):
-        checkpoints[int(match[1])].append(f"{folder}/{match[0]}")
+        checkpoints[int(match[1])].append(folder.file(match[0]))
     damaged: list[str] = []
     base = -1
     for version in sorted(checkpoints, reverse=True):
-        if all(_is_readable(filesystem, path) for path in checkpoints[version]):
+        if all(_is_readable(folder.filesystem, path) for path in checkpoints[version]):
             base = version
             break
         damaged += checkpoints[version]
@@ -46,9 +47,9 @@ def remove_damaged_checkpoint(table: str) -> str | None:
     if not damaged or not commits.issuperset(range(base + 1, last + 1)):
         return None
     with suppress(FileNotFoundError):  # first: it names a checkpoint that readers must find
-        filesystem.delete_file(f"{folder}/_last_checkpoint")
+        folder.filesystem.delete_file(folder.file("_last_checkpoint"))
     for path in damaged:
-        filesystem.delete_file(path)
+        folder.filesystem.delete_file(path)
     _log.warning("%s was damaged, and has been removed: the commits of the table say the same", damaged[0])
     return damaged[0]
 

@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from spark_jobs.errors import LakeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.storage import Location
 
 Answer = TypeVar("Answer")
 REACHABLE = "check lake.path, its permissions, and the credentials of its storage"
@@ -48,7 +49,7 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _ARROW_OPTIONS = {"s3": "allow_delayed_open=true"}
 
 
-def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
+def lake_filesystem(path: Location) -> tuple[fs.FileSystem, str]:
     """The filesystem of ``path``, and the path in it. Hadoop's schemes (s3a, file) are translated to Arrow's. A plain
     path is local and taken literally.
 
@@ -76,9 +77,9 @@ def storage_uri(path: str) -> str:
     return f"{_SCHEMES.get(scheme, scheme)}://{rest}"
 
 
-def decoded_path(path: str) -> str:
+def decoded_path(path: Location) -> Location:
     """A file URI as a plain path; pyarrow would not decode its percent signs. Other paths are returned as they are."""
-    return url2pathname(urlsplit(path).path) if path.startswith("file:") else path
+    return Location(url2pathname(urlsplit(path).path), path.storage) if path.startswith("file:") else path
 
 
 @contextmanager
@@ -90,7 +91,7 @@ def lake_errors(what: str) -> Iterator[None]:
         raise LakeError(f"{what}: {error}", hint=storage_hint(str(error))) from None
 
 
-def table_filesystem(path: str) -> fs.FileSystem:
+def table_filesystem(path: Location) -> fs.FileSystem:
     """One Delta table's folder as an Arrow filesystem.
 
     The one that ``deltalake`` offers is written in Python: if Arrow's threads still hold files of it when the
@@ -100,7 +101,7 @@ def table_filesystem(path: str) -> fs.FileSystem:
     return fs.SubTreeFileSystem(folder, filesystem)
 
 
-def create_local_folder(path: str) -> None:
+def create_local_folder(path: Location) -> None:
     """Create the folder of a table where the storage has folders: object stores have only names. Raises LakeError."""
     filesystem, folder = lake_filesystem(path)
     if isinstance(filesystem, fs.LocalFileSystem):
@@ -108,16 +109,16 @@ def create_local_folder(path: str) -> None:
             filesystem.create_dir(folder)
 
 
-def existing_folders(paths: Iterable[str]) -> frozenset[str]:
+def existing_folders(paths: Iterable[Location]) -> frozenset[str]:
     """Those of ``paths`` that are folders; with one listing of each folder that they lie in. Raises OSError."""
-    parents: dict[str, set[str]] = {}
+    parents: dict[Location, set[str]] = {}
     for path in paths:
         parent, _, name = path.rpartition("/")
-        parents.setdefault(parent, set()).add(name)
+        parents.setdefault(Location(parent, path.storage), set()).add(name)
     return frozenset(f"{parent}/{name}" for parent, names in parents.items() for name in names & _folder_names(parent))
 
 
-def _folder_names(path: str) -> frozenset[str]:
+def _folder_names(path: Location) -> frozenset[str]:
     filesystem, folder = lake_filesystem(path)
     listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return frozenset(entry.base_name for entry in listed if entry.type == fs.FileType.Directory)

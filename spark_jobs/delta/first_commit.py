@@ -23,6 +23,7 @@ from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import first_line
 from spark_jobs.delta.files import lake_filesystem, storage_hint, storage_uri
 from spark_jobs.errors import LakeError
+from spark_jobs.storage import Location
 
 _FIRST = "00000000000000000000.json"
 _READER_FEATURES = ("columnMapping", "deletionVectors", "timestampNtz")
@@ -30,7 +31,7 @@ _WRITER_FEATURES = (*_READER_FEATURES, "appendOnly", "invariants")
 
 
 def create_table(
-    path: str,
+    path: Location,
     fields: Sequence[Mapping[str, Any]],
     configuration: Mapping[str, str],
     files: Sequence[AddAction],
@@ -63,8 +64,8 @@ def create_table(
     return True
 
 
-def _log_of(path: str) -> ObjectStore:
-    folder = f"{path}/_delta_log"
+def _log_of(path: Location) -> ObjectStore:
+    folder = path / "_delta_log"
     filesystem, local = lake_filesystem(folder)
     return (
         LocalStore(local, mkdir=True) if isinstance(filesystem, fs.LocalFileSystem) else from_url(storage_uri(folder))

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors, lake_filesystem
+from spark_jobs.storage import Location
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class LakeFile:
     size: int
 
 
-def entries(path: str) -> dict[str, LakeFile | None]:
+def entries(path: Location) -> dict[str, LakeFile | None]:
     """What lies directly in the folder, by name: a file, or None for a folder. Empty if there is no such folder."""
     filesystem, folder = lake_filesystem(path)
     with lake_errors(f"{path} cannot be listed"):
@@ -33,7 +34,7 @@ def entries(path: str) -> dict[str, LakeFile | None]:
     }
 
 
-def files_below(path: str) -> tuple[LakeFile, ...]:
+def files_below(path: Location) -> tuple[LakeFile, ...]:
     """All files below the folder, in order. A symbolic link is one file, whatever it leads to: what is behind it may be
     anybody's."""
     filesystem, folder = lake_filesystem(path)
@@ -47,7 +48,7 @@ def files_below(path: str) -> tuple[LakeFile, ...]:
     return tuple(sorted(found, key=lambda file: file.name))
 
 
-def delete_files(path: str, names: Sequence[str], *, are_all: bool) -> None:
+def delete_files(path: Location, names: Sequence[str], *, are_all: bool) -> None:
     """Delete these files below the folder; one that is gone already is no error. ``are_all``: the folder holds nothing
     else, so an object store can delete many with each request."""
     filesystem, folder = lake_filesystem(path)
@@ -64,7 +65,7 @@ def delete_files(path: str, names: Sequence[str], *, are_all: bool) -> None:
             list(pool.map(delete, names))
 
 
-def remove_empty_folders(path: str) -> None:
+def remove_empty_folders(path: Location) -> None:
     """Remove the folder and those in it, if no file is in them. One that cannot be removed stays: it holds nothing."""
     filesystem, folder = lake_filesystem(path)
     if isinstance(filesystem, fs.LocalFileSystem):

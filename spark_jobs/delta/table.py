@@ -13,9 +13,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
 from spark_jobs.delta.files import REACHABLE, storage_hint
 from spark_jobs.errors import LakeError
+from spark_jobs.storage import Location
 
 
-def open_table(path: str, what: str, *, hint: str = REACHABLE, version: int | None = None) -> DeltaTable | None:
+def open_table(path: Location, what: str, *, hint: str = REACHABLE, version: int | None = None) -> DeltaTable | None:
     """The table at ``path``, at ``version`` or its newest one; None if there is no table. Raises LakeError, which calls
     the table ``what``."""
     with table_errors(f"{what} cannot be read", hint=hint):

@@ -17,15 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from spark_jobs.delta.commit import Commit, KnownCommit, Transaction, has_commit, read_commit
-from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.delta.commit import Commit, KnownCommit, LogFolder, Transaction
+from spark_jobs.storage import Location
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
-# by table, the newest version that this process has seen
-_seen: dict[str, int] = {}
+
+
+class NewestVersions(dict[str, int]):
+    """By table, the newest version that this process has seen."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +34,22 @@ class TransactionLog:
     """The folder ``_delta_log`` of a table at ``version``. The methods raise OSError and ValueError if it cannot be
     read."""
 
-    filesystem: fs.FileSystem
-    folder: str
+    folder: LogFolder
     version: int
     read: Commit | None = field(default=None, repr=False)  # a commit that was read already, to find the version
 
     @classmethod
-    def open(cls, table: str, version: int | None = None) -> TransactionLog | None:
+    def open(cls, table: Location, version: int | None = None) -> TransactionLog | None:
         """The log at the newest version, or at ``version``, which must exist; None if there is no Delta table."""
-        filesystem, folder = lake_filesystem(f"{table}/_delta_log")
+        folder = LogFolder.of(table)
         if version is not None:
-            return cls(filesystem, folder, version)
-        known = _commit_near_end(filesystem, folder, _seen.get(table))
-        version = (
-            _newest_listed(filesystem, folder) if known is None else _newest_from(filesystem, folder, known.version)
-        )
+            return cls(folder, version)
+        near = _commit_near_end(folder, table.storage.memory(NewestVersions).get(table))
+        version = _newest_listed(folder) if near is None else _newest_from(folder, near.version)
         if version is None:
             return None
         note_version(table, version)
-        return cls(filesystem, folder, version, known)
+        return cls(folder, version, near)
 
     def at(self, version: int) -> TransactionLog:
         """The same log at another version, which must exist."""
@@ -69,7 +67,7 @@ class TransactionLog:
         """One commit; None if the table does not have it, or no longer."""
         if self.read is not None and self.read.version == version:
             return self.read
-        return read_commit(self.filesystem, self.folder, version)
+        return self.folder.commit(version)
 
     def transaction_version(self, app_id: str) -> int | None:
         """The version of the last transaction of this application; None without any."""
@@ -83,12 +81,12 @@ class TransactionLog:
 
     def checkpoint_transactions(self) -> tuple[Transaction, ...]:
         """The transaction identifiers in the newest checkpoint, the one updated last first."""
-        parts = [(int(m[1]), path) for name, path in _listed(self) if (m := _CHECKPOINT.fullmatch(name))]
+        parts = [(int(m[1]), file.path) for file in self.folder.files() if (m := _CHECKPOINT.fullmatch(file.base_name))]
         newest = max((version for version, _ in parts if version <= self.version), default=-1)
         found: list[dict[str, Any]] = []
         for path in (path for version, path in parts if version == newest):
             try:
-                rows = pq.read_table(path, filesystem=self.filesystem, columns=["txn"]).column("txn").to_pylist()
+                rows = pq.read_table(path, filesystem=self.folder.filesystem, columns=["txn"]).column("txn").to_pylist()
             except pa.ArrowException as error:
                 raise ValueError(f"{path} is damaged") from error
             found += [row for row in rows if row and row["appId"]]
@@ -96,82 +94,68 @@ class TransactionLog:
         return tuple(Transaction(row["appId"], row["version"]) for row in found)
 
 
-def note_version(table: str, version: int) -> None:
+def note_version(table: Location, version: int) -> None:
     """Note that this process has seen or committed ``version``: the next look for the newest one begins there."""
-    _seen[table] = version
+    table.storage.memory(NewestVersions)[table] = version
 
 
-def is_as_known(table: str, version: int, known: KnownCommit) -> bool:
+def is_as_known(table: Location, version: int, known: KnownCommit) -> bool:
     """Whether ``version`` is the newest one of the Delta table, and the commit ``known``, of that version or an earlier
     one, is still there. False, too, if log clean-up has removed one of them. Raises OSError and ValueError."""
-    filesystem, folder = lake_filesystem(f"{table}/_delta_log")
-    if has_commit(filesystem, folder, version + 1):
+    folder = LogFolder.of(table)
+    if folder.has_commit(version + 1):
         return False
-    if known.version != version and not has_commit(filesystem, folder, version):
+    if known.version != version and not folder.has_commit(version):
         return False
-    commit = read_commit(filesystem, folder, known.version)
+    commit = folder.commit(known.version)
     return commit is not None and commit.id == known.id
 
 
-def remove_checksum(table: str, version: int) -> None:
+def remove_checksum(table: Location, version: int) -> None:
     """Remove what Spark has written beside the commit ``version``, which another writer's has replaced since. The
     checksum describes the table after the lost commit, so Spark refuses the table (``DELTA_STATE_RECOVER_ERROR``);
     without one it reads the table. Raises OSError.
 
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#version-checksum-file
     """
-    filesystem, folder = lake_filesystem(f"{table}/_delta_log")
+    folder = LogFolder.of(table)
     with suppress(FileNotFoundError):
-        filesystem.delete_file(f"{folder}/{version:020}.crc")
+        folder.filesystem.delete_file(folder.file(f"{version:020}.crc"))
 
 
-def last_checkpoint(table: str) -> int | None:
+def last_checkpoint(folder: LogFolder) -> int | None:
     """The version of the table's last checkpoint, by a file that is only a hint; None if it is missing or damaged.
 
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
     """
-    return _last_checkpoint(*lake_filesystem(f"{table}/_delta_log"))
-
-
-def _commit_near_end(filesystem: fs.FileSystem, folder: str, seen: int | None) -> Commit | None:
-    """The commit of the version ``seen`` last, or else of that in ``_last_checkpoint``; None if neither is there."""
-    if seen is not None and (commit := read_commit(filesystem, folder, seen)):
-        return commit
-    known = _last_checkpoint(filesystem, folder)
-    return None if known is None else read_commit(filesystem, folder, known)
-
-
-def _newest_from(filesystem: fs.FileSystem, folder: str, known: int) -> int:
-    """The newest version, given one that exists."""
-    step = 1
-    while has_commit(filesystem, folder, known + step):
-        step *= 2
-    low, high = known + step // 2, known + step  # low exists, high does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if has_commit(filesystem, folder, middle) else (low, middle)
-    return low
-
-
-def _last_checkpoint(filesystem: fs.FileSystem, folder: str) -> int | None:
     try:
-        with filesystem.open_input_stream(f"{folder}/_last_checkpoint") as stream:
+        with folder.filesystem.open_input_stream(folder.file("_last_checkpoint")) as stream:
             return int(json.loads(stream.read())["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def _newest_listed(filesystem: fs.FileSystem, folder: str) -> int | None:
-    names = [name for name, _ in _names(filesystem, folder)]
+def _commit_near_end(folder: LogFolder, seen: int | None) -> Commit | None:
+    """The commit of the version ``seen`` last, or else of that in ``_last_checkpoint``; None if neither is there."""
+    if seen is not None and (commit := folder.commit(seen)):
+        return commit
+    known = last_checkpoint(folder)
+    return None if known is None else folder.commit(known)
+
+
+def _newest_from(folder: LogFolder, known: int) -> int:
+    """The newest version, given one that exists."""
+    step = 1
+    while folder.has_commit(known + step):
+        step *= 2
+    low, high = known + step // 2, known + step  # low exists, high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if folder.has_commit(middle) else (low, middle)
+    return low
+
+
+def _newest_listed(folder: LogFolder) -> int | None:
+    names = [file.base_name for file in folder.files()]
     matches = (_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names)
     return max((int(match[1]) for match in matches if match), default=None)
-
-
-def _listed(log: TransactionLog) -> Iterator[tuple[str, str]]:
-    return _names(log.filesystem, log.folder)
-
-
-def _names(filesystem: fs.FileSystem, folder: str) -> Iterator[tuple[str, str]]:
-    """The names in the folder, and their paths."""
-    files = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return ((file.base_name, file.path) for file in files)

@@ -28,6 +28,7 @@ from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import commit_properties
 from spark_jobs.errors import LakeError, OvertakenError
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ def _put_together(table: CountedTable, *, after: int | None = None, below: int =
             _replace(table, handle, small, _ordered(table, small), is_loss=False)
 
 
-def _tidy(path: str, keep: timedelta) -> int:
+def _tidy(path: Location, keep: timedelta) -> int:
     """Write a checkpoint, clean up Delta's log, and remove files that no version of the last ``keep`` has. Returns the
     number of files removed."""
     table = _opened(path)
@@ -159,7 +160,7 @@ def _tidy(path: str, keep: timedelta) -> int:
     return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
 
 
-def _set_properties(path: str, wanted: Mapping[str, str]) -> None:
+def _set_properties(path: Location, wanted: Mapping[str, str]) -> None:
     """Set the properties that differ, in one commit."""
     table = _opened(path)
     known = table.metadata().configuration
@@ -194,7 +195,7 @@ def _replace(
         )
 
 
-def _opened(path: str) -> DeltaTable:
+def _opened(path: Location) -> DeltaTable:
     table = open_table(path, path)
     if table is None:
         raise LakeError(f"there is no Delta table at {path} any more", hint="run it again")

@@ -11,28 +11,25 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
-from threading import Lock
+from typing import ClassVar
 from uuid import uuid4
 
 import deltalake
 from deltalake import CommitProperties, DeltaTable
 
-from spark_jobs.delta.checkpoints import note_commit, write_checkpoint_if_due
+from spark_jobs.delta.checkpoints import Checkpoints, write_checkpoint_if_due
 from spark_jobs.delta.commit import COMMIT_ID, Transaction, time_now
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
-
-# an open table holds the list of its files: some ten megabytes for ten thousand of them
-_MOST_TABLES = 64
-_MOST_FILES = 50_000
+from spark_jobs.storage import Location, Recent
 
 
 @dataclass(frozen=True)
 class TableToWrite:
     """``table`` is open at the version of ``log``. ``is_kept``: this process has written it before."""
 
-    path: str
+    path: Location
     table: DeltaTable
     log: TransactionLog
     is_kept: bool = False
@@ -55,19 +52,24 @@ class _Written:
         return replace(log, read=commit)
 
 
-_written: OrderedDict[str, _Written] = OrderedDict()
-_lock = Lock()
+class WrittenTables(Recent[_Written]):
+    # an open table holds the list of its files: some ten megabytes for ten thousand of them
+    most_files: ClassVar[int] = 50_000
+
+    def is_too_much(self, values: OrderedDict[str, _Written]) -> bool:
+        return super().is_too_much(values) or sum(each.files for each in values.values()) > self.most_files
 
 
-def open_to_write(path: str, what: str, *, hint: str = REACHABLE, newest: int | None = None) -> TableToWrite | None:
+def open_to_write(
+    path: Location, what: str, *, hint: str = REACHABLE, newest: int | None = None
+) -> TableToWrite | None:
     """The newest version of the table at ``path``; None if there is no table. Raises LakeError, which calls the table
     ``what``.
 
     Nobody else in this process has the same handle, until ``keep_written`` gives it back. ``newest``: the version that
     was the newest a moment ago, if the caller has just looked; then it may be that one.
     """
-    with _lock:
-        kept = _written.pop(path, None)
+    kept = path.storage.memory(WrittenTables).take(path)
     with table_errors(f"{what} cannot be read", hint=hint):
         if kept is not None and (there := TransactionLog.open(path, newest)) and (log := kept.in_log(there)):
             if log.version > kept.table.version():
@@ -118,11 +120,8 @@ def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
     if version == opened.log.version:  # ``append`` has left it there, and the commit is most likely the next one
         version += 1
     note_version(path, version)
-    note_commit()
+    path.storage.memory(Checkpoints).note_commit()
     if not opened.is_kept:  # a process that has written a table once may never do so again
         write_checkpoint_if_due(path, table, version, at_once=True)
     written = _Written(table, version, id_of(commit), len(table.file_uris()))
-    with _lock:
-        _written[path] = written
-        while len(_written) > _MOST_TABLES or sum(each.files for each in _written.values()) > _MOST_FILES:
-            _written.popitem(last=False)
+    path.storage.memory(WrittenTables).keep(path, written)

@@ -21,7 +21,7 @@ _MESSAGE_LENGTH = 300  # object stores add request identifiers and whole documen
 def lake_path_check(lake: Lake) -> Check:
     """Write a file and delete it again: permissions alone do not prove that a write succeeds."""
     try:
-        filesystem, folder = lake_filesystem(lake.path)
+        filesystem, folder = lake_filesystem(lake.root)
     except LakeError as error:  # sync opens the path in the same way
         return fail(AREA, "lake.path", _brief(error.what), error.hint)
     if isinstance(filesystem, fs.LocalFileSystem):

@@ -22,6 +22,7 @@ from spark_jobs.lake.leftovers import files_without_table
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_folders import name_of_folder
 from spark_jobs.lake.table_state import TXN_PREFIX, stream_id
+from spark_jobs.storage import Location
 
 _LOG = "_delta_log/"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -72,7 +73,7 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
     """Raises LakeError if the lake cannot be listed."""
     parts: list[LakePart] = []
     left: list[Left] = []
-    for name, file in entries(lake.path).items():
+    for name, file in entries(lake.root).items():
         if name == "tables" and file is None:
             found = _tables(lake, owner, mark)
         elif name == "_staging" and file is None:
@@ -90,7 +91,7 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
 
 def remove_part(lake: Lake, part: LakePart) -> None:
     """Safe to stop anywhere once the mark stands. Raises LakeError."""
-    path = f"{lake.path}/{part.folder}".rstrip("/")
+    path = lake.root / part.folder if part.folder else lake.root
     delete_files(path, [file.name for file in part.files], are_all=part.is_whole)
     if part.folder:
         remove_empty_folders(path)
@@ -99,11 +100,11 @@ def remove_part(lake: Lake, part: LakePart) -> None:
 def remove_empty_lake_folders(lake: Lake) -> None:
     """Those that we made in ``lake.path``; that folder itself stays, as its owner may have made it."""
     for name in ("tables", "_staging", "cuts", "change_log"):
-        remove_empty_folders(f"{lake.path}/{name}")
+        remove_empty_folders(lake.root / name)
 
 
 def _tables(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
-    files = files_below(f"{lake.path}/tables")
+    files = files_below(lake.tables)
     marked = {folder.removeprefix("tables/") for folder in (mark.folders if mark is not None else ())}
     delta = marked | {file.name.partition(f"/{_LOG}")[0] for file in files if f"/{_LOG}" in file.name}
     roots: dict[str, list[LakeFile]] = {}
@@ -140,7 +141,7 @@ def _table_part(lake: Lake, root: str, found: Sequence[LakeFile], ours: bool | L
         return _delta_part(lake, "messages" if name == MESSAGES_NAME else "table", str(name), folder, found)
     if ours is None and name is not None:
         # what a killed first snapshot has left there
-        unfinished = {file.rpartition(f"{folder}/")[2] for file in files_without_table(f"{lake.path}/{folder}")}
+        unfinished = {file.rpartition(f"{folder}/")[2] for file in files_without_table(lake.root / folder)}
         return _split(lake, "temporary files", f"of {name}", folder, found, unfinished)
     why = ours.what if isinstance(ours, LakeError) else _FOREIGN
     return LakeSide(left=(Left(f"{lake.path}/{folder}/", why),))
@@ -155,7 +156,7 @@ def _root(file: str, delta: set[str]) -> str | None:
     return f"{schema}/{relation}" if inside else None
 
 
-def _is_written_by(path: str, prefix: str) -> bool:
+def _is_written_by(path: Location, prefix: str) -> bool:
     """Whether the Delta table has a transaction whose identifier begins with ``prefix``. Raises LakeError."""
     with table_errors(f"{path} cannot be read"):
         log = TransactionLog.open(path)
@@ -168,7 +169,7 @@ def _is_written_by(path: str, prefix: str) -> bool:
 
 def _log_part(lake: Lake, kind: Kind, folder: str, mark: DropMark | None) -> LakeSide:
     """The cuts or the change log."""
-    path = f"{lake.path}/{folder}"
+    path = lake.root / folder
     marked, files = mark.folders if mark is not None else (), files_below(path)
     if not files:
         return LakeSide()
@@ -181,16 +182,17 @@ def _log_part(lake: Lake, kind: Kind, folder: str, mark: DropMark | None) -> Lak
     return _delta_part(lake, kind, path, folder, files)
 
 
-def _is_empty_log(path: str) -> bool:
+def _is_empty_log(path: Location) -> bool:
     """A change log in which no window was landed yet, which has no transaction."""
     opened = open_table(path, path)
     return opened is not None and opened.metadata().name == "change_log"
 
 
 def _staged(lake: Lake) -> LakeSide:
-    files = files_below(f"{lake.path}/_staging")
+    path = lake.root / "_staging"
+    files = files_below(path)
     ours = {file.name for file in files if _STAGED.fullmatch(file.name)}
-    return _split(lake, "temporary files", f"{lake.path}/_staging", "_staging", files, ours)
+    return _split(lake, "temporary files", path, "_staging", files, ours)
 
 
 def _delta_part(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[LakeFile]) -> LakeSide:

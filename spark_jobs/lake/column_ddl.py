@@ -21,6 +21,7 @@ from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.storage import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +54,7 @@ def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str
 
 
 def rewrite_columns(
-    spark: SparkSession, path: str, shape: TableShape, provenance: Provenance, policy: OnUnrepresentable
+    spark: SparkSession, path: Location, shape: TableShape, provenance: Provenance, policy: OnUnrepresentable
 ) -> int:
     """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit.
 

@@ -70,8 +70,6 @@ _TABLE_CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
-# by table, the file that this process read or wrote last, and the latest cut in it
-_newest_file: dict[str, tuple[str, Cut | None]] = {}
 CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=())
 
 
@@ -108,6 +106,13 @@ class Cut:
         return {table.name: table for table in self.tables}
 
 
+class NewestFile:
+    """The file of the cuts' table that this process read or wrote last, and the latest cut in it."""
+
+    name = ""
+    cut: Cut | None = None
+
+
 def latest_cut(lake: Lake) -> Cut | None:
     """The cut written last, None before the first. The cost does not grow with the number of cuts. Raises LakeError."""
     files = cut_files(lake)
@@ -140,10 +145,10 @@ def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
 
 def _cut_of_file(cuts: CountedFiles, file: DataFile) -> Cut | None:
     """The latest cut in one file of the table. Files are never changed, and their names never used again."""
-    known = _newest_file.get(cuts.path)
-    if known is None or known[0] != file.path:
-        known = _newest_file[cuts.path] = file.path, _cut_of(cuts.dataset([file]).to_table())
-    return known[1]
+    newest = cuts.path.storage.memory(NewestFile)
+    if newest.name != file.path:
+        newest.name, newest.cut = file.path, _cut_of(cuts.dataset([file]).to_table())
+    return newest.cut
 
 
 def _cut_of(rows: pa.Table) -> Cut | None:
@@ -258,7 +263,8 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
     if opened is not None:
         added = set(opened.table.file_uris()) - before
         if len(added) == 1:
-            _newest_file[opened.path] = added.pop().rpartition("/")[2], _cut_of(rows)
+            newest = lake.storage.memory(NewestFile)
+            newest.name, newest.cut = added.pop().rpartition("/")[2], _cut_of(rows)
         keep_written(opened, commit)
 
 

@@ -11,6 +11,7 @@ from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.errors import is_file_gone
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def replace_table(frame: DataFrame, path: str) -> None:
     writer.save(path)
 
 
-def rows_written(path: str, version: int) -> int:
+def rows_written(path: Location, version: int) -> int:
     """The number of rows that the commit of this version wrote. Another writer may have committed since. Raises OSError
     and ValueError if the commit cannot be read."""
     log = TransactionLog.open(path, version)

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.opened_table import SPARK_NAMES
+from spark_jobs.storage import Location
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class DescribedTable:
     rows: int
 
 
-def described_table(path: str) -> DescribedTable | None:
+def described_table(path: Location) -> DescribedTable | None:
     """The newest version of the table at ``path``. None if ``deltalake`` cannot tell all of it: for a path with a
     percent sign, a feature that it does not know, or files without a number of rows."""
     if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded

@@ -47,13 +47,13 @@ def read_mark(lake: Lake) -> DropMark | None:
 
 
 def write_mark(lake: Lake, mark: DropMark) -> None:
-    filesystem, folder = lake_filesystem(lake.path)
+    filesystem, folder = lake_filesystem(lake.root)
     with lake_errors(f"{lake.path} cannot be written"), filesystem.open_output_stream(f"{folder}/{MARK_NAME}") as file:
         file.write(json.dumps(asdict(mark), indent=2).encode())
 
 
 def remove_mark(lake: Lake) -> None:
-    filesystem, folder = lake_filesystem(lake.path)
+    filesystem, folder = lake_filesystem(lake.root)
     with lake_errors(f"{lake.path} cannot be written"), suppress(FileNotFoundError):
         filesystem.delete_file(f"{folder}/{MARK_NAME}")
 
@@ -87,7 +87,7 @@ def _half_removed(lake: Lake) -> LakeError:
 
 
 def _read(lake: Lake) -> DropMark | None:
-    filesystem, folder = lake_filesystem(lake.path)
+    filesystem, folder = lake_filesystem(lake.root)
     try:
         with filesystem.open_input_stream(f"{folder}/{MARK_NAME}") as stream:
             found = json.loads(stream.read())

@@ -13,11 +13,12 @@ from deltalake import DeltaTable, QueryBuilder
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.opened_table import FEATURES
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
 
-def readable_table(path: str, version: int | None = None) -> DeltaTable | None:
+def readable_table(path: Location, version: int | None = None) -> DeltaTable | None:
     """The table at ``path``, at ``version`` or its newest one, if ``held_rows`` is certain to return what Spark reads.
 
     None if not, or if it is missing or cannot be read: then Spark reports what is wrong.

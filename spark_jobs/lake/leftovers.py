@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.lake.whole_table import STEM
+from spark_jobs.storage import Location
 
 _LOG = "_delta_log/"
 # as Delta names the files of a table with column mapping, and we those of a snapshot; a user's own files are never
@@ -21,7 +22,7 @@ _LOG = "_delta_log/"
 _DATA_FILE = re.compile(rf"(\w{{2}}/\.?part|{STEM})-\d{{5}}-[0-9a-f]{{8}}-[^/]+\.parquet(\.crc)?")
 
 
-def files_without_table(path: str) -> tuple[str, ...]:
+def files_without_table(path: Location) -> tuple[str, ...]:
     """The data files in the folder ``path``; none if it holds a Delta table, or cannot be listed.
 
     They may be removed once a version 0 is committed that was written after this call: it names none of them. A writer
@@ -37,7 +38,7 @@ def files_without_table(path: str) -> tuple[str, ...]:
     return tuple(file for file, name in files.items() if _DATA_FILE.fullmatch(name))
 
 
-def remove_files(path: str, files: Sequence[str]) -> None:
+def remove_files(path: Location, files: Sequence[str]) -> None:
     """Delete ``files`` of the folder ``path``. One that cannot be deleted stays: it harms nothing."""
     filesystem, _ = lake_filesystem(path)
     for file in files:

@@ -11,11 +11,12 @@ import logging
 
 from spark_jobs.delta.files import lake_errors
 from spark_jobs.delta.transaction_log import remove_checksum
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
 
-def note_lost_commit(path: str, number: int, version: int) -> None:
+def note_lost_commit(path: Location, number: int, version: int) -> None:
     """Say that the table at ``path`` has lost our commit of this number, and remove what Spark has written beside it.
     ``version``: that of the commit. Raises LakeError."""
     _log.warning(

@@ -37,6 +37,7 @@ from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns,
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
 @again_when_concurrent(is_concurrent_commit)
 def write_net(
     spark: SparkSession,
-    path: str,
+    path: Location,
     net: NetSource,
     provenance: Provenance,
     *,

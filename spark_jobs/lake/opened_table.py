@@ -20,6 +20,7 @@ from spark_jobs.lake.delta_table import ATTNUM, MODE
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class OpenedTable:
     features: frozenset[str]
 
     @property
-    def path(self) -> str:
+    def path(self) -> Location:
         return self.opened.path
 
     @property
@@ -87,7 +88,7 @@ class FileSizes:
     beside: int | None
 
 
-def opened_table(path: str, version: int) -> OpenedTable | None:
+def opened_table(path: Location, version: int) -> OpenedTable | None:
     """The table at ``path``, at ``version``, which its state was just read from, or a newer one. None if ``deltalake``
     cannot open it, or may give a column another type than Spark does.
 

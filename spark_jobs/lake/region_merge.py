@@ -21,6 +21,7 @@ from spark_jobs.schema.partition_bounds import BoundColumn, Region
 from spark_jobs.schema.region_sql import in_spark
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
+from spark_jobs.storage import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,7 @@ class RegionRows:
 @again_when_concurrent(is_concurrent_commit)
 def write_regions(
     spark: SparkSession,
-    path: str,
+    path: Location,
     net: NetSource | None,
     rows: RegionRows,
     provenance: Provenance,

@@ -23,6 +23,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.merge_sql import key_matches, named_columns, quoted
 from spark_jobs.lake.opened_table import row_count
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import keeps_past
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 _BROADCAST_KEYS = 1_000_000  # a hundred bytes each, at most; beyond that Spark decides how to join
 
 
-def version_to_rewrite(path: str, columns: NetColumns, rows: int) -> int | None:
+def version_to_rewrite(path: Location, columns: NetColumns, rows: int) -> int | None:
     """The table's version, if a net change of ``rows`` rows is to be written by a rewrite; None if by a MERGE.
 
     It is None for a net change that keeps values of the table's rows, for a mode that keeps past rows, and for a table
@@ -63,7 +64,7 @@ def is_much(rows: int, held: int | None) -> bool:
     return held is not None and rows >= max(_LEAST_ROWS, held * _LEAST_SHARE)
 
 
-def rewrite(rows: DataFrame, path: str, columns: NetColumns, count: int, version: int) -> None:
+def rewrite(rows: DataFrame, path: Location, columns: NetColumns, count: int, version: int) -> None:
     """Commit the table as of ``version`` with the net change ``rows``, ``count`` of them, in it."""
     from pyspark.sql.functions import broadcast, expr
 
@@ -78,7 +79,7 @@ def rewrite(rows: DataFrame, path: str, columns: NetColumns, count: int, version
     stay.select(*names).union(come.select(*names)).write.format("delta").mode("overwrite").save(path)
 
 
-def check_nothing_undone(path: str, read: int, committed: int) -> None:
+def check_nothing_undone(path: Location, read: int, committed: int) -> None:
     """Raise LakeError if another writer changed rows between the version ``read`` and the beginning of the transaction
     that made the commit ``committed``: the rewrite has undone that change."""
     log = TransactionLog.open(path, committed)

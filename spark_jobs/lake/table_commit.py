@@ -26,6 +26,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
         yield own
 
 
-def committed_version(session: SparkSession, path: str, provenance: Provenance) -> int:
+def committed_version(session: SparkSession, path: Location, provenance: Provenance) -> int:
     """The Delta version that ``session`` committed last. Raises OvertakenError when its write was skipped, and when
     another writer's commit has replaced it since."""
     version = session.conf.get(_LAST_COMMIT, None)
@@ -157,7 +158,7 @@ def committed_version(session: SparkSession, path: str, provenance: Provenance) 
     return int(version)
 
 
-def _check_commit(path: str, newest: int, provenance: Provenance) -> None:
+def _check_commit(path: Location, newest: int, provenance: Provenance) -> None:
     """``newest``: the version of the commit, or of a compaction that followed it."""
     with table_errors(f"{path} cannot be read"):
         log = TransactionLog.open(path, newest)
@@ -170,7 +171,7 @@ def _check_commit(path: str, newest: int, provenance: Provenance) -> None:
     raise overtaken(path)
 
 
-def commit_without_rows(spark: SparkSession, path: str, provenance: Provenance) -> int:
+def commit_without_rows(spark: SparkSession, path: Location, provenance: Provenance) -> int:
     """A commit that only records its provenance. Returns the Delta version. Raises OvertakenError."""
     with overtaking(path), committing_session(spark, provenance) as own:
         own.read.format("delta").load(path).where("false").write.format("delta").mode("append").save(path)

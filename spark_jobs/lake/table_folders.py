@@ -8,11 +8,12 @@ from spark_jobs.configuration import Lake
 from spark_jobs.delta.removal import entries
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.storage import Location
 
 
 def names_in_lake(lake: Lake) -> tuple[QualifiedName, ...]:
     """The names that folders of tables have, whoever wrote them. Raises LakeError if the lake cannot be listed."""
-    found = (f"{schema}/{table}" for schema in _folders(f"{lake.path}/tables") for table in _of_schema(lake, schema))
+    found = (f"{schema}/{table}" for schema in _folders(lake.tables) for table in _of_schema(lake, schema))
     return tuple(name for folder in found if (name := name_of_folder(folder)) is not None)
 
 
@@ -24,11 +25,11 @@ def name_of_folder(folder: str) -> QualifiedName | None:
     return name if name is not None and name.path == folder else None
 
 
-def _folders(path: str) -> list[str]:
+def _folders(path: Location) -> list[str]:
     return [name for name, file in entries(path).items() if file is None]
 
 
 def _of_schema(lake: Lake, schema: str) -> list[str]:
-    folders = _folders(f"{lake.path}/tables/{schema}")
+    folders = _folders(lake.tables / schema)
     # the messages table is where a schema of this name would be
     return [] if "_delta_log" in folders else folders

@@ -158,7 +158,7 @@ def table_states(
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:
     """Whether there is a Delta table at the table's path, ours or not. Cheaper than ``table_state``."""
-    filesystem, path = lake_filesystem(f"{lake.table(name)}/_delta_log")
+    filesystem, path = lake_filesystem(lake.table(name) / "_delta_log")
     return bool(filesystem.get_file_info(path).type == fs.FileType.Directory)
 
 

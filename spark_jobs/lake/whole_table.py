@@ -28,6 +28,7 @@ from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.storage import Location
 
 STEM = "snapshot"  # of the names of data files: see leftovers
 _FEATURE = "delta.feature."
@@ -40,14 +41,14 @@ class WholeTable:
     """The table at ``path``. ``physical`` and ``ids``: the names and numbers of ``columns`` in the data files, in the
     same order. ``is_new``: there was no table."""
 
-    path: str
+    path: Location
     columns: tuple[LakeColumn, ...]
     physical: tuple[str, ...]
     ids: tuple[int | None, ...]
     is_new: bool
 
     @classmethod
-    def of(cls, path: str, shape: TableShape, provenance: Provenance) -> WholeTable | None:
+    def of(cls, path: Location, shape: TableShape, provenance: Provenance) -> WholeTable | None:
         """``provenance``: that of the commit. None if Spark must write the table: for its types, its path, or what is
         there. Raises LakeError."""
         columns = shape.columns

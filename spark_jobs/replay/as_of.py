@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from spark_jobs.change_log.commit_times import first_commit_after
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError
@@ -32,6 +31,7 @@ from spark_jobs.replay.replay import followed_tables
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
 from spark_jobs.tables.matching_tables import resolved
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsO
     run = run.of(resolved(run.pipeline))
     pipeline = run.pipeline
     followed_tables(pipeline, [name])
-    _require_empty(into)
+    target = Location.of(into)
+    _require_empty(target)
     landed = LandedWindows.of(pipeline)
     lsn = _lsn(landed, at)
     base = _newest_until(pipeline, landed, name, lsn)
@@ -77,13 +78,13 @@ def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsO
     build = Build(run, landed, base, ahead, before=lsn)
     with _named(f"{name} as of {lsn}"):
         build.check()
-        with _building(into) as folder:
+        with _building(target) as folder:
             built = build.in_folder(folder)
-            rows = _publish(run.spark(), built.path, into, _origin(landed, name, lsn, base))
+            rows = _publish(run.spark(), built.path, target, _origin(landed, name, lsn, base))
     return TableAsOf(name, lsn, into, rows, base.version, landed.shown_by(base), len(ahead))
 
 
-def _require_empty(into: str) -> None:
+def _require_empty(into: Location) -> None:
     with lake_errors(f"{into} cannot be read"):
         filesystem, path = lake_filesystem(into)
         found = filesystem.get_file_info(path)
@@ -97,17 +98,17 @@ def _lsn(landed: LandedWindows, at: Point) -> Lsn:
     if not isinstance(at, datetime):
         landed.require(at)
         return at
-    after = first_commit_after(ChangeLog(landed.path), at)
+    after = first_commit_after(landed.log, at)
     if after is None:
         raise GapError(
-            f"the change log {landed.path} holds no transaction that committed after {at.isoformat()}, so it may not"
-            f" hold all before; it ends at {landed.end}",
+            f"the change log {landed.log.path} holds no transaction that committed after {at.isoformat()}, so it may"
+            f" not hold all before; it ends at {landed.end}",
             hint=f"`postgres-cdc capture` first, or --at {landed.end}",
         )
     if after.window < landed.identity.chapter:
         raise GapError(
             f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"
-            f" ({landed.path}, window {landed.identity.chapter})",
+            f" ({landed.log.path}, window {landed.identity.chapter})",
             hint="`postgres-cdc cut --at TIME` names the Delta versions of that time",
         )
     return after.lsn
@@ -140,14 +141,14 @@ def _named(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _building(into: str) -> Iterator[str]:
+def _building(into: Location) -> Iterator[Location]:
     """A folder for the unfinished copy. It is removed when the context ends, and so is ``into`` if it is empty."""
     filesystem, path = lake_filesystem(into)
     folder = f"{path}/{_BUILDING}"
     with lake_errors(f"{into} cannot be written"):
         filesystem.create_dir(folder, recursive=True)
     try:
-        yield f"{into}/{_BUILDING}"
+        yield into / _BUILDING
     finally:
         with lake_errors(f"{into}/{_BUILDING} cannot be removed"):
             filesystem.delete_dir(folder)
@@ -168,7 +169,7 @@ def _origin(landed: LandedWindows, name: QualifiedName, lsn: Lsn, base: TableSta
     return json.dumps(facts, separators=(",", ":"))
 
 
-def _publish(spark: SparkSession, built: str, into: str, origin: str) -> int:
+def _publish(spark: SparkSession, built: str, into: Location, origin: str) -> int:
     """Copy the table to ``into`` in one commit. Returns the number of rows."""
     with spark_errors(f"{into} was not written"), isolated_session(spark, {}) as own:
         writer = own.read.format("delta").load(built).write.format("delta").mode("error")

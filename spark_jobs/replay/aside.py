@@ -6,7 +6,7 @@ shows. The code that applies the windows is the same as for the table itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.table_range import TableRange
@@ -24,6 +24,7 @@ from spark_jobs.replay.other_mode import OtherMode
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event
@@ -34,10 +35,11 @@ from spark_jobs.write_guard import UNGUARDED
 class _Aside(Lake):
     """A folder for tables built aside, from the change log at ``log``."""
 
-    log: str = ""
+    _: KW_ONLY
+    log: Location
 
     @property
-    def change_log(self) -> str:
+    def change_log(self) -> Location:
         return self.log
 
 
@@ -45,7 +47,7 @@ class _Aside(Lake):
 class BuiltAside:
     """The Delta table at ``path``, and the ``changes`` in the windows that were applied."""
 
-    path: str
+    path: Location
     changes: ChangeCounts
 
 
@@ -101,9 +103,9 @@ class Build:
         identity, relid = self.landed.identity, state.relid or self.base.relid or 0
         return Provenance.following(state, identity, relid, first, state.ordinal, lo, hi, self.run.run_id)
 
-    def in_folder(self, folder: str) -> BuiltAside:
+    def in_folder(self, folder: Location) -> BuiltAside:
         """Build the table in ``folder``. Raises CdcError."""
-        lake = _Aside(folder, self.pipeline.lake.change_log)
+        lake = _Aside(folder, folder.storage, log=self.pipeline.lake.change_log)
         # with the base's types, even if the configuration has others by now
         configured = self.pipeline.table(self.base.name)
         options = replace(configured.options, types=self.base.generation.types)

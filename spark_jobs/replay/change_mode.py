@@ -151,7 +151,7 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
     if not needs_key(mode) or needs_key(base.state.mode):
         return
     relids = () if state.relid is None else (state.relid,)
-    facts = ChangeLog(landed.path).facts(base.state.ordinal + 1, state.ordinal, relids)
+    facts = landed.log.facts(base.state.ordinal + 1, state.ordinal, relids)
     if facts:
         if not all(landed_facts.facts.key for landed_facts in facts):
             raise NeedsSnapshotError("the table had no key when changes of it were landed")

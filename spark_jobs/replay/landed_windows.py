@@ -21,9 +21,9 @@ from spark_jobs.qualified_name import QualifiedName
 
 @dataclass(frozen=True)
 class LandedWindows:
-    """``markers``: those of the windows, in order, at least one. ``path``: the change log's."""
+    """``markers``: those of the windows, in order, at least one. They are those of the newest chapter in ``log``."""
 
-    path: str
+    log: ChangeLog
     markers: tuple[WindowMarker, ...]
 
     @classmethod
@@ -34,7 +34,7 @@ class LandedWindows:
         markers = tuple(marker for marker in landed if marker.identity.chapter == landed[-1].identity.chapter)
         if not markers:
             raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
-        return cls(log.path, markers)
+        return cls(log, markers)
 
     @property
     def identity(self) -> SlotIdentity:
@@ -67,10 +67,10 @@ class LandedWindows:
                 if self.markers[0].ordinal == self.identity.chapter
                 else "no longer reaches further back, and begins"
             )
-            raise GapError(f"LSN {lsn} is not in the change log {self.path}: it {reaches} at {self.start}")
+            raise GapError(f"LSN {lsn} is not in the change log {self.log.path}: it {reaches} at {self.start}")
         if lsn > self.end:
             raise GapError(
-                f"LSN {lsn} is not in the change log {self.path}: it ends at {self.end}",
+                f"LSN {lsn} is not in the change log {self.log.path}: it ends at {self.end}",
                 hint="`postgres-cdc capture` lands what the source has written since",
             )
 
@@ -79,7 +79,7 @@ class LandedWindows:
         found = tuple(marker for marker in self.markers if ordinal < marker.ordinal <= last)
         if len(found) != max(0, last - ordinal):
             raise GapError(
-                f"the change log {self.path} no longer holds windows {ordinal + 1} to {last}: it begins with window"
+                f"the change log {self.log.path} no longer holds windows {ordinal + 1} to {last}: it begins with window"
                 f" {self.markers[0].ordinal}, at {self.start}"
             )
         return found

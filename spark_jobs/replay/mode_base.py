@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import GapError, NeedsSnapshotError
 from spark_jobs.lake.delta_table import is_readable
@@ -78,7 +77,7 @@ def _moment(landed: LandedWindows, base: PastState) -> Moment:
     lsn = landed.shown_by(base.state)
     behind = (pc.field("commit_lsn") >= int(lsn)) & pc.field("commit_time").is_valid()
     windows = pc.field("window") > base.state.ordinal
-    batches = list(ChangeLog(landed.path).scan(windows & behind, ["commit_time"]))
+    batches = list(landed.log.scan(windows & behind, ["commit_time"]))
     if not batches:
         return Moment(lsn, base.at)
     earliest: int = pc.min(pc.cast(pa.Table.from_batches(batches).column("commit_time"), pa.int64())).as_py()

@@ -31,6 +31,7 @@ from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot,
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
@@ -155,7 +156,7 @@ class PlannedTable:
         return facts.mask if facts is not None else ""
 
     @property
-    def path(self) -> str:
+    def path(self) -> Location:
         return self.work.pipeline.lake.table(self.name)
 
     @property

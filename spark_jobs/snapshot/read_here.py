@@ -20,6 +20,7 @@ from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.session_conf import runs_here
+from spark_jobs.storage import Location
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
@@ -61,7 +62,7 @@ def range_threads(count: int) -> Iterator[RangeThreads]:
 
 
 def read_into_files(
-    read: TableRead, read_task: TaskReader, path: str, layout: Layout, threads: RangeThreads
+    read: TableRead, read_task: TaskReader, path: Location, layout: Layout, threads: RangeThreads
 ) -> WrittenFiles:
     """Read all tasks of ``read``, as many at once as there are ``threads``, into files in the folder ``path``.
 

@@ -11,6 +11,7 @@ from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
 from spark_jobs.errors import CdcError, LakeError, new_snapshot
 from spark_jobs.spark.causes import JVM_ENDED, Cause, innermost_cause
 from spark_jobs.spark.own_jvm import has_ended
+from spark_jobs.storage import Location
 
 # an executor's error arrives as the text of its traceback
 _OURS = re.compile(r"^\s*spark_jobs\.errors\.(\w+): (.+?)\s*$", re.MULTILINE)
@@ -57,7 +58,9 @@ def refused_ddl(error: BaseException) -> str | None:
 
 
 @contextmanager
-def spark_errors(what: str, *, name: object = "schema.table", path: str = "PATH", hint: str = "") -> Iterator[None]:
+def spark_errors(
+    what: str, *, name: object = "schema.table", path: Location | None = None, hint: str = ""
+) -> Iterator[None]:
     """Raise the error that our code raised on an executor, else LakeError: ``what``, the innermost cause, a hint.
     ``name`` and ``path``: of the table that is read or written, for the hint."""
     try:
@@ -65,10 +68,10 @@ def spark_errors(what: str, *, name: object = "schema.table", path: str = "PATH"
     except CdcError:
         raise
     except Exception as error:
-        if _CHECKPOINT.search(str(error)) and (removed := remove_damaged_checkpoint(path)):
+        if path is not None and _CHECKPOINT.search(str(error)) and (removed := remove_damaged_checkpoint(path)):
             said = f"{what}: {removed} was damaged, and has been removed: the commits of the table say the same"
             raise LakeError(said, hint="run it again") from None
-        raise _typed(error, what, innermost_cause(error, name, path), hint) from error
+        raise _typed(error, what, innermost_cause(error, name, path or "PATH"), hint) from error
 
 
 def _typed(error: Exception, what: str, cause: Cause, hint: str) -> CdcError:

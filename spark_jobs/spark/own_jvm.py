@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WRITES_ARCHIVE_SECONDS = 120
-# at most one
-_brief: list[tuple[Any, ClassArchive | None]] = []
+# the attribute of a brief JVM's gateway: what the JVM writes when it ends
+_ARCHIVE = "_archive_of_brief_jvm"
 
 
 def has_ended() -> bool:
@@ -42,14 +42,12 @@ def forget_session() -> None:
 
 def remember_brief(gateway: Any, recorded: ClassArchive | None) -> None:
     """The JVM behind ``gateway`` is a brief one (see ``spark_session``); ``recorded``: what it writes when it ends."""
-    _brief[:] = [(gateway, recorded)]
+    setattr(gateway, _ARCHIVE, recorded)
 
 
 def is_brief() -> bool:
     """Whether this process's JVM is a brief one. Answered without the JVM, which may have died."""
-    from pyspark import SparkContext
-
-    return any(gateway is SparkContext._gateway for gateway, _ in _brief)
+    return _brief_gateway() is not None
 
 
 def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE_SECONDS) -> None:
@@ -57,14 +55,13 @@ def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE
     that takes longer than ``archive_seconds``, there is none. A JVM that has died is forgotten: whoever was using it
     has said so, and this is no place to raise anything else."""
     if has_ended():
-        _brief.clear()
         forget_session()
         return
-    if not is_brief():
+    gateway = _brief_gateway()
+    if gateway is None:
         spark.stop()
         return
-    [(gateway, recorded)] = _brief
-    _brief.clear()
+    recorded: ClassArchive | None = getattr(gateway, _ARCHIVE)
     forget_session()
     # it ends with its input, and stops Spark before. pyspark's own stop would wait for half a second first
     with suppress(OSError):
@@ -73,3 +70,10 @@ def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE
         with suppress(subprocess.TimeoutExpired):
             gateway.proc.wait(archive_seconds)
             recorded.keep()
+
+
+def _brief_gateway() -> Any:
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    return gateway if hasattr(gateway, _ARCHIVE) else None

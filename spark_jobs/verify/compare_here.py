@@ -15,11 +15,12 @@ from spark_jobs.lake.opened_table import SMALL_BYTES, file_bytes, flat_fields, s
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
 
-def lake_here(path: str, version: int, where: str) -> tuple[pa.Table, tuple[DeltaColumn, ...]] | None:
+def lake_here(path: Location, version: int, where: str) -> tuple[pa.Table, tuple[DeltaColumn, ...]] | None:
     """The rows of a small Delta table for which ``where`` holds, and the columns that it has from the source.
 
     None if it is large, or if this process cannot read it, or is not certain to read what Spark reads.

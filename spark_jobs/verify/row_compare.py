@@ -28,6 +28,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.storage import Location
 from spark_jobs.table_mask import TableMask
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def lake_rows(spark: SparkSession, path: str, *, by_spark: bool = False) -> pa.T
     """All rows of the Delta table, with variants as JSON: read by this process if it can, unless ``by_spark``."""
     from pyspark.sql import functions as fn
 
-    if not by_spark and (table := readable_table(path)) is not None:
+    if not by_spark and (table := readable_table(Location.of(path))) is not None:
         return held_rows(table)
     rows = spark.read.format("delta").load(path)
     documents = [name for name, kind in rows.dtypes if kind == LakeKind.VARIANT.value]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.configuration import Lake
 from spark_jobs.lake.held_rows import held_rows, readable_table
+from spark_jobs.qualified_name import QualifiedName
 from tests.cli.command import configured
 from tests.fixtures.servers import Database
 
@@ -45,7 +47,7 @@ def test_a_row_needs_no_jvm_and_a_few_times_its_size(database: Database, tmp_pat
     assert done.returncode == 0, done.stderr
     assert int(done.stderr) < _MOST_MIB
 
-    table = readable_table(str(tmp_path / "lake" / "tables" / "public" / "documents"))
+    table = readable_table(Lake(str(tmp_path / "lake")).table(QualifiedName("public", "documents")))
     assert table is not None
     documents = dict(zip(*(column.to_pylist() for column in held_rows(table).columns), strict=True))
     assert documents.pop(2) == f'"{"wide" * (_ROW_MIB << 18)}"'

@@ -1,24 +1,20 @@
-"""Commits that are held in memory are those that the storage has."""
+"""Commits that are remembered are those that the storage has."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 from pyarrow import fs
 
 from spark_jobs.delta import commit
-from spark_jobs.delta.commit import read_commit
+from spark_jobs.delta.commit import LogFolder, SmallCommits
+from spark_jobs.storage import Storage
 from tests.fixtures.object_store import BUCKET, ObjectStore
 
 FOLDER = f"{BUCKET}/table/_delta_log"
 
 
-@pytest.fixture(autouse=True)
-def _nothing_held() -> Iterator[None]:
-    commit._held.clear()
-    yield
-    commit._held.clear()
+def log_folder(filesystem: fs.FileSystem, path: str = FOLDER) -> LogFolder:
+    return LogFolder(filesystem, path, Storage())
 
 
 def put(filesystem: fs.FileSystem, version: int, *lines: str, folder: str = FOLDER) -> None:
@@ -28,43 +24,51 @@ def put(filesystem: fs.FileSystem, version: int, *lines: str, folder: str = FOLD
 
 def test_a_commit_that_is_still_there_is_not_read_again(object_store: ObjectStore) -> None:
     filesystem = object_store.filesystem()
+    folder = log_folder(filesystem)
     put(filesystem, 3, '{"txn":{"appId":"a","version":7}}')
-    first = read_commit(filesystem, FOLDER, 3)
+    first = folder.commit(3)
     object_store.requests.clear()
-    assert read_commit(filesystem, FOLDER, 3) == first
+    assert folder.commit(3) == first
     assert [request.split()[0] for request in object_store.requests] == ["HEAD"]
 
 
 def test_a_commit_of_another_table_at_the_same_path_is_read(object_store: ObjectStore) -> None:
     filesystem = object_store.filesystem()
+    folder = log_folder(filesystem)
     put(filesystem, 3, '{"txn":{"appId":"a","version":7}}')
-    assert read_commit(filesystem, FOLDER, 3) is not None
+    assert folder.commit(3) is not None
     put(filesystem, 3, '{"txn":{"appId":"a","version":8}}')  # of the same length, and most likely in the same second
-    again = read_commit(filesystem, FOLDER, 3)
+    again = folder.commit(3)
     assert again is not None
     assert again.transactions[0].version == 8
     filesystem.delete_file(f"{FOLDER}/{3:020}.json")
-    assert read_commit(filesystem, FOLDER, 3) is None
+    assert folder.commit(3) is None
 
 
-def test_large_commits_are_not_held_and_small_ones_up_to_a_number(
+def test_large_commits_are_not_remembered_and_small_ones_up_to_a_number(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_MOST_HELD", 2)
+    monkeypatch.setattr(SmallCommits, "most", 2)
     filesystem = object_store.filesystem()
+    folder = log_folder(filesystem)
     put(filesystem, 0, '{"add":{"path":"%s"}}' % ("x" * commit._MOST_BYTES))
     for version in range(1, 5):
         put(filesystem, version, '{"txn":{"appId":"a","version":7}}')
     for version in range(5):
-        assert read_commit(filesystem, FOLDER, version) is not None
-    assert [held.commit.version for held in commit._held.values()] == [3, 4]
+        assert folder.commit(version) is not None
+    object_store.requests.clear()
+    for version in range(4, -1, -1):
+        assert folder.commit(version) is not None
+    read = [request for request in object_store.requests if request.startswith("GET")]
+    assert len(read) == 3, read
 
 
 def test_on_a_local_disk_commits_are_read_each_time(tmp_path: object) -> None:
     filesystem = fs.LocalFileSystem()
+    folder = log_folder(filesystem, str(tmp_path))
     put(filesystem, 3, '{"txn":{"appId":"a","version":7}}', folder=str(tmp_path))
-    assert read_commit(filesystem, str(tmp_path), 3) is not None
+    assert folder.commit(3) is not None
     put(filesystem, 3, '{"txn":{"appId":"a","version":8}}', folder=str(tmp_path))
-    again = read_commit(filesystem, str(tmp_path), 3)
+    again = folder.commit(3)
     assert again is not None
     assert again.transactions[0].version == 8

@@ -13,6 +13,7 @@ from spark_jobs.delta.append import append
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.storage import Location
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False), pa.field("text", pa.string())])
 LAYOUT = Layout(SCHEMA, statistics=("n",), unique=())
@@ -20,7 +21,7 @@ LAYOUT = Layout(SCHEMA, statistics=("n",), unique=())
 
 @pytest.fixture
 def counted(tmp_path: Path) -> CountedFiles:
-    path = str(tmp_path / "counted")
+    path = Location.of(str(tmp_path / "counted"))
     DeltaTable.create(path, SCHEMA)
     return CountedFiles(path, "n", SCHEMA)
 

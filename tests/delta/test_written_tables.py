@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -14,11 +13,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from spark_jobs.delta import written_tables
 from spark_jobs.delta.append import append
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.data_files import Layout
-from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
+from spark_jobs.delta.written_tables import TableToWrite, WrittenTables, commit_properties, keep_written, open_to_write
+from spark_jobs.storage import Location
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
 LAYOUT = Layout(SCHEMA, statistics=("n",), unique=())
@@ -26,22 +25,21 @@ APP = "test"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[str]:
+def path(tmp_path: Path) -> Location:
     """A table with version 0, and one row with this process's commit of version 1."""
-    path = str(tmp_path / "table")
+    path = Location.of(str(tmp_path / "table"))
     DeltaTable.create(path, SCHEMA)
     written(path, 1)
-    yield path
-    written_tables._written.pop(path, None)
+    return path
 
 
-def opened(path: str) -> TableToWrite:
+def opened(path: Location) -> TableToWrite:
     table = open_to_write(path, path)
     assert table is not None
     return table
 
 
-def written(path: str, number: int, table: TableToWrite | None = None) -> None:
+def written(path: Location, number: int, table: TableToWrite | None = None) -> None:
     """Append the number as ``land`` does: through the handle, as the transaction of that number."""
     table = table or opened(path)
     commit = commit_properties(Transaction(APP, number))
@@ -53,7 +51,7 @@ def rows(*numbers: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"n": list(numbers)}, schema=SCHEMA)]
 
 
-def by_another(path: str, number: int, app: str = "another") -> None:
+def by_another(path: Location, number: int, app: str = "another") -> None:
     """The same by another process."""
     commit = CommitProperties(app_transactions=[deltalake.Transaction(app, number)])
     write_deltalake(path, pa.Table.from_batches(rows(number)), mode="append", commit_properties=commit)
@@ -65,7 +63,7 @@ def seen(table: TableToWrite) -> list[int]:
     return sorted(files.column("min.n").to_pylist())
 
 
-def test_what_nobody_else_has_written_is_used_as_it_is(path: str) -> None:
+def test_what_nobody_else_has_written_is_used_as_it_is(path: Location) -> None:
     for number in range(2, 15):
         table = opened(path)
         assert table.is_kept
@@ -76,7 +74,7 @@ def test_what_nobody_else_has_written_is_used_as_it_is(path: str) -> None:
 
 
 @pytest.mark.parametrize("others", [1, 7, 25])
-def test_commits_of_others_are_seen(path: str, others: int) -> None:
+def test_commits_of_others_are_seen(path: Location, others: int) -> None:
     for number in range(2, 2 + others):
         by_another(path, number)
     table = opened(path)
@@ -86,12 +84,12 @@ def test_commits_of_others_are_seen(path: str, others: int) -> None:
     assert seen(table) == list(range(1, 2 + others))
 
 
-def test_a_window_that_another_process_has_landed_is_not_landed_again(path: str) -> None:
+def test_a_window_that_another_process_has_landed_is_not_landed_again(path: Location) -> None:
     by_another(path, 2, APP)
     assert opened(path).log.transaction_version(APP) == 2, "so whoever looks before writing does not write"
 
 
-def test_of_two_that_have_seen_the_same_version_one_commits(path: str) -> None:
+def test_of_two_that_have_seen_the_same_version_one_commits(path: Location) -> None:
     table = opened(path)
     assert table.is_kept
     by_another(path, 2, APP)  # after this one has looked
@@ -102,7 +100,7 @@ def test_of_two_that_have_seen_the_same_version_one_commits(path: str) -> None:
     assert seen(again) == [1, 2]
 
 
-def test_a_merge_through_a_kept_table_fails_if_anybody_has_committed_since(path: str) -> None:
+def test_a_merge_through_a_kept_table_fails_if_anybody_has_committed_since(path: Location) -> None:
     table = opened(path)
     by_another(path, 2)
     commit = commit_properties(Transaction(APP, 2), retries=0)
@@ -114,7 +112,7 @@ def test_a_merge_through_a_kept_table_fails_if_anybody_has_committed_since(path:
 
 
 @pytest.mark.parametrize("versions", [1, 2, 3, 9])
-def test_a_table_that_was_deleted_and_made_anew_is_opened_anew(path: str, versions: int) -> None:
+def test_a_table_that_was_deleted_and_made_anew_is_opened_anew(path: Location, versions: int) -> None:
     """Whether the new one has fewer versions, the same number or more."""
     written(path, 2)
     shutil.rmtree(path)
@@ -127,7 +125,7 @@ def test_a_table_that_was_deleted_and_made_anew_is_opened_anew(path: str, versio
     assert seen(table) == list(range(100, 99 + versions)) if versions > 1 else not table.table.file_uris()
 
 
-def test_an_older_copy_that_was_put_back_is_opened_anew(path: str, tmp_path: Path) -> None:
+def test_an_older_copy_that_was_put_back_is_opened_anew(path: Location, tmp_path: Path) -> None:
     shutil.copytree(path, tmp_path / "copy")
     written(path, 2)
     shutil.rmtree(path)
@@ -137,12 +135,12 @@ def test_an_older_copy_that_was_put_back_is_opened_anew(path: str, tmp_path: Pat
     assert (table.table.version(), seen(table)) == (1, [1])
 
 
-def test_a_table_that_is_gone_is_not_there(path: str) -> None:
+def test_a_table_that_is_gone_is_not_there(path: Location) -> None:
     shutil.rmtree(path)
     assert open_to_write(path, path) is None
 
 
-def test_a_table_that_was_replaced_in_place_has_its_new_columns_and_files(path: str) -> None:
+def test_a_table_that_was_replaced_in_place_has_its_new_columns_and_files(path: Location) -> None:
     new = pa.table({"n": [7], "text": ["x"]})
     write_deltalake(path, new, mode="overwrite", schema_mode="overwrite")
     table = opened(path)
@@ -152,7 +150,7 @@ def test_a_table_that_was_replaced_in_place_has_its_new_columns_and_files(path: 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_log_that_was_cleaned_up(path: str, after: int, kept: int) -> None:
+def test_a_log_that_was_cleaned_up(path: Location, after: int, kept: int) -> None:
     """By others, after a checkpoint that covers ``after`` commits of theirs; ``kept`` commits before it are left."""
     for number in range(2, 7):
         written(path, number)
@@ -171,7 +169,7 @@ def test_a_log_that_was_cleaned_up(path: str, after: int, kept: int) -> None:
     assert sorted(DeltaTable(path).to_pyarrow_table().column("n").to_pylist()) == list(range(1, newest + 2))
 
 
-def test_two_threads_never_share_a_handle(path: str) -> None:
+def test_two_threads_never_share_a_handle(path: Location) -> None:
     together = Barrier(2)
 
     def take() -> TableToWrite:
@@ -186,8 +184,8 @@ def test_two_threads_never_share_a_handle(path: str) -> None:
         assert sorted([first.is_kept, second.is_kept]) == [False, True]
 
 
-def test_a_table_with_many_files_is_not_kept(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_tables, "_MOST_FILES", 2)
+def test_a_table_with_many_files_is_not_kept(path: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WrittenTables, "most_files", 2)
     written(path, 2)
     written(path, 3)
     written(path, 4)
@@ -195,8 +193,9 @@ def test_a_table_with_many_files_is_not_kept(path: str, monkeypatch: pytest.Monk
 
 
 def test_the_tables_that_were_written_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_tables, "_MOST_TABLES", 2)
-    paths = [str(tmp_path / name) for name in "abc"]
+    monkeypatch.setattr(WrittenTables, "most", 2)
+    lake = Location.of(str(tmp_path))
+    paths = [lake / name for name in "abc"]
     for each in paths:
         DeltaTable.create(each, SCHEMA)
         written(each, 1)

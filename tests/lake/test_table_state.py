@@ -12,8 +12,7 @@ import pytest
 
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.commit import KnownCommit, read_commit
-from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.delta.commit import KnownCommit, LogFolder
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
 from spark_jobs.lake.generation import Generation
@@ -68,7 +67,7 @@ def _checkpoint(lake: Lake, version: int, *txns: tuple[str, int]) -> None:
 
 
 def _known(lake: Lake, version: int) -> KnownCommit:
-    commit = read_commit(*lake_filesystem(str(_log(lake))), version)
+    commit = LogFolder.of(lake.table(NAME)).commit(version)
     assert commit is not None
     return commit.known
 

@@ -25,6 +25,7 @@ from spark_jobs.recover import recover
 from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot as snapshot_module
 from spark_jobs.spark.session import spark_session
+from spark_jobs.storage import Location
 from spark_jobs.sync import snapshot, sync
 
 
@@ -70,7 +71,7 @@ def between_first_snapshots(pipeline: Pipeline) -> None:
     first, *_, last = (pipeline.lake.table(table.name) for table in pipeline.tables or ())
     create = whole_table.create_table  # type: ignore[attr-defined]
 
-    def create_or_die(path: str, *arguments: Any, **options: Any) -> bool:
+    def create_or_die(path: Location, *arguments: Any, **options: Any) -> bool:
         while path == last:
             if Path(first, "_delta_log", "00000000000000000000.json").exists():
                 _die()

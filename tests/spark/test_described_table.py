@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.lake.delta_table import replace_table
 from spark_jobs.lake.described_table import described_table
+from spark_jobs.storage import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,18 +18,18 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "table")
+def path(tmp_path: Path) -> Location:
+    return Location.of(str(tmp_path / "table"))
 
 
-def assert_as_spark_finds(spark: SparkSession, path: str, rows: int) -> None:
+def assert_as_spark_finds(spark: SparkSession, path: Location, rows: int) -> None:
     frame, described = spark.read.format("delta").load(path), described_table(path)
     assert described is not None
     assert list(described.columns) == frame.dtypes
     assert described.rows == frame.count() == rows
 
 
-def test_deleted_rows_and_renamed_columns(spark: SparkSession, path: str) -> None:
+def test_deleted_rows_and_renamed_columns(spark: SparkSession, path: Location) -> None:
     every_type = (
         "id, cast(id as int) i, cast(id as smallint) s, cast(id as decimal(12,2)) d, cast(id as float) f, true b,"
         " date'2024-01-01' day, timestamp'2024-01-01' at, timestamp_ntz'2024-01-01' ntz, binary('x') bytes,"
@@ -44,10 +45,10 @@ def test_deleted_rows_and_renamed_columns(spark: SparkSession, path: str) -> Non
     assert_as_spark_finds(spark, path, 0)
 
 
-def test_variants_and_paths_that_only_spark_can_open(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_variants_and_paths_that_only_spark_can_open(spark: SparkSession, tmp_path: Path, path: Location) -> None:
     assert described_table(path) is None
     replace_table(spark.range(3).selectExpr("id", "parse_json('1') doc"), path)
     assert_as_spark_finds(spark, path, 3)
-    percent = str(tmp_path / "a%20b")
+    percent = Location.of(str(tmp_path / "a%20b"))
     replace_table(spark.range(3).toDF("id"), percent)
     assert described_table(percent) is None

@@ -16,6 +16,7 @@ from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.storage import Location
 from spark_jobs.sync import apply, prepare, snapshot, sync
 from tests.fixtures.disks import Disk, small_disk
 from tests.fixtures.pipelines import pipeline_of
@@ -173,7 +174,7 @@ def test_what_executors_raise(spark: SparkSession, item: Database, raised: Excep
     ],
 )
 def test_a_storage_without_connector(spark: SparkSession, path: str, what: str, hint: str) -> None:
-    with pytest.raises(LakeError) as failed, spark_errors("work stopped", path=path):
+    with pytest.raises(LakeError) as failed, spark_errors("work stopped", path=Location.of(path)):
         spark.read.format("delta").load(path)
     assert what in failed.value.what
     assert hint in failed.value.hint
@@ -192,8 +193,10 @@ def test_values_in_sparks_own_errors_are_not_repeated(spark: SparkSession, item:
 _TOO_LARGE = """
 import sys
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.storage import Location
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import spark_session
+from spark_jobs.storage import Location
 
 spark = spark_session(SparkOptions(master="local[1]", jars=sys.argv[1]))
 with spark_errors("work stopped"):

@@ -25,6 +25,7 @@ from spark_jobs.errors import BreakError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.storage import Location
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables import progress
 from spark_jobs.verify.row_compare import compare
@@ -81,10 +82,10 @@ def _start(database: Database, lake: Path, spark: SparkSession, engine: MergeEng
     return followed
 
 
-def _replaced(path: str, *, older: int = 0) -> int:
+def _replaced(path: Location, *, older: int = 0) -> int:
     """Put a commit of others in the place of our newest one, or of one that is so much ``older``, as a PUT without a
     condition does. Returns its version."""
-    filesystem, folder = lake_filesystem(f"{path}/_delta_log")
+    filesystem, folder = lake_filesystem(path / "_delta_log")
     log = TransactionLog.open(path)
     assert log is not None
     log = log.at(log.version - older)

@@ -14,6 +14,7 @@ from spark_jobs.apply import read_ahead, written_here
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import net_write, rewrite
 from spark_jobs.schema.net_columns import NetColumns
+from spark_jobs.storage import Location
 from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.servers import Database
@@ -163,8 +164,8 @@ def test_another_writer_between_the_choice_and_the_write(
     path = f"{followed.pipeline.lake.path}/tables/public/by_number"
     chosen = rewrite.version_to_rewrite
 
-    def meanwhile(statement: str) -> Callable[[str, NetColumns, int], int | None]:
-        def choose(asked: str, columns: NetColumns, rows: int) -> int | None:
+    def meanwhile(statement: str) -> Callable[[Location, NetColumns, int], int | None]:
+        def choose(asked: Location, columns: NetColumns, rows: int) -> int | None:
             version = chosen(asked, columns, rows)
             if asked.endswith("by_number"):
                 spark.sql(statement)

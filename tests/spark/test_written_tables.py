@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from spark_jobs.configuration import Pipeline
-from spark_jobs.delta import written_tables
+from spark_jobs.configuration import Lake, Pipeline
+from spark_jobs.delta.written_tables import WrittenTables
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover
@@ -66,11 +66,10 @@ def _by_spark(spark: SparkSession, pipeline: Pipeline, database: Database) -> No
 
 def _by_another_process(spark: SparkSession, pipeline: Pipeline, database: Database) -> None:
     """It changes log, table and cuts, and knows nothing of what this one keeps."""
-    kept, written_tables._written = written_tables._written, type(written_tables._written)()
+    other = replace(pipeline, lake=Lake(pipeline.lake.path))
     for _ in range(3):
         _change(database)
-        _sync(pipeline, spark)
-    written_tables._written = kept
+        _sync(other, spark)
 
 
 def _columns(_: SparkSession, __: Pipeline, database: Database) -> None:
@@ -130,7 +129,7 @@ def test_what_others_did_between_two_syncs(
     for _ in range(2):
         _change(database)
         assert _sync(pipeline, spark) == {"deltalake"}
-    assert pipeline.lake.table(NAME) in written_tables._written, "or else nothing is tested here"
+    assert pipeline.lake.table(NAME) in pipeline.lake.storage.memory(WrittenTables), "or else nothing is tested here"
     between(spark, pipeline, database)
     for _ in range(2):
         _change(database)

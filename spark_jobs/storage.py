@@ -1,0 +1,95 @@
+"""Where a lake's files lie, and what this process remembers of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, ClassVar, Generic, TypeVar
+
+Memory = TypeVar("Memory")
+Value = TypeVar("Value")
+
+
+class Storage:
+    """The storage of one lake. What is remembered of its files only saves requests: whoever uses it asks the storage
+    whether it still holds, as other processes write the same files."""
+
+    def __init__(self) -> None:
+        self._memories: dict[type[Any], Any] = {}
+        self._lock = Lock()
+
+    def memory(self, kind: type[Memory]) -> Memory:
+        """The one memory of this kind; an empty one if it is asked for the first time."""
+        with self._lock:
+            return self._memories.setdefault(kind, kind())  # type: ignore[no-any-return]
+
+    def forget(self, kind: type[Any]) -> None:
+        """Begin this memory anew, as a process that has just been started."""
+        with self._lock:
+            self._memories.pop(kind, None)
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[()]]:
+        return type(self), ()  # another process remembers nothing
+
+
+class Location(str):
+    """A folder or file of a lake. For Spark, SQL and messages it is the path or URI that it is as a text; whoever opens
+    it without Spark needs its ``storage``, too."""
+
+    __slots__ = ("storage",)
+    storage: Storage
+
+    def __new__(cls, path: str, storage: Storage) -> Location:
+        location = super().__new__(cls, path)
+        location.storage = storage
+        return location
+
+    @classmethod
+    def of(cls, path: str) -> Location:
+        """``path`` itself if it is one, else with a storage of its own, as for a path that belongs to no lake."""
+        return path if isinstance(path, Location) else cls(path, Storage())
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(f"{self}/{name}", self.storage)
+
+    def __reduce__(self) -> tuple[type[Location], tuple[str, Storage]]:
+        return type(self), (str(self), self.storage)
+
+
+class Recent(Generic[Value]):
+    """A memory of the values last used, by name: at most ``most`` of them."""
+
+    most: ClassVar[int] = 64
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, name: str) -> Value | None:
+        """The value, which is then no longer remembered: nobody else gets it before it is kept again."""
+        with self._lock:
+            return self._values.pop(name, None)
+
+    def keep(self, name: str, value: Value) -> None:
+        with self._lock:
+            self._values.pop(name, None)
+            self._values[name] = value
+            while self._values and self.is_too_much(self._values):
+                self._values.popitem(last=False)
+
+    def value(self, name: str, make: Callable[[], Value]) -> Value:
+        """The value remembered, or else the one that ``make`` returns."""
+        known = self.take(name)
+        value = make() if known is None else known
+        self.keep(name, value)
+        return value
+
+    def is_too_much(self, values: OrderedDict[str, Value]) -> bool:
+        return len(values) > self.most
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
