@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
 from spark_jobs.lake.past_sql import RowsEnded
-from spark_jobs.lake.write_choice import ChangeFacts
-from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import COPIES, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
-
-_FLOATS = {LakeKind.FLOAT, LakeKind.DOUBLE}
 
 
 @dataclass(frozen=True)
@@ -58,21 +54,15 @@ class NetSource:
         """The range of the keys of all rows of the table that it touches; None if it may touch any row."""
         return self.key_range if self.ended is None else None
 
-    def facts(self, *, compacts: bool) -> ChangeFacts:
-        """What decides how it is written. ``compacts``: a compaction of the table is due."""
-        columns, shape = self.columns, self.columns.shape
-        return ChangeFacts(
-            self.rows,
-            None if self.in_memory is None else self.in_memory.nbytes,
-            "overwrite" if self.truncated else "append" if self.insert_only else "merge",
-            columns.mode,
-            has_key=shape.has_key,
-            has_plain_key=all(shape.columns[place].lake_type.kind not in _FLOATS for place in shape.key_indices),
-            keeps_values=bool(columns.unchanged or columns.old_keys),
-            ends_all=self.ended is not None,
-            is_broadcast=self.broadcast,
-            compacts=compacts,
-        )
+    @property
+    def least(self) -> Literal["append", "overwrite", "merge"]:
+        """The strategy that does no more than the net change needs."""
+        return "overwrite" if self.truncated else "append" if self.insert_only else "merge"
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether values of some rows were not sent."""
+        return bool(self.columns.unchanged or self.columns.old_keys)
 
 
 def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:

@@ -45,11 +45,10 @@ class WrittenTable:
     def path(self) -> Location:
         return self.pipeline.lake.table(self.name)
 
-    def facts(self, net: NetSource, *, compacts: bool) -> TableFacts | None:
+    def facts(self, net: NetSource) -> TableFacts | None:
         if self.opened is not None:
             return facts_of(self.opened, net.columns.shape, net.touched_range)
-        change = net.facts(compacts=compacts)
-        return facts_of_unopened(self.path) if may_be_rewritten(change, self.pipeline.writes) else None
+        return facts_of_unopened(self.path) if may_be_rewritten(net, self.pipeline.writes) else None
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,17 @@ class Written:
 
 def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool = False) -> Written:
     """Commit a net change that is not empty. ``compacts``: a compaction of the table is due. Raises CdcError."""
-    change, held = net.facts(compacts=compacts), table.facts(net, compacts=compacts)
-    engine, limits = table.pipeline.merge_engine, table.pipeline.writes
-    way = write_way(change, held, engine, limits)
+    held, engine, limits = table.facts(net), table.pipeline.merge_engine, table.pipeline.writes
+    way = write_way(net, held, engine, limits, compacts=compacts)
     if way.writer == "deltalake" and table.opened is not None:
         # with its kept values a change takes more memory: so its way is chosen again
-        whole = with_kept_values(table.opened, net, limits) if change.keeps_values else net
-        way = way if whole is None else write_way(whole.facts(compacts=compacts), held, engine, limits)
+        whole = with_kept_values(table.opened, net, limits) if net.keeps_values else net
+        way = write_way(whole or net, held, engine, limits, compacts=compacts)
         if whole is not None and way.writer == "deltalake":
             written = _written(ArrowWriter(table.opened, limits.rows_of_file), whole, way, provenance)
             if written is not None:
                 return written
-    way = write_way(change, held, "spark", limits)
+    way = write_way(net, held, "spark", limits, compacts=compacts)
     with spark_errors(table.failed, name=table.name, path=table.path):
         written = _written(SparkWriter(table.spark(), table.path), net, way, provenance)
     assert written is not None, "Spark writes everything"

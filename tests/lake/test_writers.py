@@ -60,7 +60,7 @@ KEYS: dict[str, tuple[str, Callable[[int], object]]] = {
     "bigint": ("bigint", lambda n: n * 4_000_000_000),
     "date": ("date", lambda n: date(1582, 10, 1) + timedelta(n)),
     "text": ("string", lambda n: f"Grüße '{n}'"),
-    "decimal": ("decimal(38,4)", lambda n: Decimal(n) / 8),
+    "decimal": ("decimal(38,4)", lambda n: Decimal(f"{n}.1250")),
     "bytes": ("binary", lambda n: bytes([0, n])),
     "instant": ("timestamp", lambda n: INSTANT + timedelta(hours=n)),
     "double": ("double", lambda n: (float("nan"), -0.0, float("inf"))[n] if n < 3 else n / 3),
