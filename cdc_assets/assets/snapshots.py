@@ -69,7 +69,7 @@ def _take(
         kept = {}
         forced = _is_forced(context, blueprint)
         if not forced:
-            known = prepared.progress.of(names)
+            known = prepared.ledger.only(names)
             halted |= known.errors
             kept = {name: state for name, state in known.states.items() if name not in prepared.missing}
         names = [name for name in names if name not in halted and name not in kept]
