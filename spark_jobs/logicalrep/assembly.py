@@ -1,8 +1,9 @@
 """Assembles messages of any protocol into whole committed transactions, in commit order and in memory.
 
-This is the readable specification; ``spark_jobs.capture.pgoutput.assembly`` does the same with columns and spools what
-is large. Both produce protocol 1's form: a window's transactions are the same whatever ``proto_version``, ``streaming``
-and ``two_phase`` it was read with. https://www.postgresql.org/docs/current/protocol-logical-replication.html
+This is the readable specification, used by tests and fuzzers only: ``spark_jobs.capture.pgoutput.assembly`` does the
+same with columns, spools what is large, and must equal it. Both produce protocol 1's form: a window's transactions are
+the same whatever ``proto_version``, ``streaming`` and ``two_phase`` it was read with.
+https://www.postgresql.org/docs/current/protocol-logical-replication.html
 
 Concatenating blocks is not enough:
 
