@@ -229,11 +229,14 @@ def facts_by_name(
     facts = relation_facts(connection, names=names, masks=masks)
     missing = sorted(set(names) - {fact.name for fact in facts})
     if missing:
-        raise PreconditionError(
-            f"there is no table {', '.join(map(str, missing))} in database {connection.info.dbname}",
-            hint="correct tables: in the configuration",
-        )
+        raise no_table(connection, *missing)
     return facts
+
+
+def no_table(connection: Connection, *names: QualifiedName) -> PreconditionError:
+    """The error about tables that do not exist."""
+    what = f"there is no table {', '.join(map(str, names))} in database {connection.info.dbname}"
+    return PreconditionError(what, hint="correct tables: in the configuration")
 
 
 def _facts(row: tuple[Any, ...]) -> RelationFacts:

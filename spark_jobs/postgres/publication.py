@@ -14,6 +14,7 @@ from types import MappingProxyType
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.catalogue import no_table
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.partition_tree import partition_tree_sql
@@ -145,10 +146,7 @@ def ensure_publication(
         _check_tables_exist(connection, tables)
     if found is None:
         if tables is None:
-            raise PreconditionError(
-                f"there is no publication {name}, and the configuration names no tables",
-                hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
-            )
+            raise no_publication([name])
         _create(connection, name, tables, lists)
     elif found.ours and tables is not None and not _in_step(connection, found, tables, lists):
         _set_tables(connection, name, tables, lists)
@@ -274,10 +272,13 @@ def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName])
         existing = {QualifiedName(*row) for row in connection.execute(_EXISTING, names).fetchall()}
     missing = sorted(set(tables) - existing)
     if missing:
-        raise PreconditionError(
-            f"there is no table {', '.join(map(str, missing))} in database {connection.info.dbname}",
-            hint="correct tables: in the configuration",
-        )
+        raise no_table(connection, *missing)
+
+
+def no_publication(names: Sequence[str]) -> PreconditionError:
+    """The error about publications that do not exist, although they are to name the tables."""
+    what = f"there is no publication {', '.join(names)}, and the configuration names no tables"
+    return PreconditionError(what, hint="list tables: in the configuration, or CREATE PUBLICATION as you want it")
 
 
 def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError | None:

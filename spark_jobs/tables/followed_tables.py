@@ -10,7 +10,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
-from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.publication import Publication, find_publications, no_publication
 from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.matching_tables import refreshed, resolved
@@ -66,10 +66,7 @@ def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifi
 def _publication_that_names(connection: Connection, pipeline: Pipeline) -> Publication:
     publication = find_publications(connection, pipeline.source.publications)
     if publication is None:
-        raise PreconditionError(
-            f"there is no publication {', '.join(pipeline.source.publications)}, and the configuration names no tables",
-            hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
-        )
+        raise no_publication(pipeline.source.publications)
     return publication
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_jobs.column_options import NO_OPTIONS
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.errors import CdcError, PreconditionError
-from spark_jobs.postgres.catalogue import relation_facts, tables_there
+from spark_jobs.postgres.catalogue import no_table, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications, why_not_sent
@@ -60,10 +60,7 @@ def stopped_tables(
 
     def why_not(name: QualifiedName) -> CdcError | None:
         if name not in there:
-            return PreconditionError(
-                f"there is no table {name} in database {connection.info.dbname}",
-                hint="correct tables: in the configuration",
-            )
+            return no_table(connection, name)
         if fault := there[name].fault:
             return fault.error
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
