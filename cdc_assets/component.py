@@ -68,9 +68,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     # the source tables whose assets other pipelines of the code location declare
     _elsewhere: DeclaredElsewhere = PrivateAttr(default=NOTHING_ELSEWHERE)
-    # as it was configured, if ``tables`` is what the source had when it was asked
+    # the component as configured, if ``tables`` are those that were found in the source
     _configured: PostgresCdcComponent | None = PrivateAttr(default=None)
-    # those on the tables, as far as the source was asked for them
+    # the tables' comments, as far as the source was queried for them
     _comments: Mapping[QualifiedName, str] = PrivateAttr(default_factory=dict)
 
     @classmethod

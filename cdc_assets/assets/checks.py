@@ -142,7 +142,7 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     identity = checkpoint.identity
     state = table_state(pipeline.lake, table, *identity.stream)
     if state is not None and is_of_earlier_chapter(state, identity.chapter):
-        state = None  # it has nothing of the present chapter, and the LSNs of another are no measure
+        state = None  # it has no snapshot in this chapter, and LSNs of another one cannot be compared
     shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal
     between = [marker for marker in log.markers(max(shown, identity.chapter - 1)) if marker.window.lo < upto]
     changes = sum(

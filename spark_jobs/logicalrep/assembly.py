@@ -7,14 +7,14 @@ https://www.postgresql.org/docs/current/protocol-logical-replication.html
 
 Concatenating blocks is not enough:
 
-- **An announcement (Type messages, then a Relation message) outlives the transaction that it stands in.** For which
-  later changes the server counts it as sent depends on that transaction, and on the version: what a stream announced
+- **An announcement (Type messages, then a Relation message) outlives the transaction that it stands in.** Whether the
+  server counts it as sent for a later change depends on that transaction, and on the version: what a stream announced
   counts for the stream (``maybe_send_schema``), for the connection once the stream commits and, since 19, once it is
   prepared; what a prepared or aborted (sub)transaction announced counts even if it is rolled back. Yet before the
-  server announces other columns of a relation it forgets all announcements of that relation
-  (``get_rel_sync_entry``). Therefore one rule holds for all: in force for a change is the relation's last announcement
-  that *arrived* before it, in whatever transaction. The announcement is repeated before each change that needs another
-  one than was given out last.
+  server announces other columns of a relation it forgets all announcements of that relation (``get_rel_sync_entry``).
+  Therefore one rule holds for all: in force for a change is the relation's last announcement that *arrived* before it,
+  in whatever transaction. The announcement is repeated before each change that needs a different one from the last one
+  emitted.
 - **A Message (M) in a stream has the xid of the top-level transaction**, whichever subtransaction emitted it
   (``pgoutput_message``), and an A does not take it back. If a subtransaction is aborted after such a Message, nothing
   says whether the Message counts: AmbiguousMessageError, and the window has to be read without streaming.

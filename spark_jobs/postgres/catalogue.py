@@ -140,8 +140,8 @@ SELECT member::bigint, root::bigint FROM tree WHERE member <> root
 
 @dataclass(frozen=True)
 class TableThere:
-    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; ``elsewhere``: of
-    a partition that is a foreign table; else None. ``has_columns``: it has any that are not generated."""
+    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; ``elsewhere``:
+    that of a partition that is a foreign table; otherwise None. ``has_columns``: it has any that are not generated."""
 
     name: QualifiedName
     relid: int

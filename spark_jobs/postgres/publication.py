@@ -31,10 +31,10 @@ NO_LISTS: ColumnLists = MappingProxyType({})
 class Publication:
     """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
-    ``comment``: what we wrote on it if we made it, else None. ``excluded``: FOR ALL TABLES EXCEPT these, and with them
-    the ``excluded_partitions``. ``by_leaves``: partitioned tables that are sent by their leaves, each with the
-    publication it belongs to. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends
-    of each table: see ``published_tables``.
+    ``comment``: ours, if we created it; otherwise None. ``excluded``: FOR ALL TABLES EXCEPT these, and with them the
+    ``excluded_partitions``. ``by_leaves``: partitioned tables that are sent by their leaves, each with the publication
+    it belongs to. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends of each
+    table: see ``published_tables``.
     """
 
     names: tuple[str, ...]
@@ -204,7 +204,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
 
 
 def drop_publication(connection: Connection, name: str) -> None:
-    """Drop our publication; one that is gone already is no error."""
+    """Drop our publication, if it still exists."""
     with own_ddl(connection, f"publication {name} could not be dropped"):
         connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
 
@@ -292,7 +292,7 @@ def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError 
 
 
 def how_to_add(found: Publication, table: QualifiedName) -> str:
-    """The statement by which a publication sends a table that it does not send now."""
+    """The statement that makes a publication send a table that it does not send now."""
     if table in found.excluded:
         others = ", ".join(str(each) for each in found.excluded if each != table)
         return (

@@ -40,8 +40,8 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
 
 
 def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The tables to follow, in the configuration's order, else the publication's. Raises PreconditionError if there is
-    neither."""
+    """The tables to follow: the configuration's, in its order, otherwise the publication's. Raises PreconditionError if
+    there is neither."""
     pipeline = pipeline if pipeline.tables is not None else refreshed(connection, pipeline)
     names = configured_names(pipeline)
     if names or (names is not None and not pipeline.tables_of_publication):
@@ -52,7 +52,7 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
 
 def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
     """``followed_names``, and the tables that their publication excludes. A publication FOR ALL TABLES keeps no trace
-    of a table that was excluded for a time: only looks at the catalogue meanwhile can tell."""
+    of a table that was excluded for a time: only a look at the catalogue during that time shows it."""
     names, patterns = configured_names(pipeline), pipeline.patterns
     if names is not None and (patterns is None or not pipeline.source.has_publications):
         return names

@@ -72,8 +72,8 @@ NO_PROGRESS = Progress({}, {}, None)
 def progress_of(
     lake: Lake, names: Sequence[QualifiedName], identity: SlotIdentity, *, exactly: bool = False
 ) -> Progress:
-    """At least how far these tables are; ``MESSAGES_NAME`` may be one of them. A table may have gone on since the
-    latest cut; ``exactly``: all are opened to see that."""
+    """How far these tables are at least; ``MESSAGES_NAME`` may be one of them. A table may be further than the latest
+    cut says; ``exactly``: all are opened to find out."""
     cut = latest_cut(lake)
     known = {} if exactly else _as_in_cut(lake, names, cut)
     found = ask_tables(

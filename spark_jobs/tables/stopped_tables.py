@@ -1,4 +1,4 @@
-"""Which of the tables to follow cannot go on, and why: checked at the source before anything is created or read."""
+"""Which tables cannot be replicated, and why: checked at the source before anything is created or read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TableStopped:
 def stopped_tables(
     connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], known: Collection[QualifiedName]
 ) -> tuple[TableStopped, ...]:
-    """The tables of ``names`` that cannot be followed, each with the reason; the others can go on without them.
+    """The tables of ``names`` that cannot be followed, each with the reason; the others are not affected.
 
     ``known`` tables have been followed until now: faults of their keys or types show when changes are applied. Other
     tables are checked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
@@ -44,7 +44,7 @@ def stopped_tables(
     )
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
-    masks = pipeline.masks if pipeline.patterns is not None else {}  # of a table named singly it was checked before
+    masks = pipeline.masks if pipeline.patterns is not None else {}  # a table's own entry was checked before
     configured = {
         *selections,
         *keys,
