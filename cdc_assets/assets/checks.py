@@ -137,7 +137,7 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
         return -1, -1, -1
     state, chapter = ledger.state_of(table), ledger.identity.chapter
     if state is not None and is_of_earlier_chapter(state, chapter):
-        state = None  # it has nothing of the present chapter, and the LSNs of another are no measure
+        state = None  # it has no snapshot in this chapter, and LSNs of another one cannot be compared
     shown = -1 if state is None else state.ordinal
     between = [marker for marker in ledger.log.markers(max(shown, chapter - 1)) if marker.window.lo < upto]
     changes = sum(

@@ -1,7 +1,7 @@
 """The fields of the configuration file: what each may hold, and how they depend on each other.
 
-The Dagster component and the command share these models. They check what can be told from the file alone; only
-PostgreSQL knows whether a table exists.
+The Dagster component and the command share these models. They check what the file alone shows; only PostgreSQL knows
+whether a table exists.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class SourceModel(StrictModel):
         description="A program and its arguments, for a dsn without a password: what it prints is the password. It is"
         " run without a shell, may take 30 s, and is run again for a session that is opened more than 10 minutes later,"
         " or when the password is refused. Executors that read a snapshot run it too.",
-        # a tuple: what stands there is not put into it, as one text is not a list of words
+        # a tuple: an error's hint must not put the given value into it, as one text is not a list of words
         examples=[
             ("aws", "rds", "generate-db-auth-token", "--hostname", "HOST", "--port", "5432", "--username", "cdc")
         ],

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableMaintained:
-    """``error``: why the table stayed as it was."""
+    """``error``: why the table was left unchanged."""
 
     name: QualifiedName
     files: TableFiles | None = None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.errors import CdcError, LakeError, new_snapshot
 from spark_jobs.lake.delta_table import column_numbers, rows_written
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_commit import committed_version, committing_session, overtaking
@@ -118,7 +118,7 @@ def _state(pipeline: Pipeline, name: QualifiedName) -> TableState:
     if state is None or state.is_lost:
         lost = ": Delta's log clean-up has removed the commit that says how far the table is"
         what = " has no snapshot yet" if state is None else lost
-        raise LakeError(f"{name}{what}", hint=f"postgres-cdc snapshot --table '{name}'")
+        raise LakeError(f"{name}{what}", hint=new_snapshot(name))
     return state
 
 
@@ -132,5 +132,5 @@ def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, 
             return past.state
     raise LakeError(
         f"{state.name}: Delta's log has no version in mode {state.mode} from before window {first}",
-        hint=f"choose a later range, or take a new snapshot: postgres-cdc snapshot --table '{state.name}'",
+        hint=f"choose a later range, or {new_snapshot(state.name)}",
     )

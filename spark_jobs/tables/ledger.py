@@ -78,8 +78,8 @@ class Ledger:
         return self.last.identity
 
     def reading(self, names: Sequence[QualifiedName], *, exactly: bool = False) -> Ledger:
-        """With at least how far these tables are; ``MESSAGES_NAME`` may be one of them. A table may have gone on since
-        the latest cut; ``exactly``: all are opened to see that."""
+        """With how far these tables are at least; ``MESSAGES_NAME`` may be one of them. A table may be further than the
+        latest cut says; ``exactly``: all are opened to find out."""
         known = {} if exactly else self._as_in_cut(names)
         found = ask_tables(self.state_of, [name for name in names if name not in known])
         return self._with({name: known.get(name) or found[name] for name in names})
