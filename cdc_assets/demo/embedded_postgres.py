@@ -99,7 +99,7 @@ def running_postgres(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _STAYS).unlink(missing_ok=True)
-    user = _server_user()
+    user = server_user()
     if user is not None:
         shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
         binaries = _reachable(binaries, user)
@@ -194,7 +194,7 @@ def _answers(server: PostgresServer) -> bool:
     return True
 
 
-def _server_user() -> str | None:
+def server_user() -> str | None:
     """The user that runs the server; None: the current one. PostgreSQL does not run as root."""
     if os.geteuid() != 0:
         return None
