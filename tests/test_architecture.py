@@ -53,7 +53,7 @@ def test_nothing_is_on_the_map_that_is_not_there() -> None:
     ("rule", "pattern", "home"),
     [
         ("opening Delta tables without Spark", r"\bDeltaTable\(", "spark_jobs/delta/table.py"),
-        ("opening the lake's folders", r"\bFileSystem\.from_uri\(", "spark_jobs/delta/files.py"),
+        ("opening an object store", r"\b(S3|Gcs|Azure)FileSystem\(|from_uri\(", "spark_jobs/object_stores.py"),
         ("what is retried, how often, how long", r"^from tenacity\b", "spark_jobs/retries.py"),
         ("the hint that names the snapshot command", r"take a new snapshot of", "spark_jobs/errors.py"),
         ("following partitions down", r"(?i)i\.inhparent = ", "spark_jobs/postgres/partition_tree.py"),
