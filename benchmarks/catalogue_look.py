@@ -36,7 +36,7 @@ def measure_catalogue_looks(
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute(_TABLES.format(count=count))
         pipeline = pipeline_of(f"idle_{count}", names)
-        checkpoint = prepare(pipeline).checkpoint
+        checkpoint = prepare(pipeline).ledger.last
 
         def captured(pipeline: Pipeline = pipeline) -> None:
             with psycopg.connect(server.dsn(), autocommit=True) as connection:

@@ -64,7 +64,7 @@ class AssetSpecs:
             other, other_table = seen.setdefault(spec.key, (kind, table))
             if (other, other_table) == (kind, table):
                 continue
-            one_kind = kind == other  # then the tables' names say it all
+            one_kind = kind == other  # then the tables' names suffice
             names = [
                 str(name) if one_kind else f"{what} {name or ''}".rstrip()
                 for what, name in ((other, other_table), (kind, table))

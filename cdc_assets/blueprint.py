@@ -125,8 +125,8 @@ class Blueprint:
         return {PIPELINE_TAG: self.name}
 
     def note_run(self, context: dg.AssetExecutionContext) -> None:
-        """Give a run its tag, also one that was started by hand, by a backfill or by a job of the project's own: else
-        the sensor would not see that it is in progress."""
+        """Give a run its tag, also one that was started by hand, by a backfill or by a job of the project's own:
+        otherwise the sensor would not see that it is in progress."""
         if PIPELINE_TAG not in context.run.tags:
             context.instance.add_run_tags(context.run.run_id, self.run_tags)
 

@@ -13,7 +13,7 @@ from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfig
 from dagster.components.utils.translation import TranslationFn
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from cdc_assets.asset_specs import AssetSpecs, Translate
+from cdc_assets.asset_specs import AssetSpecs
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.models import PipelineModel
@@ -68,9 +68,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
     # the source tables whose assets other pipelines of the code location declare
     _elsewhere: DeclaredElsewhere = PrivateAttr(default=NOTHING_ELSEWHERE)
-    # as it was configured, if ``tables`` is what the source had when it was asked
+    # the component as configured, if ``tables`` are those that were found in the source
     _configured: PostgresCdcComponent | None = PrivateAttr(default=None)
-    # those on the tables, as far as the source was asked for them
+    # the tables' comments, as far as the source was queried for them
     _comments: Mapping[QualifiedName, str] = PrivateAttr(default_factory=dict)
 
     @classmethod
@@ -186,34 +186,36 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
     @property
     def asset_specs(self) -> AssetSpecs:
         """Those of all assets, after translation. Raises ConfigurationError if two have the same key."""
+        return self._specs_of(self.pipeline)
+
+    def _specs_of(self, pipeline: Pipeline) -> AssetSpecs:
         from cdc_assets.assets.untranslated_specs import untranslated_specs
 
+        settings = self._settings
         specs = untranslated_specs(
-            self.pipeline,
+            pipeline,
             self._database,
             source_prefix(self),
-            {name: self.get_asset_spec(table) for name, table in self._settings.items()},
+            {name: self.get_asset_spec(table) for name, table in settings.items()},
             self._comments,
             self.automation,
-        ).translated(self._translate)
+        ).translated(translation_of(self.translation, settings))
         specs.require_distinct_keys(self.name)
         return specs
-
-    @property
-    def _translate(self) -> Translate:
-        return translation_of(self.translation, self._settings)
 
     def _source_keys(self) -> Iterator[dg.AssetKey]:
         from cdc_assets.assets.external import source_spec
 
-        translate, prefix = self._translate, source_prefix(self)
-        for name in self._settings:
+        settings, prefix = self._settings, source_prefix(self)
+        translate = translation_of(self.translation, settings)
+        for name in settings:
             yield translate("source", name, source_spec(prefix, self._database, name, "")).key
 
     def _blueprint(self) -> Blueprint:
+        pipeline = self.pipeline
         return Blueprint(
-            pipeline=self.pipeline,
-            specs=self.asset_specs,
+            pipeline=pipeline,
+            specs=self._specs_of(pipeline),
             spark_resource=self.spark.resource or f"{self.name}_spark",
             op=self.op,
             automation=self.automation,

@@ -37,7 +37,7 @@ def for_dagster(text: str, remedies: Remedies) -> str:
     def snapshot(command: re.Match[str]) -> str:
         try:
             key = remedies.snapshots[QualifiedName.parse("".join(shlex.split(command[1])))]
-        except (ValueError, KeyError):  # somebody else's text: an error must not fail for how it is told
+        except (ValueError, KeyError):  # the text may be anybody's: an error must not fail because of its wording
             return command[0]
         return f"materialise the asset {key.to_user_string()}"
 

@@ -69,7 +69,7 @@ def uncovered(windows: Iterable[Window], known: Iterable[Window], start: Lsn) ->
 
 
 def no_longer_landed(keys: Iterable[str], marked: Collection[str], chapters: Chapters) -> list[Window]:
-    """The partitions of which retention has removed everything from the log. ``marked``: those that were landed once.
+    """The partitions whose windows retention has removed from the log. ``marked``: those that were landed once.
 
     A partition after the log's end may still be landed, unless it was already: then it is of an earlier chapter, whose
     LSNs were higher.

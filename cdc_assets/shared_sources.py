@@ -42,9 +42,10 @@ def source_prefix(model: PipelineModel) -> tuple[str, ...]:
 def declared_elsewhere(
     this: Model, all_of_them: Sequence[Model], source_keys: Callable[[Model], Iterable[dg.AssetKey]]
 ) -> DeclaredElsewhere:
-    """Those that a pipeline before ``this`` follows. Pipelines that list their tables come first. What the others
-    publish is not known here, so of several on one database only the first declares; what only the rest follow are
-    assets without description. ``source_keys``: those of the listed tables, after translation."""
+    """The source tables that a pipeline before ``this`` declares. Pipelines that list their tables are before all
+    others. What those others publish is unknown here, so if several replicate one database, only the first declares
+    source tables; tables that only the rest replicate are assets without description. ``source_keys``: those of the
+    listed tables, after translation."""
     ordered = sorted(all_of_them, key=lambda each: each.tables is None)
     before = ordered[: next((place for place, each in enumerate(ordered) if each is this), 0)]
     own = source_prefix(this)

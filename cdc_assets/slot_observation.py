@@ -97,8 +97,7 @@ def _health(pipeline: Pipeline) -> SlotHealth | ServerIdentity:
     from spark_jobs.postgres.connection import connected
     from spark_jobs.postgres.health import find_slot_health
 
-    with connected(pipeline.source.dsn) as connection:
-        connection.execute("SELECT set_config('statement_timeout', %s, false)", [_STATEMENT_TIMEOUT])
+    with connected(pipeline.source.dsn, statement_timeout=_STATEMENT_TIMEOUT) as connection:
         return find_slot_health(connection, pipeline.source.slot)
 
 

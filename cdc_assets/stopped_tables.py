@@ -1,8 +1,8 @@
 """The tables that are stopped: since when, and how often they were tried. The runs record it in a tag.
 
-A stopped table must neither make the others wait nor cost every run. So each run of the pipeline is handed what the run
-before it knew, and records what it learned; the next run leaves out the tables whose turn it is not. The instance's
-runs are the only state.
+A stopped table must neither make the others wait nor cost every run. So each run of the pipeline receives what the
+previous run recorded, and records what it found itself; the next run leaves out the tables whose turn it is not. The
+instance's runs are the only state.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class StoppedTable:
 
 @dataclass(frozen=True)
 class StoppedTables:
-    """``by``: the run that found this, which came to the end of all tables; empty if a run was only handed it."""
+    """``by``: the run that recorded this, after it had tried all its tables; empty if a run only received it."""
 
     tables: tuple[StoppedTable, ...] = ()
     by: str = ""
 
     @classmethod
     def of_run(cls, tags: Mapping[str, str]) -> StoppedTables:
-        """What a run found; if it did not come so far, what it was handed."""
+        """What a run recorded; if it did not get that far, what it received."""
         said = json.loads(tags.get(STOPPED_TAG, "{}"))
         return cls(tuple(StoppedTable(**table) for table in said.get("tables", ())), said.get("by", ""))
 
@@ -56,7 +56,7 @@ class StoppedTables:
         return StoppedTables(tuple(table for table in self.tables if table.name in names))
 
     def after(self, run_id: str, tried: Collection[str], failed: Collection[str], now: float) -> StoppedTables:
-        """What run ``run_id`` found, which ``tried`` these tables."""
+        """What run ``run_id`` records, which ``tried`` these tables."""
         known = {table.name: table for table in self.tables}
         left_out = [table for table in self.tables if table.name not in tried]
         first = StoppedTable("", int(now), int(now), 0)

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 
 from spark_jobs.capture.catalogue_look import CertainChanges, certain_changes
 from spark_jobs.capture.continuity import nothing_to_recover
-from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import BreakError, CdcError, LakeError, NeedsSnapshotError, RefusedChangeError
-from spark_jobs.lake.drop_mark import landed_end
-from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.errors import BreakError, CdcError, NeedsSnapshotError, RefusedChangeError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprints
 from spark_jobs.postgres.privileges import slot_exists
@@ -23,6 +19,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint_differences import kind_of_change
 from spark_jobs.status import PipelineStatus, pipeline_status
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, stopped_tables
@@ -84,7 +81,7 @@ def plan_recover(pipeline: Pipeline) -> DryRun:
 
     A slot whose next window cannot be decoded is not noticed: only reading it shows that.
     """
-    if ChangeLog(pipeline.lake.change_log).checkpoint() is None:
+    if Ledger.of(pipeline.lake) is None:
         raise nothing_to_recover(pipeline)
     status = pipeline_status(pipeline)
     if status.source_error is None or isinstance(status.source_error, BreakError):
@@ -94,24 +91,25 @@ def plan_recover(pipeline: Pipeline) -> DryRun:
 
 def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     broken = status.source_error.what if status.source_error is not None else ""
-    checkpoint = landed_end(pipeline.lake)
+    ledger = Ledger.of(pipeline.lake)
     with connected(pipeline.source.dsn) as connection:
         pipeline = refreshed(connection, pipeline)
         names = followed_names(connection, pipeline)
-        states = {} if checkpoint is None else table_states(pipeline.lake, names, checkpoint.identity)
-        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, names, states)}
-        if stopped and len(stopped) == len(names) and checkpoint is None:
+        ledger = ledger and ledger.reading(names, exactly=True)
+        found = stopped_tables(connection, pipeline, names, ledger.found if ledger else {})
+        stopped = {table.name: table.error for table in found}
+        if stopped and len(stopped) == len(names) and ledger is None:
             raise none_can_go_on([TableStopped(*table) for table in stopped.items()])
         failed = {table.name: table.error for table in status.tables if table.error is not None}
         stopped |= {name: error for name, error in failed.items() if isinstance(error, RefusedChangeError)}
-        changes = {} if checkpoint is None or broken else _changes(connection, pipeline, checkpoint, names)
+        changes = {} if ledger is None or broken else _changes(connection, pipeline, ledger, names)
         going_on = [name for name in names if name not in stopped]
         reasons = dict.fromkeys(going_on, broken) if broken else {}
-        reasons = reasons or _reasons(connection, pipeline, checkpoint, going_on, states) | _changed(pipeline, status)
+        reasons = reasons or _reasons(connection, pipeline, ledger, going_on) | _changed(pipeline, status)
         reasons = {name: why for name, why in reasons.items() if name not in stopped}
         sizes = table_sizes(connection, reasons)
         pace = _pace(connection, sizes)
-        creates = tuple(_creates(connection, pipeline, checkpoint, going_on, broken=bool(broken)))
+        creates = tuple(_creates(connection, pipeline, ledger, going_on, broken=bool(broken)))
     stopped |= {name: error for name, error in failed.items() if name in going_on and name not in reasons}
     return DryRun(
         broken,
@@ -134,20 +132,19 @@ def _to_follow(pipeline: Pipeline, name: QualifiedName, found: CertainChanges) -
 def _reasons(
     connection: Connection,
     pipeline: Pipeline,
-    checkpoint: WindowMarker | None,
+    ledger: Ledger | None,
     names: Sequence[QualifiedName],
-    states: Mapping[QualifiedName, TableState | LakeError],
 ) -> dict[QualifiedName, str]:
     """The tables that begin a new generation, as ``prepare`` finds them."""
-    if checkpoint is None:
+    if ledger is None:
         return dict.fromkeys(names, _FIRST)
-    begun = BegunGenerations(pipeline, checkpoint, mask_words(connection, pipeline), states)
+    begun = BegunGenerations(pipeline, ledger, mask_words(connection, pipeline))
     return {name: _reason(pipeline, begun, name) for name in names if begun.needs_another(name)}
 
 
 def _reason(pipeline: Pipeline, begun: BegunGenerations, name: QualifiedName) -> str:
-    state, mode = begun.states.get(name), pipeline.mode_of(name)
-    if not isinstance(state, TableState):
+    state, mode = begun.ledger.states.get(name), pipeline.mode_of(name)
+    if state is None:
         return _FIRST
     if why := begun.why_from_source(name):
         return why
@@ -177,20 +174,20 @@ def _to_take(name: QualifiedName, reason: str, size: TableSize | None, pace: flo
 
 
 def _changes(
-    connection: Connection, pipeline: Pipeline, checkpoint: WindowMarker, names: Sequence[QualifiedName]
+    connection: Connection, pipeline: Pipeline, ledger: Ledger, names: Sequence[QualifiedName]
 ) -> dict[QualifiedName, CertainChanges]:
     """What the catalogue shows since the last window."""
-    if checkpoint.catalogue is None:
+    if ledger.last.catalogue is None:
         return {}
-    before = ChangeLog(pipeline.lake.change_log).fingerprints(checkpoint.catalogue.window)
-    now = fingerprints(connection, watched_tables(pipeline, names, checkpoint)).values()
+    before = ledger.log.fingerprints(ledger.last.catalogue.window)
+    now = fingerprints(connection, watched_tables(pipeline, names, ledger.last)).values()
     return certain_changes(before, now)
 
 
 def _creates(
     connection: Connection,
     pipeline: Pipeline,
-    checkpoint: WindowMarker | None,
+    ledger: Ledger | None,
     names: Sequence[QualifiedName],
     *,
     broken: bool,
@@ -204,7 +201,7 @@ def _creates(
             yield from (f"{name} in publication {found.name}" for name in names if not found.publishes(name))
     if not slot_exists(connection, source.slot):
         yield f"slot {source.slot}"
-    if checkpoint is None:
+    if ledger is None:
         yield f"change log {pipeline.lake.change_log}"
     elif broken:
-        yield f"a new chapter of the change log, from window {checkpoint.ordinal + 1} on"
+        yield f"a new chapter of the change log, from window {ledger.last.ordinal + 1} on"

@@ -6,7 +6,6 @@ everything that is landed, at most once per interval. They wait for each other o
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +30,6 @@ from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import IN_ROUNDS, Exporter
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
-
-_log = logging.getLogger(__name__)
 
 # how long a failed piece of work is left alone: doubled with each failure in a row
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0

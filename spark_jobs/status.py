@@ -11,14 +11,11 @@ from spark_jobs.capture.catalogue_look import certain_changes
 from spark_jobs.capture.continuity import check_health
 from spark_jobs.capture.lag import Lag, lag_behind, lag_since
 from spark_jobs.capture.slot_findings import Finding, slot_findings
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError, LakeError, NeedsSnapshotError, SlotError, SourceError
-from spark_jobs.lake.cuts import Cut, latest_cut
-from spark_jobs.lake.drop_mark import landed_end
-from spark_jobs.lake.messages_state import has_messages_table, messages_state
-from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState, table_states
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
+from spark_jobs.lake.table_state import PartitionsRead, Strategy
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
@@ -30,8 +27,8 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import matching_in_lake, refreshed
-from spark_jobs.tables.progress import known_state
 from spark_jobs.tables.refused_changes import accepted_windows, refused_since
 from spark_jobs.tables.stopped_tables import stopped_tables
 
@@ -121,25 +118,15 @@ class PipelineStatus:
 # a transaction that ends within this time hardly delays a snapshot
 _SHORT = timedelta(seconds=2)
 
-_States = Mapping[QualifiedName, TableState | LakeError]
-
-
-@dataclass(frozen=True)
-class _Landed:
-    """The log, its last marker, and the newest cut."""
-
-    log: ChangeLog
-    last: WindowMarker
-    cut: Cut | None
-
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the source answered: the tables that are followed, and the errors of single ones. ``markers`` are those of
-    the landed windows, beginning with the earliest that is the last one applied to some table."""
+    """What lake and source answered: the tables that are followed, and the errors of single ones. ``ledger``: None if
+    nothing was landed yet. ``markers`` are those of the landed windows, beginning with the earliest that is the last
+    one applied to some table."""
 
     names: tuple[QualifiedName, ...]
-    states: _States
+    ledger: Ledger | None
     markers: tuple[WindowMarker, ...]
     slot: SlotHealth | None = None
     trouble: Mapping[QualifiedName, CdcError] = field(default_factory=dict)
@@ -166,119 +153,109 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
 
     Raises LakeError when the change log itself cannot be read.
     """
-    landed = _landed(pipeline)
-    asked = _ask(pipeline, landed)
+    asked = _ask(pipeline, Ledger.of(pipeline.lake))
+    ledger = asked.ledger
     flushed = asked.slot.flushed_lsn if asked.slot else None
     read_again = pipeline.on_rewrite != "error"
-    lag = lag_behind(pipeline, landed.last, flushed) if landed and flushed and not asked.error else None
-    late = _Late(flushed, lag.seconds, cache(partial(lag_since, landed.log))) if landed and lag else _Late(flushed)
+    lag = lag_behind(pipeline, ledger.last, flushed) if ledger and flushed and not asked.error else None
+    late = _Late(flushed, lag.seconds, cache(partial(lag_since, ledger.log))) if ledger and lag else _Late(flushed)
     return PipelineStatus(
         pipeline=pipeline.name,
         lake=pipeline.lake.path,
         slot=asked.slot,
         source_error=asked.error,
-        log=None if landed is None else _log_status(landed, flushed, lag),
-        tables=tuple(_table_status(name, landed, late, asked, read_again=read_again) for name in asked.names),
-        messages=_messages_status(pipeline, landed, flushed) if has_messages_table(pipeline) else None,
+        log=None if ledger is None else _log_status(ledger, flushed, lag),
+        tables=tuple(_table_status(name, late, asked, read_again=read_again) for name in asked.names),
+        messages=_messages_status(ledger, flushed) if has_messages_table(pipeline) else None,
         findings=slot_findings(asked.slot, lag, pipeline.health) if asked.slot else (),
     )
 
 
-def _ask(pipeline: Pipeline, landed: _Landed | None) -> _Asked:
+def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
     """What the source answers; if it cannot be queried, what configuration and lake say."""
     names = configured_names(pipeline) or ()
-    asked = _asked_of_lake(pipeline, names, landed)
+    asked = _asked_of_lake(names, ledger)
     try:
         with connected(pipeline.source.dsn) as connection:
             pipeline = refreshed(connection, pipeline)
             if not names:
                 names = followed_names(connection, pipeline)
-                asked = _asked_of_lake(pipeline, names, landed)
-            if landed is not None:
-                asked = replace(asked, trouble=_trouble(connection, pipeline, asked, landed))
+                asked = _asked_of_lake(names, ledger)
+            if asked.ledger is not None:
+                asked = replace(asked, trouble=_trouble(connection, pipeline, asked, asked.ledger))
             elif not slot_exists(connection, pipeline.source.slot):
                 return asked  # nothing was begun yet: that is not an error
             found = find_slot_health(connection, pipeline.source.slot)
             if isinstance(found, SlotHealth):
                 asked = replace(asked, slot=found)
-            if landed is not None:
-                check_health(pipeline, landed.last, found)
+            if ledger is not None:
+                check_health(pipeline, ledger.last, found)
     except (SourceError, SlotError, GapError) as error:
         if not asked.names:
-            asked = _asked_of_lake(pipeline, matching_in_lake(pipeline), landed)
+            asked = _asked_of_lake(matching_in_lake(pipeline), ledger)
         return replace(asked, error=error)
     return asked
 
 
-def _asked_of_lake(pipeline: Pipeline, names: tuple[QualifiedName, ...], landed: _Landed | None) -> _Asked:
-    if landed is None:
-        return _Asked(names, {}, ())
-    states = table_states(pipeline.lake, names, landed.last.identity)
-    reached = (known_state(state, landed.cut).ordinal for state in states.values() if isinstance(state, TableState))
-    return _Asked(names, states, landed.log.markers(min(reached, default=landed.last.ordinal) - 1))
+def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _Asked:
+    if ledger is None:
+        return _Asked(names, None, ())
+    ledger = ledger.reading(names, exactly=True)
+    reached = min((state.ordinal for state in ledger.states.values()), default=ledger.last.ordinal)
+    return _Asked(names, ledger, ledger.log.markers(reached - 1))
 
 
 def _trouble(
-    connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
+    connection: Connection, pipeline: Pipeline, asked: _Asked, ledger: Ledger
 ) -> Mapping[QualifiedName, CdcError]:
     """Errors of tables that were followed until now."""
-    stopped = stopped_tables(connection, pipeline, tuple(asked.states), asked.states)
-    return {**_changed(connection, pipeline, asked, landed), **{table.name: table.error for table in stopped}}
+    stopped = stopped_tables(connection, pipeline, tuple(ledger.found), ledger.found)
+    return {**_changed(connection, pipeline, asked, ledger), **{table.name: table.error for table in stopped}}
 
 
 def _changed(
-    connection: Connection, pipeline: Pipeline, asked: _Asked, landed: _Landed
+    connection: Connection, pipeline: Pipeline, asked: _Asked, ledger: Ledger
 ) -> Mapping[QualifiedName, CdcError]:
     """Changes that cost the table a new snapshot: those that are landed, and those since the last window."""
     trouble: dict[QualifiedName, CdcError] = {}
-    watched = watched_tables(pipeline, tuple(asked.states), landed.last)
-    seen = landed.last.catalogue
+    watched = watched_tables(pipeline, tuple(ledger.found), ledger.last)
+    seen = ledger.last.catalogue
     words = fingerprint_words(connection, watched) if seen else {}
     if seen and any(
-        isinstance(s, TableState) and s.generation.word != words.get(n, (0, s.generation.word))[1]
-        for n, s in asked.states.items()
+        state.generation.word != words.get(name, (0, state.generation.word))[1] for name, state in ledger.states.items()
     ):
-        before = landed.log.fingerprints(seen.window)
+        before = ledger.log.fingerprints(seen.window)
         for name, changed in certain_changes(before, fingerprints(connection, watched).values()).items():
-            state = asked.states[name]
-            if isinstance(state, TableState) and state.generation.word != words[name][1]:
+            state = ledger.states.get(name)
+            if state is not None and state.generation.word != words[name][1]:
                 if refused := refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name)):
                     trouble[name] = refused
                 elif changed.reasons:
                     trouble[name] = changed_without_event(name, changed.reasons, "since the last window")
-    for name, state in asked.states.items():
-        if isinstance(state, TableState):
-            pending = [marker for marker in asked.markers if marker.ordinal > known_state(state, landed.cut).ordinal]
-            _, refused = accepted_windows(pending, state, pipeline.schema_policy(name))
-            if error := refused or change_without_event(pending, state):
-                trouble[name] = error
+    for name, state in ledger.states.items():
+        pending = [marker for marker in asked.markers if marker.ordinal > state.ordinal]
+        _, refused = accepted_windows(pending, state, pipeline.schema_policy(name))
+        if error := refused or change_without_event(pending, state):
+            trouble[name] = error
     return trouble
 
 
-def _landed(pipeline: Pipeline) -> _Landed | None:
-    log = ChangeLog(pipeline.lake.change_log)
-    last = landed_end(pipeline.lake)
-    return _Landed(log, last, latest_cut(pipeline.lake)) if last else None
+def _log_status(ledger: Ledger, flushed: Lsn | None, lag: Lag | None) -> LogStatus:
+    end = ledger.last.window.hi
+    return LogStatus(ledger.last.ordinal, end, _behind(end, flushed), lag.seconds if lag else None)
 
 
-def _log_status(landed: _Landed, flushed: Lsn | None, lag: Lag | None) -> LogStatus:
-    end = landed.last.window.hi
-    return LogStatus(landed.last.ordinal, end, _behind(end, flushed), lag.seconds if lag else None)
-
-
-def _table_status(
-    name: QualifiedName, landed: _Landed | None, late: _Late, asked: _Asked, *, read_again: bool
-) -> TableStatus:
-    state = asked.states.get(name)
-    if landed is None or state is None:
-        return TableStatus(name, waits_for=_waits_for(asked) if landed is not None else None)
+def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again: bool) -> TableStatus:
+    ledger = asked.ledger
+    state = ledger.found.get(name) if ledger else None
+    if ledger is None or state is None:
+        return TableStatus(name, waits_for=_waits_for(asked) if ledger is not None else None)
     if isinstance(state, LakeError):
         return TableStatus(name, error=state)
-    ordinal = known_state(state, landed.cut).ordinal
-    pending = [marker for marker in asked.markers if marker.ordinal > ordinal]
-    applied = next((marker.window.hi for marker in asked.markers if marker.ordinal == ordinal), None)
+    pending = [marker for marker in asked.markers if marker.ordinal > state.ordinal]
+    applied = next((marker.window.hi for marker in asked.markers if marker.ordinal == state.ordinal), None)
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
-    if is_of_earlier_chapter(state, landed.last.identity.chapter):
+    if is_of_earlier_chapter(state, ledger.identity.chapter):
         late = _Late()  # the table's LSNs cannot be compared with this WAL
     changes = {marker.ordinal: _changes(marker, name) for marker in pending}
     return TableStatus(
@@ -307,19 +284,18 @@ def _waits_for(asked: _Asked) -> OpenTransaction | None:
     return oldest if oldest is not None and (oldest.age is None or oldest.age > _SHORT) else None
 
 
-def _messages_status(pipeline: Pipeline, landed: _Landed | None, flushed: Lsn | None) -> MessagesStatus:
-    if landed is None:
+def _messages_status(ledger: Ledger | None, flushed: Lsn | None) -> MessagesStatus:
+    if ledger is None:
         return MessagesStatus()
     try:
-        state = messages_state(pipeline.lake, landed.last.identity)
+        state = ledger.state_of(MESSAGES_NAME)
     except CdcError as error:
         return MessagesStatus(error=error)
     if state is None:
         return MessagesStatus()
-    ordinal = known_state(state, landed.cut).ordinal
-    markers = landed.log.markers(ordinal - 1)
-    pending = [marker for marker in markers if marker.ordinal > ordinal]
-    applied = next((marker.window.hi for marker in markers if marker.ordinal == ordinal), None)
+    markers = ledger.log.markers(state.ordinal - 1)
+    pending = [marker for marker in markers if marker.ordinal > state.ordinal]
+    applied = next((marker.window.hi for marker in markers if marker.ordinal == state.ordinal), None)
     return MessagesStatus(
         applied_lsn=applied,
         pending_windows=len(pending),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,11 +12,26 @@ Memory = TypeVar("Memory")
 Value = TypeVar("Value")
 
 
+@dataclass(frozen=True)
+class StoreSettings:
+    """How an object store is reached; None: as its clients find it by themselves. ``endpoint``: a URL. ``path_style``:
+    the bucket is part of the path of requests, not of the host name. Never credentials."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+
+    @property
+    def is_unencrypted(self) -> bool:
+        return self.endpoint is not None and self.endpoint.startswith("http://")
+
+
 class Storage:
     """The storage of one lake. What is remembered of its files only saves requests: whoever uses it asks the storage
     whether it still holds, as other processes write the same files."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: StoreSettings = StoreSettings()) -> None:
+        self.settings = settings
         self._memories: dict[type[Any], Any] = {}
         self._lock = Lock()
 
@@ -29,8 +45,8 @@ class Storage:
         with self._lock:
             self._memories.pop(kind, None)
 
-    def __reduce__(self) -> tuple[type[Storage], tuple[()]]:
-        return type(self), ()  # another process remembers nothing
+    def __reduce__(self) -> tuple[type[Storage], tuple[StoreSettings]]:
+        return type(self), (self.settings,)  # another process remembers nothing
 
 
 class Location(str):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.apply.apply import CatchUpReport, apply
-from spark_jobs.apply.plan import Known
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.change_log.window_marker import FileMoved, WindowMarker
@@ -38,6 +37,7 @@ from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.stopped_tables import TableStopped
 
 _log = logging.getLogger(__name__)
@@ -103,9 +103,9 @@ def sync(
     started = time.monotonic()
     prepared = prepare(pipeline)
     pipeline = prepared.pipeline
-    before = _flushed(pipeline) - prepared.checkpoint.window.hi
+    before = _flushed(pipeline) - prepared.ledger.last.window.hi
     stopped = {table.name for table in prepared.stopped}
-    done = _Done(stopped, prepared.checkpoint, Known(prepared.checkpoint, prepared.progress))
+    done = _Done(stopped, prepared.ledger.last, prepared.ledger)
     with (
         Exporter(pipeline.source.dsn, patience) as exporter,
         Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
@@ -148,8 +148,8 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
     while True:
         captured = capture(pipeline, upto=upto, progress=run.progress)
         done.landed(captured)
-        known, excluding = done.known_after(captured), {*done.failed, *done.waiting, *done.held}
-        done.add(apply(run, excluding=excluding, known=known))
+        excluding = {*done.failed, *done.waiting, *done.held}
+        done.add(apply(run, excluding=excluding, ledger=done.ledger_after(captured)))
         if captured.caught_up:
             moved = done.not_explained(captured)
             if not moved:
@@ -172,13 +172,13 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 @dataclass
 class _Done:
     """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
-    ``last``: the log's newest marker that it knows. ``known``: how far log and tables are, until a table is written.
+    ``last``: the log's newest marker that it knows. ``ledger``: how far log and tables are, until a table is written.
     ``waiting``: tables whose snapshot is still to be taken, each with its reason. ``held``: tables of which partitions
     wait for a snapshot."""
 
     stopped: set[QualifiedName]
     last: WindowMarker
-    known: Known | None = None
+    ledger: Ledger | None = None
     failed: set[QualifiedName] = field(default_factory=set)
     waiting: Mapping[QualifiedName, str] = field(default_factory=dict)
     held: set[QualifiedName] = field(default_factory=set)
@@ -199,15 +199,15 @@ class _Done:
         seen = self.last.catalogue
         return seen.moved if seen is not None and self._is_last(captured) else ()
 
-    def known_after(self, captured: CaptureReport) -> Known | None:
-        """What is known after ``captured``; None if a table was written, or somebody else has landed windows."""
-        return replace(self.known, checkpoint=self.last) if self.known is not None and self._is_last(captured) else None
+    def ledger_after(self, captured: CaptureReport) -> Ledger | None:
+        """The ledger after ``captured``; None if a table was written, or somebody else has landed windows."""
+        return replace(self.ledger, last=self.last) if self.ledger is not None and self._is_last(captured) else None
 
     def _is_last(self, captured: CaptureReport) -> bool:
         return self.last.window.hi == captured.landed_end
 
     def begin(self, begun: NewGenerations) -> None:
-        self.known = None
+        self.ledger = None
         earlier = (taken for taken in self.snapshots if taken.name not in self.waiting)
         self.snapshots = [*earlier, *begun.snapshots]
         self.modes += begun.modes
@@ -225,7 +225,7 @@ class _Done:
                 self.held.add(table.name)
 
     def add(self, report: CatchUpReport) -> None:
-        self.known = None
+        self.ledger = None
         self.messages = report.messages and report.messages.after(self.messages)
         self.cut = report.cut
         for outcome in report.tables:
@@ -263,7 +263,7 @@ class _Done:
             prepared.stopped,
             tuple(self.modes),
             tables_waiting(errors, transaction),
-            bool(prepared.progress.states) or any(taken.error is None for taken in self.snapshots),
+            bool(prepared.ledger.states) or any(taken.error is None for taken in self.snapshots),
         )
 
 

@@ -111,7 +111,7 @@ def _window_times(pipeline: Pipeline, markers: Sequence[WindowMarker]) -> Mappin
 
 
 def _time_metadata(times: Sequence[WindowTimes]) -> Mapping[str, dg.MetadataValue]:
-    """When the source committed the first and the last transaction of a partition: LSNs tell nobody the hour."""
+    """When the source committed the first and the last transaction of a partition: LSNs do not show the time."""
     if not times:
         return {}
     first, last = min(each.first for each in times), max(each.last for each in times)

@@ -129,22 +129,17 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
 
     A table without changes keeps its old watermark, since such windows make no commit.
     """
-    from spark_jobs.change_log.log import ChangeLog
-    from spark_jobs.lake.cuts import latest_cut
-    from spark_jobs.lake.table_state import table_state
     from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
-    from spark_jobs.tables.progress import known_state
+    from spark_jobs.tables.ledger import Ledger
 
-    log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = log.checkpoint()
-    if checkpoint is None:
+    ledger = Ledger.of(pipeline.lake)
+    if ledger is None:
         return -1, -1, -1
-    identity = checkpoint.identity
-    state = table_state(pipeline.lake, table, *identity.stream)
-    if state is not None and is_of_earlier_chapter(state, identity.chapter):
-        state = None  # it has nothing of the present chapter, and the LSNs of another are no measure
-    shown = -1 if state is None else known_state(state, latest_cut(pipeline.lake)).ordinal
-    between = [marker for marker in log.markers(max(shown, identity.chapter - 1)) if marker.window.lo < upto]
+    state, chapter = ledger.state_of(table), ledger.identity.chapter
+    if state is not None and is_of_earlier_chapter(state, chapter):
+        state = None  # it has no snapshot in this chapter, and LSNs of another one cannot be compared
+    shown = -1 if state is None else state.ordinal
+    between = [marker for marker in ledger.log.markers(max(shown, chapter - 1)) if marker.window.lo < upto]
     changes = sum(
         counts.changes.total
         for marker in between

@@ -14,8 +14,8 @@ def remove_lost_partitions(
 ) -> None:
     """Remove them, and say so: in the run's log, and in an observation of the change log, which stays.
 
-    Left in place they would be shown as missing for ever, and every backfill of what is missing would fail for them.
-    No range is planned across a break, so a partition that goes missing between two others changes no range.
+    Left in place they would be shown as missing for ever, and every backfill of what is missing would fail for them. No
+    range is planned across a break, so removing a partition between two others changes no range.
     """
     keys = context.instance.get_dynamic_partitions(f"{blueprint.name}_lsn")
     lost = [window for window in well_formed(keys) if chapters.lost(window)]

@@ -69,7 +69,7 @@ def _take(
         kept = {}
         forced = _is_forced(context, blueprint)
         if not forced:
-            known = prepared.progress.of(names)
+            known = prepared.ledger.only(names)
             halted |= known.errors
             kept = {name: state for name, state in known.states.items() if name not in prepared.missing}
         names = [name for name in names if name not in halted and name not in kept]
@@ -116,7 +116,7 @@ def _snapshot_metadata(taken: TableSnapshot) -> Mapping[str, Any]:
 
 
 def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:
-    """What the configuration says; else whether this run is for one snapshot and for nothing else."""
+    """What the configuration says; by default, whether this run is for one snapshot and for nothing else."""
     force: bool | None = context.op_execution_context.op_config.get("force")
     if force is not None:
         return force
@@ -124,9 +124,9 @@ def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:
 
 
 def snapshot_spec(name: str, lake: Lake, table: QualifiedName, source: dg.AssetKey, taken_by: str) -> dg.AssetSpec:
-    """Of one table of the pipeline ``name``, before translation. Its group is not the tables': "Materialize all" of
-    that is to offer its partitions, and to read no table anew. ``taken_by``: a sentence of its
-    description."""
+    """The snapshot asset of one table of the pipeline ``name``, before translation. It is not in the tables' group:
+    "Materialize all" of that group is to offer their partitions, and to take no snapshot. ``taken_by``: a sentence of
+    its description."""
     return dg.AssetSpec(
         key=snapshot_key(name, table),
         description=f"Table {table} read whole at one LSN. Materialise it alone to re-create"

@@ -75,8 +75,8 @@ Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any
 def table_spec(
     name: str, database: str, lake: Lake, table: QualifiedName, comment: str, adds_windows: str
 ) -> dg.AssetSpec:
-    """One table that the pipeline ``name`` follows, before any translation. Takes what all tables share as it is:
-    whatever is derived from the whole pipeline here is derived again for each of its tables."""
+    """One table that the pipeline ``name`` follows, before any translation. What all tables share is a parameter:
+    derived here from the pipeline, it would be derived again for each table."""
     description = f"PostgreSQL table {table} of database {database}, replicated change by change. {adds_windows}"
     return dg.AssetSpec(
         key=table_key(name, table),
@@ -173,7 +173,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     waiting = {table.name: table for table in tables_waiting(errors, exporter.waits_for)}
     for table in waiting.values():
         yield from _waiting_events(context, run, table)
-    if waiting and not _shows_something(run):  # that is no success
+    if waiting and not _shows_something(run):  # a run without any result is no success
         stopped |= {str(name): errors[name] for name in waiting}
     for outcome in report.tables:
         if outcome.error is None:
@@ -229,7 +229,7 @@ def _landed(run: TableRun) -> tuple[Chapters, tuple[WindowMarker, ...]]:
 
 @dataclass(frozen=True)
 class _Missing:
-    """The generations that were ``begun`` for tables without a usable one; ``failed``: tables that cannot go on."""
+    """The generations that were ``begun`` for tables without a usable one; ``failed``: tables that are stopped."""
 
     begun: NewGenerations
     failed: Mapping[QualifiedName, CdcError]
@@ -282,7 +282,7 @@ def _log_begun(
 def _waiting_events(
     context: dg.AssetExecutionContext, run: TableRun, table: TableWaiting
 ) -> Iterator[dg.AssetCheckResult]:
-    """A table whose snapshot waits for an open transaction: its partitions stay as they are, for the next run."""
+    """A table whose snapshot waits for an open transaction: its partitions are left for the next run."""
     context.log.warning("%s", table)
     key, transaction = run.tables[table.name], table.transaction
     age = transaction.age if transaction is not None else None

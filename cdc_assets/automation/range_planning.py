@@ -36,7 +36,7 @@ class PartitionState:
 
     @property
     def done(self) -> Lsn:
-        """Up to here runs were requested, and their windows are landed."""
+        """The LSN up to which runs were requested and windows are landed."""
         return max(self.begin, min(self.taken, self.landed_end))
 
     @cached_property

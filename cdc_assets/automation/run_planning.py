@@ -55,7 +55,7 @@ class RunPlan:
 @dataclass(frozen=True)
 class LastRuns:
     """The instance's records of this pipeline's runs. ``taken``: the end of the last range that was requested in this
-    chapter of the change log; ``failures``: how many runs in a row came to nothing; ``stopped`` tables."""
+    chapter of the change log; ``failures``: how many runs in a row have failed; ``stopped`` tables."""
 
     active: str | None
     failures: int

@@ -15,5 +15,5 @@ def ensure_pool_limit(context: dg.SensorEvaluationContext | dg.ScheduleEvaluatio
     limits = {pool.name: pool for pool in storage.get_pool_limits()}
     if blueprint.pool not in limits or limits[blueprint.pool].from_default:
         storage.set_concurrency_slots(blueprint.pool, 1)
-    elif limits[blueprint.pool].limit != 1 and blueprint.op.pool is None:  # a pool of their own, users size themselves
+    elif limits[blueprint.pool].limit != 1 and blueprint.op.pool is None:  # users set the size of a pool of their own
         context.log.warning(f"pool {blueprint.pool} lets {limits[blueprint.pool].limit} runs in at once: set it to 1")

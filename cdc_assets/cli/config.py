@@ -13,7 +13,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import counted
-from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, load_model, load_pipeline
+from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, load_fields, load_pipeline
 from cdc_assets.configuration.models import PipelineModel
 
 _HIDDEN = "**********"
@@ -53,8 +53,8 @@ def validate(config: Path) -> Outcome:
 @output_options
 def show(config: Path) -> Outcome:
     """Print every field with its value, or with its default. The connection string and Spark's settings are hidden."""
-    load_pipeline(config)  # refuses what the fields alone do not show
-    document = _document(load_model(config))
+    model, _ = load_fields(config)
+    document = _document(model)
     return Outcome(document, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 

@@ -29,7 +29,7 @@ from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.readable_size import size
 from spark_jobs.status import pipeline_status
 
-# so often a scrape may ask the source, however short --every is
+# how often scrapes may query the source, however short --every is
 _LEAST_SECONDS_BETWEEN_STATUSES = 5.0
 
 

@@ -1,4 +1,4 @@
-"""What is told of a process that follows: metrics of its rounds, and whether it is well."""
+"""What a process that follows reports: metrics of its rounds, and whether it is healthy."""
 
 from __future__ import annotations
 

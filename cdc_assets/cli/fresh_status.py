@@ -1,5 +1,5 @@
-"""A pipeline's status for scrapes: however many there are, the source is asked seldom, and if it does not answer, they
-do not wait for it."""
+"""A pipeline's status for scrapes. However many there are, the source is queried seldom, and if it does not answer, no
+scrape waits for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FreshStatus:
         self._looked_at: float | None = None
 
     def __call__(self) -> PipelineStatus | None:
-        """None if there is none of the last minute: nothing has answered, or the change log cannot be read."""
+        """None if the last one is too old: the source does not answer, or the change log cannot be read."""
         with self._lock:
             if self._looking is None and self._is_older_than(self._every):
                 self._looking = threading.Thread(target=self._look_again, name="status", daemon=True)

@@ -35,7 +35,7 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def error_document(error: Exception, what: str, hint: str) -> Mapping[str, object]:
-    """``{"error": {"type", "message", "hint"}}``: the lines that went to stderr."""
+    """``{"error": {"type", "message", "hint"}}``: the lines that were printed on stderr."""
     return {"error": {"type": type(error).__name__, "message": what, "hint": hint}}
 
 

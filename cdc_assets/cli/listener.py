@@ -94,7 +94,7 @@ class _Server(ThreadingWSGIServer):
         self.set_app(answer)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: a client that went away, or sent nothing, is no trouble of this process."""
+        """Does nothing: a client that disconnects or sends nothing is no failure of this process."""
 
 
 class _Handler(WSGIRequestHandler):

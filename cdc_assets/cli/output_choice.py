@@ -11,13 +11,13 @@ import click
 
 Form = Literal["table", "json", "prometheus"]
 LEVELS = ("debug", "info", "warning", "error")
-# so many lines about what is well are listed; of more, only their number is said
+# how many lines about what is well are listed; the others are only counted
 FEW = 20
 
 
 def options_of(*forms: Form) -> tuple[click.Option, ...]:
-    """``OutputChoice.of`` reads them before a command line is parsed, so that a mistake in it is told in the form that
-    was asked for; a command declares them for ``--help`` and its parser."""
+    """``OutputChoice.of`` reads them before a command line is parsed, so that a mistake in it is reported in the
+    requested form; a command declares them for ``--help`` and its parser."""
     meanings = f"The form of the result. Default: {forms[0]}."
     return (
         click.Option(["--output", "-o"], type=click.Choice(forms), expose_value=False, help=meanings),

@@ -34,7 +34,7 @@ class StatusMetrics(Collector):
         self._status = status
 
     def describe(self) -> Iterable[Metric]:
-        return ()  # or a registry would ask for a status before there is a scrape
+        return ()  # otherwise a registry would query the status before any scrape
 
     def collect(self) -> Iterator[Metric]:
         if (status := self._status()) is not None:

@@ -57,7 +57,7 @@ def _session_of(
 
 
 def _forgotten_if_dead(spark: SparkSession) -> bool:
-    """Whether it has died. If so, pyspark is made to forget it, or would return it again."""
+    """Whether the JVM has died. If so, pyspark is made to forget the session, which it would otherwise return again."""
     from spark_jobs.spark.own_jvm import forget_session, has_ended
     from spark_jobs.spark.session import is_connect
 

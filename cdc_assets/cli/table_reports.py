@@ -69,7 +69,7 @@ def columns_followed(applied: Sequence[TableApplied]) -> Text:
 
 
 def modes_changed(changed: Sequence[ModeChanged]) -> Text:
-    """How tables came into another mode: one line per table."""
+    """How tables changed their mode: one line per table."""
     lines = (f"mode of {table.name}: {'stopped' if table.error else table.what}" for table in changed)
     return Text("\n".join(lines))
 

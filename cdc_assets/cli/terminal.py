@@ -61,11 +61,11 @@ class Terminal:
     def __init__(self, choice: OutputChoice | None = None) -> None:
         self.choice = choice or OutputChoice()
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.stdout: TextIO = sys.stdout  # the process's own, while output of the work goes to stderr
+        self.stdout: TextIO = sys.stdout  # the process's own; whatever else the work prints goes to stderr
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody is there to answer, and the result is not for a program."""
+        """Whether a person can answer, and the result is not for a program."""
         return sys.stdin.isatty() and self.errors.is_terminal and not self.choice.as_json
 
     def problem(self, what: str, hint: str = "") -> None:
@@ -86,7 +86,7 @@ class Terminal:
             self.errors.print(Text(f"» {one_line(line)}"))
 
     def line(self, text: str) -> None:
-        """One line of the result, printed at once: for a command that goes on."""
+        """One line of the result, printed at once: for a command that continues."""
         self.stdout.write(f"{text}\n")
         self.stdout.flush()
 

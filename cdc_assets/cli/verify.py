@@ -1,4 +1,4 @@
-"""``postgres-cdc verify``: compares source and lake at one exact LSN, while both go on."""
+"""``postgres-cdc verify``: compares source and lake at one exact LSN, while both keep changing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keeps pandas out of a command's process, where nothing but pyarrow asks for it.
 
 pyarrow imports pandas, if it is installed, with the first array or scalar that it makes of Python values. That was a
-quarter of the CPU time of a command that finds nothing to do. If the import fails, pyarrow goes without pandas until
-something needs it after all.
+quarter of the CPU time of a command that finds nothing to do. If the import fails, pyarrow works without pandas until
+something needs it.
 """
 
 from __future__ import annotations

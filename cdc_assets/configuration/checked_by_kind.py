@@ -34,7 +34,7 @@ def checked_by_kind(schema: Mapping[str, Any], *, templates: bool) -> Schema:
 
 
 def _chosen(branches: Sequence[Schema]) -> Schema:
-    """A mapping last: what is of no kind is told that a mapping is expected, or a list."""
+    """A mapping last: for a value of no listed kind, the error says that a mapping is expected, or a list."""
     ordered = sorted(branches, key=lambda branch: _KINDS.index(_kind(branch)))
     chosen = ordered[-1]
     for branch in reversed(ordered[:-1]):

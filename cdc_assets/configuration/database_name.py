@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 from pydantic import SecretStr
 
-from spark_jobs.errors import ConfigurationError
-
 
 def database_name(dsn: SecretStr) -> str:
     """The database that a connection string names, by libpq's rules, without connecting.
@@ -39,13 +37,6 @@ def has_password(dsn: SecretStr) -> bool:
 
 
 def _given(dsn: SecretStr) -> Mapping[str, object]:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
+    from spark_jobs.postgres.connection import parameters_of
 
-    try:
-        return conninfo_to_dict(dsn.get_secret_value())
-    except ProgrammingError:
-        raise ConfigurationError(
-            "source.dsn is not a PostgreSQL connection string",
-            hint="expected postgresql://user:password@host:port/database or host=... dbname=...",
-        ) from None
+    return parameters_of(dsn)

@@ -27,8 +27,10 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
+from spark_jobs.object_stores import hadoop_settings
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.postgres.password_command import PasswordCommand
+from spark_jobs.storage import Storage, StoreSettings
 from spark_jobs.table_pattern import TablePattern
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -40,6 +42,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     Raises ConfigurationError if columns are masked and the environment holds no salt.
     """
     source, policy = model.source, model.on_schema_change.over()
+    lake = lake_of(model, folder)
     tables = None
     if not model.asks_source:
         rules = model.table_rules
@@ -61,7 +64,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             proto_version=source.proto_version,
             adopt_slot=source.adopt_slot,
         ),
-        lake=lake_of(model, folder),
+        lake=lake,
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
         retention=Retention(timedelta(seconds=model.retention.change_log), timedelta(seconds=model.retention.cuts)),
         health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
@@ -73,7 +76,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             master=model.spark.master,
             remote=model.spark.remote,
             jars=model.spark.jars,
-            config=tuple(model.spark.config.items()),
+            config=tuple({**hadoop_settings(lake.root), **model.spark.config}.items()),
             handed_in=model.spark.resource is not None,
         ),
         mask_salt=mask_salt(),
@@ -90,7 +93,8 @@ def _dsn_of(source: SourceModel) -> SecretStr:
 
 def lake_of(model: PipelineModel, folder: Path) -> Lake:
     """A relative ``lake.path`` is relative to ``folder``."""
-    return Lake(_absolute(model.lake.path, folder))
+    settings = StoreSettings(**model.lake.storage.model_dump())
+    return Lake(_absolute(model.lake.path, folder), Storage(settings))
 
 
 def _patterns_of(model: PipelineModel) -> TablePatterns | None:

@@ -23,7 +23,7 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.table_mask import SALT_VARIABLE
 
 _REQUIRED = object()
-# by these Dagster knows a project, too
+# Dagster recognises a project by these, too
 _OF_A_PROJECT = ("pyproject.toml", "dg.toml")
 _environment = NativeEnvironment(undefined=StrictUndefined)
 

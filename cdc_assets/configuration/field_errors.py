@@ -99,7 +99,8 @@ def _flow(value: object) -> str:
 
 
 def _hint(path: FieldPath, model: type[BaseModel], value: object) -> str:
-    """The innermost field of the path that has an example, with the example, or with what stands there put right."""
+    """The innermost field of the path that has an example, with the example, or with a correction of the given
+    value."""
     for length in range(len(path), 0, -1):
         field = _field_at(path[:length], model)
         if field is not None and field.examples:

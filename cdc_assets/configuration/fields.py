@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
 from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
 from spark_jobs.column_options import ChosenType
+from spark_jobs.errors import LakeError
+from spark_jobs.object_stores import store_of
 from spark_jobs.table_pattern import TablePattern
 
 _SMALLEST_WINDOW = 1 << 10
@@ -140,9 +143,22 @@ def _lake_path(text: str) -> str:
         raise ValueError("expected a folder or a URI")
     if (scheme := _SCHEME.match(text.strip())) and scheme[1] not in ("file",):
         raise ValueError(f"{scheme[1]}: is no scheme of a URI that this process and Spark can both open")
+    try:
+        store_of(text.strip())
+    except LakeError as error:
+        raise ValueError(f"{error.what}; {error.hint}") from None
     if "://" in text and "%" in text:
         raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; choose another folder name")
     return text.strip().rstrip("/")
+
+
+def _endpoint(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError("expected a URL that begins with http:// or https://")
+    if url.username or url.password or url.query:
+        raise ValueError("holds more than a host, a port and a path; credentials belong into the environment")
+    return text.rstrip("/")
 
 
 def _spark_value(value: object) -> object:
@@ -197,5 +213,6 @@ OrNull = Annotated[
 ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

@@ -15,7 +15,7 @@ from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.doctor import Check, Verdict, diagnose_source
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.user_tables import UserTable, user_tables
+from spark_jobs.postgres.table_sizes import TableSize, user_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.table_pattern import TablePattern
 
@@ -88,14 +88,14 @@ def look_at(dsn: SecretStr, *, name: str | None = None, patterns: Sequence[Table
     return FoundDatabase(name, database, tuple(check for check in others if check.verdict is not Verdict.OK), found)
 
 
-def _instead(tables: Sequence[UserTable]) -> str:
+def _instead(tables: Sequence[TableSize]) -> str:
     if not tables:
         return "name another database in the connection string, with dbname=..."
     schemas = sorted({quoted_identifier(table.name.nspname) for table in tables})
     return f"it has {len(tables):,} tables, in {', '.join([*schemas[:_FEW], *['...'] * (len(schemas) > _FEW)])}"
 
 
-def _found(table: UserTable, checks: Sequence[Check]) -> FoundTable:
+def _found(table: TableSize, checks: Sequence[Check]) -> FoundTable:
     if table.is_foreign:
         remedy = "replicate it from the database that holds it"
         return FoundTable(table.name, table.bytes, Verdict.FAIL, "is a foreign table", remedy)

@@ -33,16 +33,21 @@ def load_pipeline(path: str | Path) -> Pipeline:
     Raises:
         ConfigurationError: the file cannot be read, is not YAML, or a field is wrong; nothing was touched.
     """
-    model = load_model(path)
+    return load_fields(path)[1]
+
+
+def load_fields(path: str | Path) -> tuple[PipelineModel, Pipeline]:
+    """The fields of the file itself, with their defaults; and the pipeline, which is refused where fields contradict
+    each other. Raises what ``load_pipeline`` raises."""
+    file = Path(path)
+    model = _model(file)
     try:
-        return pipeline_of(model, Path(path).resolve().parent)
+        return model, pipeline_of(model, file.resolve().parent)
     except ConfigurationError as error:
         raise error.within(str(path)) from None
 
 
-def load_model(path: str | Path) -> PipelineModel:
-    """The fields of the file itself, with their defaults. Raises what ``load_pipeline`` raises."""
-    file = Path(path)
+def _model(file: Path) -> PipelineModel:
     document = _pipeline_document(file)
     set_from_env_file(file.resolve().parent)
     ours = {name: value for name, value in document.value["attributes"].items() if name not in _FOR_DAGSTER}

@@ -1,7 +1,7 @@
 """The fields of the configuration file: what each may hold, and how they depend on each other.
 
-The Dagster component and the command share these models. They check what can be told from the file alone; only
-PostgreSQL knows whether a table exists.
+The Dagster component and the command share these models. They check what the file alone shows; only PostgreSQL knows
+whether a table exists.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cdc_assets.configuration.fields import (
     MESSAGES,
     Count,
     Dsn,
+    Endpoint,
     KeptFor,
     KeyPart,
     LakePath,
@@ -44,6 +45,7 @@ from spark_jobs.configuration import (
     PluginName,
     why_not_maskable,
 )
+from spark_jobs.object_stores import store_of
 from spark_jobs.table_pattern import TablePattern
 
 
@@ -126,7 +128,7 @@ class SourceModel(StrictModel):
         description="A program and its arguments, for a dsn without a password: what it prints is the password. It is"
         " run without a shell, may take 30 s, and is run again for a session that is opened more than 10 minutes later,"
         " or when the password is refused. Executors that read a snapshot run it too.",
-        # a tuple: what stands there is not put into it, as one text is not a list of words
+        # a tuple: an error's hint must not put the given value into it, as one text is not a list of words
         examples=[
             ("aws", "rds", "generate-db-auth-token", "--hostname", "HOST", "--port", "5432", "--username", "cdc")
         ],
@@ -150,6 +152,29 @@ class SourceModel(StrictModel):
         return self
 
 
+class StorageModel(StrictModel):
+    """How the object store of `lake.path` is reached, where its clients do not find that out by themselves. Credentials
+    come from the environment, or from the machine's role."""
+
+    endpoint: Endpoint | None = Field(
+        default=None,
+        description="The URL of a store that is not Amazon's, Google's or Azure's. Default for S3: `AWS_ENDPOINT_URL`"
+        " in the environment, if it is set.",
+        examples=["https://minio.internal:9000"],
+    )
+    region: Word | None = Field(
+        default=None,
+        description="The region of an S3 bucket. Default: `AWS_REGION` in the environment, if it is set.",
+        examples=["eu-central-1"],
+    )
+    path_style: bool | None = Field(
+        default=None,
+        description="Whether requests to an S3 store have the bucket's name in their path, and not in the host name."
+        " Most stores other than Amazon's need `true`. Default: as each client decides.",
+        examples=[True],
+    )
+
+
 class LakeModel(StrictModel):
     """Where the Delta tables are."""
 
@@ -158,6 +183,20 @@ class LakeModel(StrictModel):
         " folder of this file.",
         examples=["s3a://bucket/shop"],
     )
+    storage: StorageModel = Field(
+        default_factory=StorageModel,
+        description="How the object store of `path` is reached. Not for a folder.",
+        examples=[{"endpoint": "https://minio.internal:9000", "path_style": True}],
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> LakeModel:
+        store, given = store_of(self.path), self.storage.model_dump(exclude_none=True)
+        if given and store is None:
+            raise ValueError("storage is for object stores, and path is a folder; leave storage out")
+        if store is not None and (others := given.keys() - store.takes):
+            raise ValueError(f"storage: {', '.join(sorted(others))} does not apply to {store.scheme}://; leave it out")
+        return self
 
 
 class WindowsModel(StrictModel):

@@ -33,5 +33,5 @@ class SchemaPolicyModel(StrictModel):
     )
 
     def over(self, pipeline: SchemaPolicy = FOLLOW_ALL) -> SchemaPolicy:
-        """The policy, with the pipeline's for what is not said here."""
+        """The policy, with the pipeline's for everything that is not set here."""
         return SchemaPolicy(self.add or pipeline.add, self.drop or pipeline.drop, self.retype or pipeline.retype)

@@ -35,7 +35,7 @@ class TableResult:
 
 @dataclass(frozen=True)
 class KeptServer:
-    """A server that goes on. ``programs``: the folder of ``psql`` and ``pgbench``."""
+    """A server that is left running. ``programs``: the folder of ``psql`` and ``pgbench``."""
 
     dsn: SecretStr
     programs: Path
@@ -44,7 +44,7 @@ class KeptServer:
 @dataclass(frozen=True)
 class DemoReport:
     """``sync_seconds`` is the time spent in the syncs that applied ``changes``, capture included. ``kept``: the server,
-    if it goes on."""
+    if it is left running."""
 
     tables: tuple[TableResult, ...]
     lake: Path

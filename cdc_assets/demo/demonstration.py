@@ -38,7 +38,8 @@ _ROUNDS = len(SHOP_ALTERATIONS)  # syncs while the load runs
 class DemoOptions:
     """``scale`` is pgbench's: 100,000 accounts each. ``rate``: pgbench's transactions a second. ``seconds``: how long
     the load runs at least after the snapshot. ``folder`` receives the lake and the configuration; ``jars``: see
-    ``spark.jars``. ``keep``: the server goes on, until ``postgres-cdc demo --stop``; else it is stopped and deleted."""
+    ``spark.jars``. ``keep``: the server runs until ``postgres-cdc demo --stop``; otherwise it is stopped and
+    deleted."""
 
     folder: Path
     jars: str = "packages"

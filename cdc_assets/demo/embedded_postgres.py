@@ -1,7 +1,8 @@
 """A real PostgreSQL server for the demo, the tests and the benchmarks, set up for logical decoding.
 
-It lives as long as the process that started it, unless it is told to stay: a watcher beside the server reads a pipe
-that the operating system closes when that process ends, for whatever reason. This module does not depend on Dagster.
+It lives as long as the process that started it, unless ``let_stay`` was called: a watcher beside the server reads a
+pipe that the operating system closes when that process ends, for whatever reason. This module does not depend on
+Dagster.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOGICAL_SETTINGS: Mapping[str, str] = {
 }
 # PostgreSQL refuses to run as root; then the first of these users that exists runs it
 _UNPRIVILEGED_USERS = ("postgres", "nobody")
-# a file beside the data: the server is not to stop with its starter
+# a file beside the data: the server is to outlive the process that started it
 _STAYS = "stays"
 # the watcher stops with either: end of input means that the starter is gone; SIGINT is PostgreSQL's fast shutdown
 _WATCHER = (
@@ -98,7 +99,7 @@ def running_postgres(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _STAYS).unlink(missing_ok=True)
-    user = _server_user()
+    user = server_user()
     if user is not None:
         shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
         binaries = _reachable(binaries, user)
@@ -117,7 +118,7 @@ def running_postgres(
 
 
 def let_stay(server: PostgresServer) -> None:
-    """The server goes on when its starter ends; ``stop`` ends it."""
+    """The server keeps running when the process that started it ends; ``stop`` ends it."""
     (server.data.parent / _STAYS).touch()
 
 
@@ -193,7 +194,7 @@ def _answers(server: PostgresServer) -> bool:
     return True
 
 
-def _server_user() -> str | None:
+def server_user() -> str | None:
     """The user that runs the server; None: the current one. PostgreSQL does not run as root."""
     if os.geteuid() != 0:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.apply.apply_messages import apply_messages
 from spark_jobs.apply.apply_tables import apply_tables
-from spark_jobs.apply.plan import Known, Plan, plan_apply
+from spark_jobs.apply.plan import Plan, plan_apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
@@ -16,7 +16,7 @@ from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.tables.progress import cut_at
+from spark_jobs.tables.ledger import Ledger, cut_at
 
 
 @dataclass(frozen=True)
@@ -43,28 +43,28 @@ def apply(
     excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
     messages: bool | None = None,
-    known: Known | None = None,
+    ledger: Ledger | None = None,
 ) -> CatchUpReport:
     """Apply landed windows to ``names`` (default: all followed tables), each from its own watermark to the log's end.
 
     Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
     that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
     default it is when ``names`` is None. A table that fails, or that another process is writing, is reported with its
-    error; the others are brought up to date. ``known``: see ``plan_apply``. Raises LakeError when there is no change
+    error; the others are brought up to date. ``ledger``: see ``plan_apply``. Raises LakeError when there is no change
     log.
     """
     with_messages = has_messages_table(run.pipeline) and (names is None if messages is None else messages)
     with run.guarded() as run:
-        plan = plan_apply(run, names, excluding=excluding, upto=upto, messages=with_messages, known=known)
+        plan = plan_apply(run, names, excluding=excluding, upto=upto, messages=with_messages, ledger=ledger)
         # first: they need no Spark, so an outbox is served while Spark is down
         done = {MESSAGES_NAME: apply_messages(run, plan)} if plan.messages else {}
         done |= {outcome.name: outcome for outcome in apply_tables(plan.work, run.progress)}
-        cut = plan.progress.cut
+        cut = plan.ledger.cut
         if plan.ahead and plan.shows_all_tables:
             with run.guard.cuts():
                 cut = _write_cut(run.pipeline, plan, done)
     for name in plan.tables:
-        error = plan.progress.errors.get(name)
+        error = plan.ledger.errors.get(name)
         done.setdefault(name, TableApplied.without_commit(name, plan.last, error=error))
     return CatchUpReport(tuple(done[name] for name in plan.tables), cut, done.get(MESSAGES_NAME))
 
@@ -72,7 +72,7 @@ def apply(
 def _write_cut(pipeline: Pipeline, plan: Plan, done: Mapping[QualifiedName, TableApplied]) -> Cut | None:
     """Write a cut of the tables that show the end of the plan's last window."""
     stopped = {name for name, applied in done.items() if applied.error is not None}
-    states = {name: state for name, state in plan.progress.states.items() if name not in stopped}
+    states = {name: state for name, state in plan.ledger.states.items() if name not in stopped}
     states |= {name: applied.state for name, applied in done.items() if applied.state and name not in stopped}
     shown = tuple(table for state in states.values() if (table := cut_at(plan.last, state)))
-    return write_cut(pipeline.lake, plan.last.ordinal, plan.last.window.hi, shown, based_on=plan.progress.cut)
+    return write_cut(pipeline.lake, plan.last.ordinal, plan.last.window.hi, shown, based_on=plan.ledger.cut)

@@ -52,9 +52,9 @@ def apply_messages(run: Run, plan: Plan) -> TableApplied:
 
     A failure is returned as the result's ``error``. At a damaged message, the windows before it are still written.
     """
-    state, last = plan.progress.states.get(MESSAGES_NAME), plan.last
+    state, last = plan.ledger.states.get(MESSAGES_NAME), plan.last
     try:
-        if error := plan.progress.errors.get(MESSAGES_NAME):
+        if error := plan.ledger.errors.get(MESSAGES_NAME):
             raise error
         refuse_schema_in_the_folder(plan.followed)
         if state is None:

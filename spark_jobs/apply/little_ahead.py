@@ -29,7 +29,7 @@ def has_little_ahead(pipeline: Pipeline, *, captures: bool) -> bool:
     """
     try:
         plan = plan_apply(Run(pipeline, _nothing_is_written))
-        if plan.progress.errors:
+        if plan.ledger.errors:
             return False
         changes = sum(relation.bytes for marker in plan.ahead for relation in marker.relations)
         if captures:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME
@@ -19,24 +18,15 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.ledger import Ledger, concerns
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.tables.progress import Progress, concerns, progress_of
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a caller has just read, so that it is not read again: the log's last marker, and how far the tables are. If
-    one of them has gone on since, applying finds that out."""
-
-    checkpoint: WindowMarker
-    progress: Progress
 
 
 @dataclass(frozen=True)
 class Plan:
     """``tables`` are those asked for, in that order; ``messages`` says whether the messages table was asked for too.
 
-    ``followed`` are all tables of the pipeline that can go on. ``progress`` says how far the tables are. ``work`` has
+    ``followed`` are all tables of the pipeline that can go on. ``ledger`` says how far the tables are. ``work`` has
     one entry per table with something to apply. ``ahead`` are the landed windows that some table, or the messages
     table, still lacks. ``last`` is the window at whose end everything is applied.
     """
@@ -44,7 +34,7 @@ class Plan:
     tables: tuple[QualifiedName, ...]
     messages: bool
     followed: tuple[QualifiedName, ...]
-    progress: Progress
+    ledger: Ledger
     work: tuple[TableRange, ...]
     ahead: tuple[WindowMarker, ...]
     last: WindowMarker
@@ -62,40 +52,37 @@ def plan_apply(
     excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
     messages: bool = False,
-    known: Known | None = None,
+    ledger: Ledger | None = None,
 ) -> Plan:
     """Plan ``names`` (default: all followed tables) without ``excluding``, up to the last window that ends at or before
-    ``upto``. ``known`` must include all these tables. Raises LakeError when there is no change log.
+    ``upto``. ``ledger``: what a caller has just read of all these tables, so that it is not read again.
+
+    Raises LakeError when there is no change log.
     """
     run = run.of(resolved(run.pipeline))
     pipeline = run.pipeline
-    log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = known.checkpoint if known else log.checkpoint()
-    if checkpoint is None:
-        raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
     tables = followed if names is None else tuple(name for name in names if name not in excluding)
     asked_for = (*tables, MESSAGES_NAME) if messages else tables
-    progress = known.progress.of(asked_for) if known else progress_of(pipeline.lake, asked_for, checkpoint.identity)
+    ledger = ledger.only(asked_for) if ledger else Ledger.required(pipeline.lake).reading(asked_for)
     missing = {
         name: LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
-        for name in progress.without_snapshot(tables)
+        for name in ledger.without_snapshot(tables)
     }
-    progress = replace(progress, errors={**progress.errors, **missing})
+    ledger = replace(ledger, errors={**ledger.errors, **missing})
     # upto is an LSN of the log's current chapter: all windows of earlier chapters come before it, whatever their LSNs
-    chapter = checkpoint.identity.chapter
-    lowest = _lowest(progress, checkpoint, messages)
+    chapter, lowest = ledger.identity.chapter, _lowest(ledger, messages)
     ahead = tuple(
         marker
-        for marker in (log.markers(lowest) if lowest < checkpoint.ordinal else ())
+        for marker in (ledger.log.markers(lowest) if lowest < ledger.last.ordinal else ())
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
     work = tuple(
-        TableRange(run, progress.states[name], ahead)
+        TableRange(run, ledger.states[name], ahead)
         for name in tables
-        if name in progress.states and _has_work(progress.states[name], ahead)
+        if name in ledger.states and _has_work(ledger.states[name], ahead)
     )
-    return Plan(tables, messages, followed, progress, work, ahead, ahead[-1] if ahead else checkpoint)
+    return Plan(tables, messages, followed, ledger, work, ahead, ahead[-1] if ahead else ledger.last)
 
 
 def _has_work(state: TableState, ahead: Sequence[WindowMarker]) -> bool:
@@ -105,9 +92,9 @@ def _has_work(state: TableState, ahead: Sequence[WindowMarker]) -> bool:
     return first_missing(state.ordinal, later) is not None or any(concerns(marker, state) for marker in later)
 
 
-def _lowest(progress: Progress, checkpoint: WindowMarker, messages: bool) -> int:
+def _lowest(ledger: Ledger, messages: bool) -> int:
     """The ordinal after which some table has windows to look at."""
-    is_missing = messages and MESSAGES_NAME not in progress.states and MESSAGES_NAME not in progress.errors
+    is_missing = messages and MESSAGES_NAME in ledger.without_snapshot([MESSAGES_NAME])
     if is_missing:  # the messages table's first commit covers the log from its beginning
         return -1
-    return min([checkpoint.ordinal, *(state.ordinal for state in progress.states.values())])
+    return min([ledger.last.ordinal, *(state.ordinal for state in ledger.states.values())])

@@ -223,12 +223,12 @@ def _land_through(
     through: Literal["copy", "peek"],
     on_batch: Callable[[int], None],
 ) -> WindowMarker:
-    # the window's end is fixed: whatever is in it was there before this, in tables that may have been created since
+    # after the window's end is fixed: by now every table with changes in it exists, even if created since the last look
     session = replace(session, pipeline=refreshed(session.control, session.pipeline))
     identity, plugin = session.identity, plugin_of(session.pipeline.source)
     keys, masks = session.pipeline.declared_keys, session.pipeline.masks
     masked = MaskedNow.of(session.control, session.pipeline)
-    # after the window's end is fixed: seeing DDL that came later can cost a needless snapshot, but none is missed
+    # after the window's end is fixed: seeing later DDL can cost a needless snapshot, but no DDL is missed
     look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
     # the masked tables were read before the look: DDL since then shows in the look, or happened after the window
     tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
@@ -277,7 +277,7 @@ def _read(
                 halves = read_in_halves(session.bulk(), session.beside(), slot, window, options)
                 _log.debug("window %s is read in halves", window)
                 return halves
-            except SourceUnreachableError as error:  # there is no second connection to be had
+            except SourceUnreachableError as error:  # no second connection could be opened
                 _log.info("%s; window %s is read in one", error, window)
     return read_window(session.bulk(), slot, window, options, through=through, output=plugin.output)
 

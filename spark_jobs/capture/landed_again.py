@@ -2,7 +2,7 @@
 
 A crash of ours between landing and advancing leaves the slot behind, and so does a crash of the server, which can lose
 the advance. But a disk that was restored to an earlier state looks the same once its WAL has grown past the end of the
-log: system identifier and timeline are the old ones. To tell them apart, the window is read again and its transactions,
+log: system identifier and timeline are unchanged. To tell them apart, the window is read again and its transactions,
 changes and logical messages are compared with the landed ones. Relation messages are not compared: the server sends
 those of partitions more often in a whole transaction than in a streamed one, and which transactions it streams depends
 on where it began to decode.

@@ -1,8 +1,9 @@
-"""Partitions whose replica identity was another one when a change of the window was made, by their Relation messages.
+"""Finds, by their Relation messages, partitions that had another replica identity when a change of the window was made.
 
-Changes of a partitioned table come under the root's name, and so with its Relation message; the catalogue says what
-the leaves send. If a leaf sent something else for a time, a changed key may have come without the old one, and an old
-row without its values. The catalogue may keep no trace of it. But pgoutput announces the leaf, too.
+Changes of a partitioned table are sent under the root's name, with the root's Relation message; the catalogue says
+which old values the leaves send. If a leaf had another replica identity for a time, a changed key may have been sent
+without the old key, and an old row without its values. The catalogue may keep no trace of it, but pgoutput announces
+the leaf, too.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ def identities_for_a_time(
 
 
 def _is_another(announced: Relation, now: Mapping[int, RelationFacts]) -> bool:
-    """FULL lacks nothing. Two indexes with the same letter, or two primary keys, are told apart by the look."""
+    """FULL sends everything. The look at the catalogue tells two indexes or two primary keys apart, which have one
+    letter."""
     found = now.get(announced.relid)
     return found is not None and announced.relreplident not in ("f", found.relreplident)
 
 
 def _is_unknown(leaf: Relation, root: RelationFacts) -> bool:
-    """Whether changes of the root are not read as ones that may have come with this identity. Tables that inherit from
-    the root, but are no partitions, are announced as well; their changes do not come under its name."""
+    """Whether changes of the root are decoded as if no leaf had this identity. Tables that inherit from the root, but
+    are no partitions, are announced as well; their changes are not sent under its name."""
     identity = {column.name for column in leaf.columns if column.key}
     known = root.leaf_identities
     return bool(known) and all(columns is None or set(columns) != identity for columns in known)

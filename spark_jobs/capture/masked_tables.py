@@ -123,7 +123,7 @@ class MaskedNow:
 
 @dataclass(frozen=True)
 class _MaskedNames(Container[QualifiedName]):
-    """With patterns, there is no end of them."""
+    """The tables whose columns are masked. With patterns they cannot be listed."""
 
     pipeline: Pipeline
 

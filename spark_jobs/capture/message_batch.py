@@ -16,7 +16,7 @@ CHANGES = ROW_CHANGES + b"T"
 ANNOUNCEMENTS = b"RY"
 # what ordinals count
 COUNTED = CHANGES + b"M"
-# those of protocol 1
+# the message types of protocol 1
 KNOWN = b"BCO" + ANNOUNCEMENTS + COUNTED
 # the message types that protocols 2 to 4 add
 CONTROL = b"SEcAbpPKr"

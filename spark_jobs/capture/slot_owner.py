@@ -1,7 +1,6 @@
-"""A slot belongs to one change log: two that read it in turn would each miss what the other has taken.
-
-The comment of our publication says to which. A publication of the user's has no such comment, so with one of those, and
-with ``test_decoding``, nothing tells.
+"""A slot belongs to one change log: if two read it in turn, each would miss what the other one read. The comment of our
+publication names the log. A user's own publication has no such comment, and ``test_decoding`` has no publication; then
+nothing tells which log it is.
 """
 
 from __future__ import annotations

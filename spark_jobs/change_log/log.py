@@ -30,6 +30,7 @@ from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.object_stores import storage_options
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.storage import Location, Recent
@@ -115,7 +116,12 @@ class ChangeLog:
             raise LakeError(f"{self._what} cannot be created: its path holds a '%'", hint=WRITABLE)
         with table_errors(f"{self._what} cannot be created", hint=WRITABLE):
             DeltaTable.create(
-                self.path, CHANGE_LOG_SCHEMA, mode="ignore", configuration=LOG_CONFIGURATION, name="change_log"
+                self.path,
+                CHANGE_LOG_SCHEMA,
+                mode="ignore",
+                configuration=LOG_CONFIGURATION,
+                name="change_log",
+                storage_options=storage_options(self.path),
             )
 
     def id(self) -> str | None:

@@ -31,7 +31,7 @@ def clamped(values: pa.Array, unrepresentable: np.ndarray, texts: pa.Array, lake
 
 
 def _nearest_decimals(texts: pa.Array, lake_type: LakeType) -> pa.Array:
-    """Row by row: only values that do not fit come here, and each may have 147,000 digits."""
+    """Row by row, as it gets only values that do not fit, and each may have 147,000 digits."""
     low, high = _decimal_ends(lake_type)
     unit = Decimal((0, (1,), -lake_type.scale))
 

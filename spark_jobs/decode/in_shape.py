@@ -43,17 +43,17 @@ def _placed(
     wire: TupleVectors,
     places: Sequence[int | None],
     constants: Sequence[tuple[int, int] | None],
-    there: np.ndarray,
+    has_tuple: np.ndarray,
 ) -> TupleVectors:
-    """``there``: which changes have the tuple. Its columns do not say so: a table may have had none."""
+    """``has_tuple``: which changes have it. Its columns do not say so: a table may have had none."""
     placed = TupleVectors.absent(len(places), wire.kinds.shape[1])
     for index, (place, constant) in enumerate(zip(places, constants, strict=True)):
         if place is not None:
             placed.kinds[index], placed.starts[index] = wire.kinds[place], wire.starts[place]
             placed.lengths[index] = wire.lengths[place]
         elif constant is None:
-            placed.kinds[index, there] = NULL
+            placed.kinds[index, has_tuple] = NULL
         else:
-            placed.kinds[index, there] = TEXT
-            placed.starts[index, there], placed.lengths[index, there] = constant
+            placed.kinds[index, has_tuple] = TEXT
+            placed.starts[index, has_tuple], placed.lengths[index, has_tuple] = constant
     return placed

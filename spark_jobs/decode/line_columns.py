@@ -2,7 +2,7 @@
 
 All lines of one table are read in lockstep, column by column: the literal before each value is compared, then the
 value's end is looked up. It must equal ``read_row`` (``logicalrep.test_decoding.changes``) on every input: a line that
-does not plainly fit a template goes to ``read_row``, for its change or for the precise error.
+does not clearly fit a template is read by ``read_row``, for its change or for the precise error.
 
 A value with doubled quotes is appended to the buffer in its plain form, so ``Changes.data`` may be longer than the
 input.

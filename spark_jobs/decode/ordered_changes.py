@@ -140,9 +140,9 @@ class OrderedChanges:
 
     def _require_identity(self, relation: Relation, places: Sequence[int | None], finding: np.ndarray) -> None:
         """Raise SchemaChangeError unless the replica identity is FULL or the key. ``finding``: the slots of changes
-        that must find a row by it.
+        that identify their row by it.
 
-        If the identity lacks a key column, a change of that column comes without the old key and looks like an update
+        If the identity lacks a key column, a change of that column is sent without the old key and looks like an update
         of another row. If it has more columns than the key, several rows may have shared a key, and a delete of one
         would delete them all. A table without a key needs the whole old row; that is checked where the row is read.
         """

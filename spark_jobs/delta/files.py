@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import LakeError
+from spark_jobs.object_stores import arrow_filesystem, store_of
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
 
@@ -44,37 +45,20 @@ def storage_hint(said: str, otherwise: str = WRITABLE) -> str:
 
 # an object store takes tens of milliseconds per request, but serves many at once
 REQUESTS_AT_ONCE = 16
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
-# a small file is written in one request; else it would take three
-_ARROW_OPTIONS = {"s3": "allow_delayed_open=true"}
 
 
 def lake_filesystem(path: Location) -> tuple[fs.FileSystem, str]:
-    """The filesystem of ``path``, and the path in it. Hadoop's schemes (s3a, file) are translated to Arrow's. A plain
-    path is local and taken literally.
+    """The filesystem of ``path``, and the path in it, percent signs included.
 
-    Raises LakeError if the storage cannot be reached, or Arrow does not support it.
+    Raises LakeError if the storage cannot be reached, or is not supported.
     """
-    scheme, separator, rest = path.partition("://")
-    if not separator:
-        return fs.LocalFileSystem(), path.removeprefix("file:")
-    if scheme == "file":
-        return fs.LocalFileSystem(), rest
-    uri = storage_uri(path)
-    if options := _ARROW_OPTIONS.get(uri.partition("://")[0]):
-        uri += f"{'&' if '?' in rest else '?'}{options}"
+    store = store_of(path)
+    if store is None:
+        return fs.LocalFileSystem(), path.removeprefix("file:").removeprefix("//")
     try:
-        filesystem, folder = fs.FileSystem.from_uri(uri)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError) as error:
-        hint = "choose a lake.path that this process can open too: a folder, s3a://, gs:// or abfss://"
-        raise LakeError(f"{path} cannot be opened: {error}", hint=hint) from None
-    return filesystem, folder
-
-
-def storage_uri(path: str) -> str:
-    """A path on an object store with the scheme by which libraries other than Hadoop know the store."""
-    scheme, _, rest = path.partition("://")
-    return f"{_SCHEMES.get(scheme, scheme)}://{rest}"
+        return arrow_filesystem(path, store)
+    except (pa.ArrowException, OSError) as error:
+        raise LakeError(f"{path} cannot be opened: {error}", hint=storage_hint(str(error), REACHABLE)) from None
 
 
 def decoded_path(path: Location) -> Location:

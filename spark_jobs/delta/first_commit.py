@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import obstore
 from deltalake.transaction import AddAction
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
-from pyarrow import fs
 
 from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import first_line
-from spark_jobs.delta.files import lake_filesystem, storage_hint, storage_uri
+from spark_jobs.delta.files import lake_filesystem, storage_hint
 from spark_jobs.errors import LakeError
+from spark_jobs.object_stores import store_of
 from spark_jobs.storage import Location
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 _FIRST = "00000000000000000000.json"
 _READER_FEATURES = ("columnMapping", "deletionVectors", "timestampNtz")
@@ -66,10 +69,13 @@ def create_table(
 
 def _log_of(path: Location) -> ObjectStore:
     folder = path / "_delta_log"
-    filesystem, local = lake_filesystem(folder)
-    return (
-        LocalStore(local, mkdir=True) if isinstance(filesystem, fs.LocalFileSystem) else from_url(storage_uri(folder))
-    )
+    store = store_of(folder)
+    if store is None:
+        return LocalStore(lake_filesystem(folder)[1], mkdir=True)
+    settings = folder.storage.settings
+    options: Any = store.options(settings)
+    client: ClientConfig | None = {"allow_http": True} if settings.is_unencrypted else None
+    return from_url(store.uri(folder), config=options, client_options=client)
 
 
 def _commit_info(now: int, files: Sequence[AddAction], user_metadata: str, rows: int) -> dict[str, Any]:

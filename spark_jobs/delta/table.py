@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
 from spark_jobs.delta.files import REACHABLE, storage_hint
 from spark_jobs.errors import LakeError
+from spark_jobs.object_stores import storage_options
 from spark_jobs.storage import Location
 
 
@@ -21,13 +22,13 @@ def open_table(path: Location, what: str, *, hint: str = REACHABLE, version: int
     the table ``what``."""
     with table_errors(f"{what} cannot be read", hint=hint):
         try:
-            return DeltaTable(path, version)
+            return DeltaTable(path, version, storage_options(path))
         except TableNotFoundError:
             return None
         except DeltaError:
             if not remove_damaged_checkpoint(path):
                 raise
-            return DeltaTable(path, version)
+            return DeltaTable(path, version, storage_options(path))
 
 
 def delta_identifier(path: str) -> str:

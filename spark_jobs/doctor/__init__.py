@@ -58,7 +58,7 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
             yield from server_checks(settings)
             yield plugin_check(pipeline.source, settings)
             yield role_check(role, settings.provider)
-            if role.may_replicate and settings.free_wal_senders:  # else these are said to be missing
+            if role.may_replicate and settings.free_wal_senders:  # otherwise other checks say that they are missing
                 yield replication_check(pipeline.source)
             yield from slot_checks(connection, pipeline.source, pipeline.health)
             yield slots_free_check(settings, slot_exists(connection, pipeline.source.slot))

@@ -25,7 +25,7 @@ OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def spark_checks(options: SparkOptions) -> Iterator[Check]:
-    """For a Connect client only the client itself and an executor's Python; else Java and jars too."""
+    """For a Connect client only the client itself and an executor's Python; otherwise Java and jars too."""
     if options.remote is not None:
         client = _connect_client()
         yield client

@@ -115,7 +115,7 @@ def _unseen(table: _Table, publication: Publication | None) -> Iterator[Check]:
 
 
 def _unmatched(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Iterator[Check]:
-    """No error: the tables of a schema may be still to come."""
+    """Not an error: matching tables may be created later."""
     for pattern in pipeline.patterns.tables if pipeline.patterns is not None else ():
         if not any(map(pattern.matches, names)):
             remedy = "correct tables: or exclude: in the configuration, if it should match one"

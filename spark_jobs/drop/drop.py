@@ -1,9 +1,9 @@
 """Removes what a pipeline has made: slot, publication, and on request the lake.
 
-The order is what makes it safe to stop anywhere. First the slot, by its name: it is what fills the source's disk. Then
-the publication, whose comment tells whose the slot is. Then a mark in the lake, its tables, and the change log last:
-until the mark stands, ``sync`` finds a change log without its slot; from then on, the mark. Neither lets it begin a new
-log among the remains.
+The order makes it safe to stop at any step. The slot is dropped first, by its name: it fills the source's disk. Then
+the publication, whose comment tells whose the slot is. Then a mark is written to the lake, and its tables are removed,
+the change log last. Until the mark is written, ``sync`` finds a change log without its slot; from then on, it finds the
+mark. In both cases it begins no new log among the remains.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def plan_drop(pipeline: Pipeline, *, lake: bool) -> DropPlan:
 
 
 def drop(pipeline: Pipeline, *, lake: bool, progress: Progress = silent) -> DropReport:
-    """Remove slot and publication, and with ``lake`` what is this pipeline's in ``lake.path``. Stopped at any step, it
-    may be run again; where there is nothing to remove, nothing is done.
+    """Remove slot and publication, and with ``lake`` what is this pipeline's in ``lake.path``. If it is stopped at any
+    step, run it again; if there is nothing to remove, nothing is done.
 
-    A publication that the role may not drop stays, and is an error in the report: the slot has to go all the same. Any
-    other refusal comes before anything is removed: SlotError if the slot is not this pipeline's or somebody reads it,
-    SlotInUseError and LakeError while another command is at work, SourceUnreachableError.
+    A publication that the role may not drop is kept, and is an error in the report; the slot is dropped all the same.
+    Any other refusal is raised before anything is removed: SlotError if the slot is not this pipeline's or somebody
+    reads it, SlotInUseError and LakeError while another command is at work, SourceUnreachableError.
     """
     started = time.monotonic()
     with _looked(pipeline, lake=lake) as (control, found):
@@ -78,7 +78,7 @@ def drop(pipeline: Pipeline, *, lake: bool, progress: Progress = silent) -> Drop
 
 @contextmanager
 def _looked(pipeline: Pipeline, *, lake: bool) -> Iterator[tuple[Connection, _Found]]:
-    """What is there, while no other command of this pipeline is at work."""
+    """What exists. No other command of this pipeline runs until the context ends."""
     with ExitStack() as held:
         try:
             control = held.enter_context(connected(pipeline.source.dsn))

@@ -23,7 +23,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Left:
-    """What stays, and why. ``error``: it should have gone, and this says how."""
+    """What is kept, and why. ``error``: it should have been removed, and the hint says how."""
 
     name: str
     why: str
@@ -44,7 +44,7 @@ class DropPlan:
 
 @dataclass(frozen=True)
 class DropReport:
-    """The same once it is done; ``removed`` in the order in which it went."""
+    """What ``drop`` has done; ``removed`` in order of removal."""
 
     pipeline: str
     lake: str

@@ -1,7 +1,7 @@
-"""What of the lake is this pipeline's, file by file, and what is not.
+"""Which files of the lake are this pipeline's, and which are not.
 
-Of a Delta table of ours go its log and the files that are named as writers of Delta tables name them, by a UUID.
-Whatever else lies in ``lake.path``, also among those files, stays and is named.
+Of a Delta table of ours, its log is removed, and every file with a UUID in its name, as writers of Delta tables name
+their files. Everything else in ``lake.path``, even between those files, is kept and reported.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class LakePart:
 
 @dataclass(frozen=True)
 class LakeSide:
-    """``parts`` in the order in which they go. The change log is the last: as long as it is there, ``sync`` and
-    ``recover`` say what is missing."""
+    """``parts`` in order of removal. The change log is the last: as long as it exists, ``sync`` and ``recover`` say
+    what is missing."""
 
     parts: tuple[LakePart, ...] = ()
     left: tuple[Left, ...] = ()
@@ -90,7 +90,7 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
 
 
 def remove_part(lake: Lake, part: LakePart) -> None:
-    """Safe to stop anywhere once the mark stands. Raises LakeError."""
+    """Safe to stop at any point once the mark is written. Raises LakeError."""
     path = lake.root / part.folder if part.folder else lake.root
     delete_files(path, [file.name for file in part.files], are_all=part.is_whole)
     if part.folder:
@@ -98,7 +98,7 @@ def remove_part(lake: Lake, part: LakePart) -> None:
 
 
 def remove_empty_lake_folders(lake: Lake) -> None:
-    """Those that we made in ``lake.path``; that folder itself stays, as its owner may have made it."""
+    """The folders that we made in ``lake.path``; that folder itself is kept, as its owner may have made it."""
     for name in ("tables", "_staging", "cuts", "change_log"):
         remove_empty_folders(lake.root / name)
 

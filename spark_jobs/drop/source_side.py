@@ -1,7 +1,7 @@
 """What the pipeline made at the source: its slot, and the publication if it is ours.
 
 Nothing else of ours outlives its session there: the copies of the slot that windows are read from and the slots of
-snapshots are temporary, and our locks are those of a session.
+snapshots are temporary, and our locks end with the session.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from spark_jobs.qualified_name import quoted_identifier
 
 @dataclass(frozen=True)
 class PublicationFound:
-    """``left``: that it stays and why, None if it goes. ``shared``: of ours that another slot is read with, the comment
-    that no longer names this pipeline's slot; None if it cannot be written."""
+    """``left``: why it is kept, None if it is dropped. ``shared``: for a publication of ours that another slot is read
+    with, the comment without this pipeline's slot; None if it cannot be written."""
 
     name: str
     left: Left | None = None
@@ -34,7 +34,7 @@ class PublicationFound:
 
 @dataclass(frozen=True)
 class SourceSide:
-    """``note``: what to know of the slot before it goes."""
+    """``note``: what to know of the slot before it is dropped."""
 
     slot: SlotFound | None
     publications: tuple[PublicationFound, ...]
@@ -53,8 +53,8 @@ class SourceSide:
 def find_source_side(
     control: Connection, pipeline: Pipeline, owner: LakeOwner, server: ServerIdentity, *, is_begun: bool
 ) -> SourceSide:
-    """``is_begun``: an earlier ``drop`` has come as far as the lake, so the slot is gone. Raises SlotError for a slot
-    that is not this pipeline's, or that somebody reads."""
+    """``is_begun``: an earlier ``drop`` has reached the lake, so the slot is dropped already. Raises SlotError for a
+    slot that is not this pipeline's, or that somebody reads."""
     source = pipeline.source
     _check_owner(pipeline, owner, server)
     slot = find_slot(control, source.slot)

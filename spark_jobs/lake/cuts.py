@@ -31,6 +31,7 @@ from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upke
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.object_stores import storage_options
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
@@ -253,6 +254,7 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
                 mode="append" if opened else "error",
                 schema_mode="merge" if opened else None,  # in lakes created by an older version a column is missing
                 configuration=None if opened else dict(_TABLE_CONFIGURATION),
+                storage_options=None if opened else storage_options(lake.cuts),
                 commit_properties=commit,
                 post_commithook_properties=after_commit(commit),
             )

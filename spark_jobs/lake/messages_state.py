@@ -21,6 +21,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, stream_id
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.object_stores import storage_options
 from spark_jobs.qualified_name import QualifiedName
 
 # how cuts list it: no source table has an empty schema
@@ -78,6 +79,7 @@ def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableSta
             configuration=_TABLE_CONFIGURATION,
             name=_FOLDER,
             description="pg_logical_emit_message, in commit order",
+            storage_options=storage_options(path),
             commit_properties=commit_properties(Transaction(app_id(identity), ordinal)),
         )
     return _state(table, ordinal, 0)

@@ -1,19 +1,20 @@
 """Assembles messages of any protocol into whole committed transactions, in commit order and in memory.
 
-This is the readable specification; ``spark_jobs.capture.pgoutput.assembly`` does the same with columns and spools what
-is large. Both produce protocol 1's form: a window's transactions are the same whatever ``proto_version``, ``streaming``
-and ``two_phase`` it was read with. https://www.postgresql.org/docs/current/protocol-logical-replication.html
+This is the readable specification, used by tests and fuzzers only: ``spark_jobs.capture.pgoutput.assembly`` does the
+same with columns, spools what is large, and must equal it. Both produce protocol 1's form: a window's transactions are
+the same whatever ``proto_version``, ``streaming`` and ``two_phase`` it was read with.
+https://www.postgresql.org/docs/current/protocol-logical-replication.html
 
 Concatenating blocks is not enough:
 
-- **An announcement (Type messages, then a Relation message) outlives the transaction that it stands in.** For which
-  later changes the server counts it as sent depends on that transaction, and on the version: what a stream announced
+- **An announcement (Type messages, then a Relation message) outlives the transaction that it stands in.** Whether the
+  server counts it as sent for a later change depends on that transaction, and on the version: what a stream announced
   counts for the stream (``maybe_send_schema``), for the connection once the stream commits and, since 19, once it is
   prepared; what a prepared or aborted (sub)transaction announced counts even if it is rolled back. Yet before the
-  server announces other columns of a relation it forgets all announcements of that relation
-  (``get_rel_sync_entry``). Therefore one rule holds for all: in force for a change is the relation's last announcement
-  that *arrived* before it, in whatever transaction. The announcement is repeated before each change that needs another
-  one than was given out last.
+  server announces other columns of a relation it forgets all announcements of that relation (``get_rel_sync_entry``).
+  Therefore one rule holds for all: in force for a change is the relation's last announcement that *arrived* before it,
+  in whatever transaction. The announcement is repeated before each change that needs a different one from the last one
+  emitted.
 - **A Message (M) in a stream has the xid of the top-level transaction**, whichever subtransaction emitted it
   (``pgoutput_message``), and an A does not take it back. If a subtransaction is aborted after such a Message, nothing
   says whether the Message counts: AmbiguousMessageError, and the window has to be read without streaming.

@@ -1,4 +1,5 @@
-"""A transaction that has not committed yet: its changes so far, each with the Relation messages in force for it."""
+"""A transaction that has not committed yet: its changes so far, each with the Relation messages in force for it.
+Part of ``assembly``."""
 
 from __future__ import annotations
 

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_messages import MESSAGES_LAYOUT
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.retention import keep_log_small
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.files import decoded_path
 from spark_jobs.delta.upkeep import CountedTable, Upkeep, keep_small
-from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import keep_cuts_small
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
-from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.lake.table_upkeep import TableFiles, history_properties, keep_table_small
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.needed_windows import needed_windows
@@ -31,6 +30,7 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.write_guard import WriteGuard, write_guard
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableMaintained:
-    """``error``: why the table stayed as it was."""
+    """``error``: why the table was left unchanged."""
 
     name: QualifiedName
     files: TableFiles | None = None
@@ -73,14 +73,9 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
     """
     pipeline = resolved(pipeline)
     began = time.monotonic()
-    log = ChangeLog(pipeline.lake.change_log)
-    last = log.checkpoint()
-    if last is None:
-        raise LakeError(
-            f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"
-        )
-    states = table_states(pipeline.lake, all_followed_names(pipeline), last.identity)
-    needed, errors = needed_windows(pipeline, last, states), _Errors()
+    ledger = Ledger.required(pipeline.lake).reading(all_followed_names(pipeline), exactly=True)
+    log, last, states = ledger.log, ledger.last, ledger.found
+    needed, errors = needed_windows(pipeline, ledger), _Errors()
     change_log = cuts = messages = None
     with errors.collected():
         progress(Step("maintain", "change log", 0, 3 + len(states), "tables"))

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import LakeError
-from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.messages_state import has_messages_table, messages_state
-from spark_jobs.lake.table_state import TableState
-from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.progress import known_state
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
+from spark_jobs.tables.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -24,20 +18,13 @@ class Needed:
     by: str = ""
 
 
-def needed_windows(
-    pipeline: Pipeline, last: WindowMarker, states: Mapping[QualifiedName, TableState | LakeError]
-) -> Needed:
+def needed_windows(pipeline: Pipeline, ledger: Ledger) -> Needed:
     """A table needs the marker of the window that it shows, and the windows after it. A table without a snapshot, or
     that needs a new one, needs none. A table that cannot be read may need all."""
-    cut = latest_cut(pipeline.lake)
-    needs = [Needed(last.ordinal)]
-    for name, state in states.items():
-        if isinstance(state, LakeError):
-            needs.append(Needed(0, f"{name}, which cannot be read"))
-        elif not state.is_lost:
-            needs.append(Needed(known_state(state, cut).ordinal, str(name)))
+    needs = [Needed(ledger.last.ordinal), *(Needed(0, f"{name}, which cannot be read") for name in ledger.errors)]
+    needs += [Needed(state.ordinal, str(name)) for name, state in ledger.states.items() if not state.is_lost]
     if has_messages_table(pipeline):
-        messages = messages_state(pipeline.lake, last.identity)
+        messages = ledger.state_of(MESSAGES_NAME)
         # a messages table that does not exist yet is built from everything in the change log
-        needs.append(Needed(known_state(messages, cut).ordinal if messages else 0, "the messages table"))
+        needs.append(Needed(messages.ordinal if messages else 0, "the messages table"))
     return min(needs, key=lambda need: need.ordinal)

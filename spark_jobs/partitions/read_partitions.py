@@ -81,8 +81,8 @@ def read_partitions(
     exporter: Exporter | None = None,
     capturing: AbstractContextManager[object] | None = None,
 ) -> PartitionsReport:
-    """Bring tables that stopped only because partitions came or went to the LSN of a new exported snapshot, from which
-    just these partitions are read. With ``on_rewrite: error`` all tables stay stopped.
+    """Bring tables that stopped only because partitions were attached or removed to the LSN of a new exported snapshot,
+    from which just these partitions are read. With ``on_rewrite: error`` all tables stay stopped.
 
     ``outcomes``: results of applying, of which other tables are ignored. A table that needs a snapshot of the whole
     table is not in the report; one that may succeed the next time is in it with its error.

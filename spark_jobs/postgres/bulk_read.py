@@ -39,9 +39,9 @@ def bulk_connection(conninfo: Conninfo) -> Iterator[dbapi.Connection]:
 
 @contextmanager
 def bulk_connections(conninfo: Conninfo) -> Iterator[BulkConnect]:
-    """Yields what returns a ``bulk_connection`` as often as it is called, from any thread. A session whose use ended
-    without an error is used again: to open one takes a tenth of a second of this process's CPU, as the driver reads all
-    of pg_type and pg_attribute, and that is ten times as much as to read a small table."""
+    """Yields a function that returns a ``bulk_connection`` with each call, from any thread. A session whose use ended
+    without an error is used again: opening one takes a tenth of a second of this process's CPU, as the driver reads all
+    of pg_type and pg_attribute. That is ten times as much as reading a small table takes."""
     idle: list[dbapi.Connection] = []
 
     @contextmanager
@@ -54,7 +54,7 @@ def bulk_connections(conninfo: Conninfo) -> Iterator[BulkConnect]:
             yield connection
         except BaseException:
             connection.close()
-            _close(idle)  # what has ended this session, as a restart of the server, may have ended all
+            _close(idle)  # whatever ended this session, such as a restart of the server, may have ended all
             raise
         idle.append(connection)
 

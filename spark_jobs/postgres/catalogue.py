@@ -140,8 +140,8 @@ SELECT member::bigint, root::bigint FROM tree WHERE member <> root
 
 @dataclass(frozen=True)
 class TableThere:
-    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; ``elsewhere``: of
-    a partition that is a foreign table; else None. ``has_columns``: it has any that are not generated."""
+    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; ``elsewhere``:
+    that of a partition that is a foreign table; otherwise None. ``has_columns``: it has any that are not generated."""
 
     name: QualifiedName
     relid: int
@@ -229,11 +229,14 @@ def facts_by_name(
     facts = relation_facts(connection, names=names, masks=masks)
     missing = sorted(set(names) - {fact.name for fact in facts})
     if missing:
-        raise PreconditionError(
-            f"there is no table {', '.join(map(str, missing))} in database {connection.info.dbname}",
-            hint="correct tables: in the configuration",
-        )
+        raise no_table(connection, *missing)
     return facts
+
+
+def no_table(connection: Connection, *names: QualifiedName) -> PreconditionError:
+    """The error about tables that do not exist."""
+    what = f"there is no table {', '.join(map(str, names))} in database {connection.info.dbname}"
+    return PreconditionError(what, hint="correct tables: in the configuration")
 
 
 def _facts(row: tuple[Any, ...]) -> RelationFacts:

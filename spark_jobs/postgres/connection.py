@@ -49,18 +49,23 @@ def conninfo(dsn: SecretStr, **changes: Any) -> Conninfo:
     A session needs nothing else, not even on an executor; but if a command prints the password, the command has to be
     there. Raises ConfigurationError.
     """
+    given = parameters_of(dsn)
+    defaults = {"application_name": APPLICATION_NAME, "connect_timeout": _CONNECT_SECONDS, **_KEEPALIVE}
+    options = startup_options(str(given.get("options") or os.environ.get("PGOPTIONS", "")))
+    text = make_conninfo(**{**defaults, **given, "options": options, **changes})
+    return CommandConninfo(text, dsn.command) if isinstance(dsn, CommandDsn) else text
+
+
+def parameters_of(dsn: SecretStr) -> dict[str, Any]:
+    """What the connection string itself says, by libpq's keywords. Raises ConfigurationError."""
     try:
-        given = conninfo_to_dict(dsn.get_secret_value())
+        return conninfo_to_dict(dsn.get_secret_value())
     except psycopg.ProgrammingError:
         # libpq's message quotes the string, password and all
         raise ConfigurationError(
             "source.dsn is not a PostgreSQL connection string",
             hint="expected postgresql://user:password@host:port/database or host=... dbname=...",
         ) from None
-    defaults = {"application_name": APPLICATION_NAME, "connect_timeout": _CONNECT_SECONDS, **_KEEPALIVE}
-    options = startup_options(str(given.get("options") or os.environ.get("PGOPTIONS", "")))
-    text = make_conninfo(**{**defaults, **given, "options": options, **changes})
-    return CommandConninfo(text, dsn.command) if isinstance(dsn, CommandDsn) else text
 
 
 @contextmanager

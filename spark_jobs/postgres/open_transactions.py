@@ -1,4 +1,4 @@
-"""The open transactions that others wait for: to create a slot or to export a snapshot, and to let go of old WAL.
+"""The open transactions that others wait for: to create a slot, to export a snapshot, or to release old WAL.
 
 Only a transaction that has written counts, in any database of the server: it has a transaction ID.
 """

@@ -1,4 +1,4 @@
-"""DDL of ours. It runs the event triggers of the database, whose functions were written for the sessions of others.
+"""Runs our own DDL. It fires the database's event triggers, whose functions were written for other sessions.
 
 https://www.postgresql.org/docs/current/event-triggers.html
 """
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from spark_jobs.postgres.connection import Connection, source_errors
 
-# as a session of this role begins with it, unless the server's own configuration says something else
+# the search_path that a session of this role begins with, unless the server's configuration file sets another one
 _USUAL_PATH = """
 SELECT pg_catalog.set_config('search_path', coalesce((
   SELECT substring(setting FROM '=(.*)') FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) AS setting
@@ -24,8 +24,8 @@ SELECT pg_catalog.set_config('search_path', coalesce((
 
 @contextmanager
 def own_ddl(connection: Connection, what: str) -> Iterator[None]:
-    """A transaction for statements of ours that name everything with its schema: with the search_path that the role has
-    elsewhere, in place of our empty one. Raises the driver's errors as ours; ``what`` says what failed."""
+    """A transaction for our statements, which name everything with its schema: it has the search_path of the role's
+    other sessions, not our empty one. Raises the driver's errors as ours; ``what`` says what failed."""
     with source_errors(what), connection.transaction():
         connection.execute(_USUAL_PATH)
         yield

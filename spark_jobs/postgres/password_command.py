@@ -1,7 +1,7 @@
-"""Passwords that a command prints, for each session anew. Also runs on executors: standard library only.
+"""Passwords that a command prints. Also runs on executors: standard library only.
 
-A password is held for some minutes, as a token is valid longer than that, and to get one can take a second. One that is
-refused is no longer held: it may have expired, or somebody has changed the role's password.
+A password is cached for some minutes: tokens are valid for longer, and getting one can take a second. A refused
+password is removed from the cache: it may have expired, or somebody has changed the role's password.
 """
 
 from __future__ import annotations

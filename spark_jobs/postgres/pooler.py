@@ -1,5 +1,5 @@
-"""Connection poolers of managed services, told by the address: some of them refuse us only in the middle of a run, and
-with a message that names no pooler."""
+"""Connection poolers of managed services, recognised by their address: some of them refuse us only in the middle of a
+run, and with a message that names no pooler."""
 
 from __future__ import annotations
 

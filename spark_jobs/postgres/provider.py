@@ -19,10 +19,10 @@ _NEED_RESTART = ("max_replication_slots", "max_wal_senders")
 
 @dataclass(frozen=True)
 class Provider:
-    """Who runs the server. The defaults are the remedies of a server that its users run themselves, and of each service
-    whose documentation says nothing else.
+    """Who runs the server. The defaults are the remedies for a server that its users run themselves, and for each
+    service whose documentation names no others.
 
-    ``role``, ``setting``, ``function``: which the server has only there. ``logical`` turns on logical decoding;
+    ``role``, ``setting``, ``function``: only this service's servers have them. ``logical`` turns on logical decoding;
     ``replication`` lets ``{role}`` create and read slots; ``place`` is where settings are changed, ``restart`` what
     makes the server read them; ``fixed`` are settings that cannot be changed.
     """

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.catalogue import no_table
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.partition_tree import partition_tree_sql
@@ -30,10 +31,10 @@ NO_LISTS: ColumnLists = MappingProxyType({})
 class Publication:
     """``tables``: those whose changes are sent; of partitioned ones the root or the leaves, by ``via_partition_root``.
 
-    ``comment``: what we wrote on it if we made it, else None. ``excluded``: FOR ALL TABLES EXCEPT these, and with them
-    the ``excluded_partitions``. ``by_leaves``: partitioned tables that are sent by their leaves, each with the
-    publication it belongs to. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends
-    of each table: see ``published_tables``.
+    ``comment``: ours, if we created it; otherwise None. ``excluded``: FOR ALL TABLES EXCEPT these, and with them the
+    ``excluded_partitions``. ``by_leaves``: partitioned tables that are sent by their leaves, each with the publication
+    it belongs to. ``all_sequences``: FOR ALL SEQUENCES, which logical decoding does not read. What it sends of each
+    table: see ``published_tables``.
     """
 
     names: tuple[str, ...]
@@ -145,10 +146,7 @@ def ensure_publication(
         _check_tables_exist(connection, tables)
     if found is None:
         if tables is None:
-            raise PreconditionError(
-                f"there is no publication {name}, and the configuration names no tables",
-                hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
-            )
+            raise no_publication([name])
         _create(connection, name, tables, lists)
     elif found.ours and tables is not None and not _in_step(connection, found, tables, lists):
         _set_tables(connection, name, tables, lists)
@@ -206,7 +204,7 @@ def find_publications(connection: Connection, names: Sequence[str]) -> Publicati
 
 
 def drop_publication(connection: Connection, name: str) -> None:
-    """Drop our publication; one that is gone already is no error."""
+    """Drop our publication, if it still exists."""
     with own_ddl(connection, f"publication {name} could not be dropped"):
         connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
 
@@ -274,10 +272,13 @@ def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName])
         existing = {QualifiedName(*row) for row in connection.execute(_EXISTING, names).fetchall()}
     missing = sorted(set(tables) - existing)
     if missing:
-        raise PreconditionError(
-            f"there is no table {', '.join(map(str, missing))} in database {connection.info.dbname}",
-            hint="correct tables: in the configuration",
-        )
+        raise no_table(connection, *missing)
+
+
+def no_publication(names: Sequence[str]) -> PreconditionError:
+    """The error about publications that do not exist, although they are to name the tables."""
+    what = f"there is no publication {', '.join(names)}, and the configuration names no tables"
+    return PreconditionError(what, hint="list tables: in the configuration, or CREATE PUBLICATION as you want it")
 
 
 def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError | None:
@@ -291,7 +292,7 @@ def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError 
 
 
 def how_to_add(found: Publication, table: QualifiedName) -> str:
-    """The statement by which a publication sends a table that it does not send now."""
+    """The statement that makes a publication send a table that it does not send now."""
     if table in found.excluded:
         others = ", ".join(str(each) for each in found.excluded if each != table)
         return (

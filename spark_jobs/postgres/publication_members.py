@@ -25,7 +25,7 @@ _IN_SCHEMA = """
   UNION ALL SELECT s.pnpubid, c.relid, s.oid, false
   FROM candidate c JOIN pg_catalog.pg_publication_namespace s ON s.pnnspid = c.relnamespace
   JOIN pub p ON p.oid = s.pnpubid"""
-# only a root can be excluded, with all that belongs to it: neither can a partition, nor can what is excluded become one
+# only a root can be excluded, with its partitions: a partition cannot, and an excluded table cannot become a partition
 _OF_ALL_TABLES = """
   UNION ALL SELECT p.oid, c.relid, 0::oid, false
   FROM candidate c, pub p WHERE p.puballtables AND NOT EXISTS (

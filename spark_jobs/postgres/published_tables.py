@@ -91,7 +91,7 @@ class PublishedTable:
 
 
 def create_publication(publication: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> str:
-    """For a hint: the statement by which sync would create it."""
+    """For a hint: the statement with which sync would create it."""
     entries = (f"ONLY {table}{_listed(lists[table]) if table in lists else ''}" for table in tables)
     return (
         f"CREATE PUBLICATION {quoted_identifier(publication)} FOR TABLE {', '.join(entries)}"

@@ -29,7 +29,7 @@ PINNED_SETTINGS: tuple[tuple[str, str], ...] = (
     ("default_transaction_deferrable", "off"),
     ("exit_on_error", "off"),
     ("lock_timeout", "60s"),
-    ("statement_timeout", "0"),  # there is no telling how long reading a window takes
+    ("statement_timeout", "0"),  # reading a window may take any time
     ("idle_in_transaction_session_timeout", "0"),
     ("idle_session_timeout", "0"),  # a session that holds a lock waits for Spark
 )

@@ -43,7 +43,7 @@ Options = tuple[tuple[str, str], ...]  # (name, value) of the output plugin's op
 Output = Literal["binary", "text"]
 
 
-# REPACK (CONCURRENTLY), since PostgreSQL 19, has a slot beside them, of max_repack_replication_slots
+# the slot of a REPACK (CONCURRENTLY), since PostgreSQL 19, counts against max_repack_replication_slots instead
 SPARE_SLOTS = """current_setting('max_replication_slots')::int - (
     SELECT count(*)::int FROM pg_catalog.pg_replication_slots WHERE plugin IS DISTINCT FROM 'pgrepack')"""
 
@@ -69,7 +69,7 @@ SELECT slot_name::text, plugin::text, database::text, to_jsonb(s)->>'two_phase' 
                 CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END)
 FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s AND slot_type = 'logical'
 """
-# the WAL writer comes every 0.2 s by default
+# the WAL writer flushes every 0.2 s by default
 _FLUSH_LOOKS, _FLUSH_PAUSE_SECONDS = 30, 0.1
 # a commit without anything to write, which wakes the WAL writer: it flushes all that was inserted before
 _FLUSH = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_xact_id() END"
@@ -173,9 +173,9 @@ def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
 
 
 def peek_in_streams(connection: Connection, slot: str, upto: Lsn, options: Options, kinds: str) -> list[bytes]:
-    """The messages of these ``kinds`` up to ``upto``, with the blocks that transactions are streamed in, which alone
-    name subtransactions. From PostgreSQL 16 on every transaction is streamed, before only those of 64 kB and more. The
-    slot is not moved. Raises SourceError."""
+    """The messages of these ``kinds`` up to ``upto``, with the stream blocks around them, because only these name
+    subtransactions. From PostgreSQL 16 on every transaction is streamed, before only those of 64 kB and more. The slot
+    is not moved. Raises SourceError."""
     setting = ("debug_logical_replication_streaming", "immediate")
     if connection.info.server_version < 160000:
         setting = ("logical_decoding_work_mem", "64kB")
@@ -257,7 +257,7 @@ def flushed_lsn(connection: Connection) -> Lsn:
 
 
 def spare_slots(connection: Connection) -> int:
-    """How many slots the server has room for beyond those that there are."""
+    """How many more slots the server has room for."""
     with source_errors("the free slots could not be counted"):
         return int(connection.execute(f"SELECT {SPARE_SLOTS}").fetchall()[0][0])
 
@@ -298,7 +298,7 @@ def read_window(
     NoSpareSlotError without one), and the slot may stand anywhere at or before ``window.lo``. ``peek`` reads the slot
     itself without moving it. The caller must have checked that the slot stands exactly at ``window.lo`` and is not
     two-phase. A peek drops the option ``two_phase``, which would make the slot itself two-phase for good; prepared
-    transactions then come as ordinary ones.
+    transactions are then sent as ordinary ones.
     """
     with window_errors(slot, window):
         if through == "copy":

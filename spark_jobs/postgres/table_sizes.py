@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
-# a table with its partitions, or a partitioned table with those at every level
-_SIZES = """
-SELECT n.nspname::text, c.relname::text, sum(pg_catalog.pg_table_size(leaf.oid))::bigint,
-  CASE WHEN bool_and(leaf.reltuples >= 0) THEN sum(leaf.reltuples)::bigint END,
-  (array_agg(ARRAY[ln.nspname::text, leaf.relname::text] ORDER BY leaf.relpages DESC))[1:1]
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid) UNION SELECT c.oid) AS tree(relid)
-JOIN pg_catalog.pg_class leaf ON leaf.oid = tree.relid AND leaf.relkind = 'r'
-JOIN pg_catalog.pg_namespace ln ON ln.oid = leaf.relnamespace
-WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
-GROUP BY 1, 2
-"""
+_NAMED = "(n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))"
+# a partition is part of its root, and temporary tables are seen by their own session alone
+_OF_USERS = f"""c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence <> 't'
+  AND c.oid >= {FIRST_NORMAL_OID}"""
 _SAMPLE_BYTES = 64 << 20
 _LEAST_BYTES = 1 << 20
 _LONGEST = 1.0  # seconds
@@ -30,23 +25,48 @@ _LONGEST = 1.0  # seconds
 
 @dataclass(frozen=True)
 class TableSize:
-    """``bytes`` with TOAST and without indexes. ``rows``: as of the last ANALYZE or VACUUM; None before the first one.
-    ``largest_part``: the table itself, or its largest partition."""
+    """A table with its partitions. ``bytes`` with TOAST and without indexes. ``rows``: as of the last ANALYZE or
+    VACUUM; None before the first one. ``largest_part``: the table itself, or its largest partition."""
 
+    name: QualifiedName
     bytes: int
     rows: int | None
     largest_part: QualifiedName
+    is_foreign: bool
 
 
 def table_sizes(connection: Connection, names: Collection[QualifiedName]) -> dict[QualifiedName, TableSize]:
     """By table; those that do not exist are left out. Raises SourceError."""
+    asked = [[name.nspname for name in names], [name.relname for name in names]]
+    return {size.name: size for size in _sizes(connection, _NAMED, asked)}
+
+
+def user_tables(connection: Connection) -> tuple[TableSize, ...]:
+    """Every table that is not PostgreSQL's own, ordered by name, whatever the role may do with it. Raises
+    SourceError."""
+    return _sizes(connection, _OF_USERS)
+
+
+def _sizes(connection: Connection, which: str, parameters: Sequence[Any] = ()) -> tuple[TableSize, ...]:
+    query = f"""
+WITH RECURSIVE wanted AS (
+  SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE {which}
+), {partition_tree_sql("wanted")}
+SELECT n.nspname::text, c.relname::text, coalesce(sum(size.bytes), 0)::bigint,
+  CASE WHEN bool_and(m.reltuples >= 0 OR m.relkind = 'p')
+    THEN (sum(m.reltuples) FILTER (WHERE m.relkind <> 'p'))::bigint END,
+  (array_agg(ARRAY[mn.nspname::text, m.relname::text] ORDER BY size.bytes DESC NULLS LAST))[1:1], c.relkind = 'f'
+FROM tree t CROSS JOIN LATERAL pg_catalog.pg_table_size(t.member) AS size(bytes)
+JOIN pg_catalog.pg_class c ON c.oid = t.root JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_class m ON m.oid = t.member JOIN pg_catalog.pg_namespace mn ON mn.oid = m.relnamespace
+GROUP BY n.nspname, c.relname, c.relkind ORDER BY n.nspname, c.relname
+"""  # noqa: S608  # constants
     with source_errors("the sizes of the tables could not be read"):
-        asked = [[name.nspname for name in names], [name.relname for name in names]]
-        rows = connection.execute(_SIZES, asked).fetchall()
-    return {
-        QualifiedName(nspname, relname): TableSize(size, count, QualifiedName(*part[0]))
-        for nspname, relname, size, count, part in rows
-    }
+        rows = connection.execute(query, parameters).fetchall()
+    return tuple(
+        TableSize(QualifiedName(nspname, relname), size, count, QualifiedName(*part[0]), is_foreign)
+        for nspname, relname, size, count, part, is_foreign in rows
+    )
 
 
 def read_pace(connection: Connection, table: QualifiedName) -> float | None:

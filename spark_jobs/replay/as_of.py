@@ -18,7 +18,7 @@ from pyarrow import fs
 from spark_jobs.change_log.commit_times import first_commit_after
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.files import lake_errors, lake_filesystem
-from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError
+from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError, new_snapshot
 from spark_jobs.lake.delta_table import rows_written
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
 from spark_jobs.lake.table_state import TableState
@@ -127,7 +127,7 @@ def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName
         if landed.shown_by(oldest) <= lsn:
             return oldest
     if oldest is None:
-        raise LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
+        raise LakeError(f"{name} has no snapshot yet", hint=new_snapshot(name))
     raise LakeError(f"{name}: the oldest version in Delta's log is as of {landed.shown_by(oldest)}")
 
 

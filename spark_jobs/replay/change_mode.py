@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
-from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.delta_table import column_numbers, replace_table, rows_written, table_at
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
-from spark_jobs.lake.table_state import TableState, table_states
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import fingerprint_words
@@ -37,7 +35,7 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import watched_tables
-from spark_jobs.tables.progress import concerns, known_state
+from spark_jobs.tables.ledger import Ledger, concerns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,12 +93,11 @@ def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged,
 def _in_other_modes(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[TableState]:
     """The states of those tables that grew from a snapshot of this chapter and are in another mode. Tables that cannot
     be read are left out."""
-    checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
-    if checkpoint is None:
+    ledger = Ledger.of(pipeline.lake)
+    if ledger is None:
         return []
-    cut, chapter = latest_cut(pipeline.lake), checkpoint.identity.chapter
-    found = table_states(pipeline.lake, names, checkpoint.identity).values()
-    states = [known_state(state, cut) for state in found if isinstance(state, TableState) and not state.is_lost]
+    chapter = ledger.identity.chapter
+    states = (state for state in ledger.reading(names, exactly=True).states.values() if not state.is_lost)
     return [
         state
         for state in states

@@ -14,12 +14,11 @@ from dataclasses import replace
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.errors import CdcError, LakeError, new_snapshot
 from spark_jobs.lake.delta_table import column_numbers, rows_written
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_commit import committed_version, committing_session, overtaking
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
@@ -30,8 +29,8 @@ from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.tables.progress import known_state
 
 
 def rebuild(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = None) -> ReplayReport:
@@ -70,7 +69,7 @@ def _locked_and_rebuilt(run: Run, windows: Sequence[WindowMarker], name: Qualifi
 def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> TableReplayed:
     """Raises CdcError, including OvertakenError; then nothing is changed."""
     pipeline, landed = run.pipeline, LandedWindows.of(run.pipeline)
-    state = _state(pipeline, landed, name)
+    state = _state(pipeline, name)
     # the log does not lead to the snapshot, only on from it
     first = max(windows[0].ordinal, landed.last_until(state.snapshot_lsn) + 1)
     if first > windows[-1].ordinal:
@@ -113,15 +112,14 @@ def _put_in_place(build: Build, state: TableState, built: BuiltAside) -> tuple[i
         return version, rows_written(path, version)
 
 
-def _state(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName) -> TableState:
+def _state(pipeline: Pipeline, name: QualifiedName) -> TableState:
     """The table's state, by its own commits and the latest cut. Raises LakeError if it is unknown."""
-    identity = landed.identity
-    state = table_state(pipeline.lake, name, *identity.stream)
+    state = Ledger.required(pipeline.lake).state_of(name)
     if state is None or state.is_lost:
         lost = ": Delta's log clean-up has removed the commit that says how far the table is"
         what = " has no snapshot yet" if state is None else lost
-        raise LakeError(f"{name}{what}", hint=f"postgres-cdc snapshot --table '{name}'")
-    return known_state(state, latest_cut(pipeline.lake))
+        raise LakeError(f"{name}{what}", hint=new_snapshot(name))
+    return state
 
 
 def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, first: int) -> TableState:
@@ -134,5 +132,5 @@ def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, 
             return past.state
     raise LakeError(
         f"{state.name}: Delta's log has no version in mode {state.mode} from before window {first}",
-        hint=f"choose a later range, or take a new snapshot: postgres-cdc snapshot --table '{state.name}'",
+        hint=f"choose a later range, or {new_snapshot(state.name)}",
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.table_applied import TableApplied
-from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -14,8 +14,8 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.tables.progress import progress_of
 
 
 def replay(
@@ -34,10 +34,10 @@ def replay(
     landed = LandedWindows.of(pipeline)
     windows = landed.between(lo, hi)
     tables = followed_tables(pipeline, names)
-    before = _reached(pipeline, tables, landed.identity)
+    before = _reached(pipeline, tables)
     upto = windows[-1].window.hi
     report = apply(run.of(pipeline), names and tables, upto=upto)
-    since = _reached(pipeline, tables, landed.identity)
+    since = _reached(pipeline, tables)
     done = tuple(
         _replayed(table, windows, before.get(table.name), since.get(table.name))
         for table in report.tables
@@ -53,10 +53,10 @@ def followed_tables(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -
     return followed if names is None else tuple(names)
 
 
-def _reached(pipeline: Pipeline, names: Sequence[QualifiedName], identity: SlotIdentity) -> Mapping[QualifiedName, int]:
+def _reached(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Mapping[QualifiedName, int]:
     """The ordinal of each table's last window. Tables that cannot be read are left out: ``apply`` reports them."""
-    progress = progress_of(pipeline.lake, names, identity, exactly=True)
-    return {name: state.ordinal for name, state in progress.states.items()}
+    ledger = Ledger.required(pipeline.lake).reading(names, exactly=True)
+    return {name: state.ordinal for name, state in ledger.states.items()}
 
 
 def _replayed(

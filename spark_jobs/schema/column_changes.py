@@ -36,7 +36,7 @@ class DeltaColumn:
 @dataclass(frozen=True)
 class ColumnChanges:
     """The changes that turn the columns of the lake's table into those of the source. ``renamed`` and ``widened`` have
-    the old and the new column; a column may be in both. ``all_dropped``: none of the lake's columns stays."""
+    the old and the new column; a column may be in both. ``all_dropped``: none of the lake's columns remains."""
 
     dropped: tuple[DeltaColumn, ...] = ()
     renamed: tuple[tuple[DeltaColumn, LakeColumn], ...] = ()
@@ -70,7 +70,7 @@ def column_changes(
     """The changes from the columns ``held`` by the lake to those of ``shape``, which the source has from ``lsn`` on.
 
     ``facts``: those that the shape was made of. ``added``: the numbers of columns whose value in existing rows is
-    known. Raises SchemaChangeError where only a new snapshot helps.
+    known. Raises SchemaChangeError if a new snapshot is needed.
     """
     if not shape.columns:
         raise SchemaChangeError(f"{shape.name} has no columns from {lsn} on", hint=NO_COLUMNS_REMEDY)

@@ -25,8 +25,8 @@ class NamedColumn:
 
 @dataclass(frozen=True)
 class DifferingColumns:
-    """``ignored``: columns that were added at the source and stay out of the lake. ``kept``: columns that were dropped
-    at the source and stay in the lake."""
+    """``ignored``: columns that were added at the source and are not in the lake. ``kept``: columns that were dropped
+    at the source and kept in the lake."""
 
     ignored: tuple[NamedColumn, ...] = ()
     kept: tuple[NamedColumn, ...] = ()
@@ -109,7 +109,7 @@ def _require_keepable(shape: TableShape, kept: Sequence[LakeColumn], mode: Mode)
 
 def added_since(facts: RelationFacts, held: Sequence[DeltaColumn], *, by_number: bool) -> frozenset[int]:
     """The numbers of the source's columns that a table with the columns ``held`` lacks. ``by_number``: the table was
-    made from this very source table; else numbers mean nothing, and columns are the same if their names are."""
+    made from this very source table; otherwise numbers mean nothing, and columns with the same name are the same."""
     numbers, names = {column.attnum for column in held}, {column.name for column in held}
     by_number = by_number and None not in numbers
     return frozenset(

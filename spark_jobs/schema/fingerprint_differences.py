@@ -44,7 +44,7 @@ class Differences:
     """``reasons``: why rows may differ without an event. ``moved_files`` are further reasons, unless explained later.
 
     ``columns``: changes that the lake can follow in place, by attribute number. ``regions``: if all ``reasons`` are
-    partitions that came or went, the rows that may differ; if empty, any row may.
+    partitions that were attached or removed, the rows that may differ; if empty, any row may.
     """
 
     reasons: tuple[str, ...]
@@ -143,8 +143,8 @@ def _columns(before: Fingerprint, after: Fingerprint) -> list[ColumnChange]:
 
 
 def _names_taken_over(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """New columns that may have had the name of a dropped one for a time. A message of that time has the names and
-    types of those before it, so nothing shows that its values are those of another column.
+    """New columns that may have had the name of a dropped column for a time. A message of that time has the same names
+    and types as earlier ones, so nothing shows that its values are another column's.
 
     The row of a column in ``pg_attribute`` has the transaction that altered it last: a rename, or the addition if there
     was none. Before the drop, no other column could have that name. The order within one transaction is not known: rows
@@ -177,7 +177,7 @@ def _is_later(xid: int | None, than: int | None) -> bool:
 
 
 def _hold_alike(old: FingerprintColumn, new: FingerprintColumn) -> bool:
-    """Whether a value of one may be taken for one of the other."""
+    """Whether a value of one column could be mistaken for a value of the other."""
     types = _lake_type(old), _lake_type(new)
     return old.atttypid == new.atttypid or types[0] == types[1] or is_widened(*types) or is_widened(*types[::-1])
 
@@ -214,7 +214,7 @@ def _renamed(before: Fingerprint, after: Fingerprint) -> dict[str, str]:
 
 
 def _prints_otherwise(old: FingerprintColumn, new: FingerprintColumn) -> bool:
-    """Whether rows that were not rewritten now have another value in the lake. Rewrites are found elsewhere."""
+    """Whether rows that were not rewritten now have another value in the lake. Rewrites are detected elsewhere."""
     if old.atttypid != new.atttypid:
         return not (old.atttypid in _TEXT_OIDS and new.atttypid in _TEXT_OIDS)
     return new.atttypid == NUMERIC_OID and old.atttypmod != new.atttypmod

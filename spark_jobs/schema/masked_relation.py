@@ -4,7 +4,7 @@ The configuration masks columns by their current names. A message has the names 
 passed from one column to another. So a name in a message stands for every column that had it at some look at the
 catalogue. A name that no look has shown stands for every column whose attribute number lies between those of its
 neighbours, as columns are sent in that order. If all of these columns are masked, the message's column is masked; if
-none is, it is not; else it is in doubt.
+none is, it is not; otherwise it is in doubt.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class MaskedRelation:
         return found[::-1]
 
     def taken_from(self, before: Fingerprint) -> tuple[str, str] | None:
-        """A column that was masked at the look ``before`` and whose name then, which is still masked, belongs to
-        another column by now: that name, and the column's current name, which is not masked. None if there is none."""
+        """If a column was masked at the look ``before``, and its name at that time, which is still masked, is another
+        column's now: that name, and the column's current name, which is not masked. None otherwise."""
         masked_then = before.mask.columns if before.mask is not None else ()
         for number, name in column_names(before).items():
             present = self.now.get(number)

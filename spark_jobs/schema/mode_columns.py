@@ -47,7 +47,7 @@ _COLUMNS: dict[Mode, tuple[ModeColumn, ...]] = {
     "append": (CHANGE, COMMIT_LSN, ORDINAL, COMMIT_TIME, XID, NOT_SENT),
 }
 
-# the condition for those of a table's rows that the source has at the watermark; None: the table holds changes
+# the condition that selects the rows that the source has at the watermark; None: the table holds changes
 _LIVE: dict[Mode, str | None] = {
     "mirror": "true",
     "soft_delete": f"`{DELETED_AT.name}` IS NULL",

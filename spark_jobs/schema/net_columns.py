@@ -30,7 +30,7 @@ FRESH = NetField("fresh", pa.bool_(), "boolean")
 LEANS = NetField("leans", pa.bool_(), "boolean")
 
 
-# for a table without a key, in place of the operation: how many copies of the row come or, if negative, go
+# for a table without a key, in place of the operation: how many copies of the row are inserted or, if negative, deleted
 COPIES = NetField("copies", pa.int64(), "bigint")
 
 
@@ -40,7 +40,7 @@ def value(index: int) -> str:
 
 
 def unchanged(index: int) -> str:
-    """The column that is true where the table's own value of ``shape.columns[index]`` stays."""
+    """The column that is true where the table keeps its own value of ``shape.columns[index]``."""
     return f"u{index}"
 
 

@@ -77,11 +77,10 @@ class RelationFacts:
 
     ``primary_key`` is empty if there is none, or only a deferrable one, which identifies no row. ``replica_identity``
     is empty for f and n, and for d without a primary key. ``leaf_identities`` are the distinct replica identities of a
-    partitioned table's leaves, None for FULL: rows are in leaves, so these decide what comes with a change, whatever
+    partitioned table's leaves, None for FULL: rows are in leaves, so these decide what is sent with a change, whatever
     the root's identity is. ``declared_key``: the names in the configuration, if there is a unique index on them and
     none is nullable. ``types`` has every type behind the columns' base types that needs ``TypeFacts``; older logs lack
-    it. ``mask``: the word of the table's masks (``TableMask.word``), empty if no
-    column is masked.
+    it. ``mask``: the word of the table's masks (``TableMask.word``), empty if no column is masked.
     """
 
     relid: int
@@ -102,10 +101,10 @@ class RelationFacts:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which changes find their row, empty if there is no usable key.
+        """The columns that identify the row of a change, empty if there is no usable key.
 
-        They are the replica identity; with REPLICA IDENTITY FULL the primary key, else the declared key. For a
-        partitioned table, the first of these three whose columns every leaf sends with a change.
+        They are the replica identity; with REPLICA IDENTITY FULL the primary key, or without one the declared key. For
+        a partitioned table, the first of these three whose columns every leaf sends with a change.
         """
         if not self.leaf_identities:
             whole = (self.primary_key or self.declared_key) if self.relreplident == "f" else ()
@@ -117,7 +116,8 @@ class RelationFacts:
 
     @property
     def sends_whole_rows(self) -> bool:
-        """Whether changes come with the whole old row: REPLICA IDENTITY FULL, for a partitioned table in all leaves."""
+        """Whether changes are sent with the whole old row: REPLICA IDENTITY FULL, for a partitioned table in all
+        leaves."""
         if self.leaf_identities:
             return all(leaf is None for leaf in self.leaf_identities)
         return self.relreplident == "f"

@@ -146,7 +146,7 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
     """Why a table without a key cannot be followed by its whole rows, None if it can.
 
     Without REPLICA IDENTITY FULL the source refuses every UPDATE and DELETE of a published table. If the table is
-    already published so, its owner accepts that, and only inserts can come.
+    already published so, its owner accepts that, and only inserts are possible.
     """
     if facts.sends_whole_rows or (published and not any(facts.leaf_identities)):
         return None
@@ -161,8 +161,8 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
 
 
 def whole_rows_sql(table: QualifiedName, *, partitioned: bool) -> str:
-    """The statement after which changes come with their whole old row. The replica identity of a partitioned table does
-    not reach its partitions, of which there may be many, so one statement alters them all."""
+    """The statement after which changes are sent with their whole old row. The replica identity of a partitioned table
+    does not reach its partitions, of which there may be many, so one statement alters them all."""
     if not partitioned:
         return f"ALTER TABLE {table} REPLICA IDENTITY FULL"
     return for_each_part(table, "ALTER TABLE ", " REPLICA IDENTITY FULL", only_leaves=True)
@@ -180,7 +180,7 @@ def for_each_part(root: QualifiedName, before: str, after: str, *, only_leaves: 
 
 
 def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault | None:
-    """A key column that changes do not include. ``sent``: the columns that come with a change."""
+    """A key column that changes do not include. ``sent``: the columns that are sent with a change."""
     if unsent := [name for name in facts.key if name not in sent]:
         what = f"has a key column that is not published: {', '.join(unsent)}"
         listed = ", ".join(

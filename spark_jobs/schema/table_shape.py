@@ -72,7 +72,7 @@ class TableShape:
 
     @property
     def has_key(self) -> bool:
-        """Whether it has a key. Without one, rows are found by all their values, and several may be equal."""
+        """Whether it has a key. Without one, rows are matched by all their values, and several may be equal."""
         return any(column.key for column in self.columns)
 
     @property

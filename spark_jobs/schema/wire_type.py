@@ -79,7 +79,7 @@ class WireType:
     @property
     def readable(self) -> bool:
         """Whether binary values can be converted to the text that PostgreSQL prints. Also true if the type has no send
-        function, so that values always come as text."""
+        function, so that values are always sent as text."""
         return self.family is Family.NO_SEND or self._readable
 
     @property

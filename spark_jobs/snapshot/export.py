@@ -58,8 +58,8 @@ class CtidRange:
     """The blocks ``[first, last)`` of one table or leaf partition; ``last`` None: to the end.
 
     ``relid``: the leaf's OID. ``stored_bytes``: their share of heap and TOAST table. ``file``: the file with the rows
-    that the snapshot shows. ``form``: the part of the catalogue that whatever hides the rows from an old snapshot
-    changes. Both show after the read whether the rows may have been rewritten.
+    that the snapshot shows. ``form``: the part of the catalogue that changes with everything that hides the rows from
+    an old snapshot. Both show after the read whether the rows may have been rewritten.
     """
 
     leaf: QualifiedName
@@ -118,9 +118,9 @@ def range_query(
     afterwards. ``row_filter``: a condition as PostgreSQL prints it; only rows that meet it are read.
 
     The check fails when the snapshot may no longer have shown all rows. After an ALTER TABLE that rewrites the table,
-    or REPACK (CONCURRENTLY), an old snapshot sees no rows; after a TRUNCATE too, but that also comes through the slot.
-    VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. With ``truncates_follow``
-    False, when no changes are applied afterwards, the check fails after a TRUNCATE too.
+    or REPACK (CONCURRENTLY), an old snapshot sees no rows; after a TRUNCATE too, but that is also sent through the
+    slot. VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. With
+    ``truncates_follow`` False, when no changes are applied afterwards, the check fails after a TRUNCATE too.
     https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     by_name = {column.attname: column for column in facts.columns}

@@ -1,4 +1,4 @@
-"""Exports snapshots without standing still: the server waits for open transactions, the caller does other things.
+"""Exports snapshots without blocking the caller while the server waits for open transactions.
 
 To find the LSN of a snapshot, the server waits until each transaction has ended that is open and has written, in any
 database: a session that is idle in transaction for an hour makes every new snapshot wait for an hour. Only the session
@@ -55,7 +55,7 @@ class Patience:
     age: float = inf
 
 
-# someone asked for it and waits, nothing else is to be done
+# somebody asked for the snapshot and waits; there is nothing else to do
 PATIENT = Patience(900)
 # a run that holds up others, but has nothing else to do
 BRIEF = Patience(60, age=30)
@@ -182,7 +182,7 @@ class Exporter:
 
 
 def given_or_own(exporter: Exporter | None, dsn: SecretStr) -> AbstractContextManager[Exporter]:
-    """The caller's exporter, which stays open afterwards; or one of its own for whoever has none."""
+    """The caller's exporter, which stays open afterwards; without one, a new one that is closed afterwards."""
     return nullcontext(exporter) if exporter is not None else Exporter(dsn)
 
 

@@ -1,8 +1,8 @@
-"""How often a table gets a new snapshot without being asked: as often as need be, if it costs little.
+"""How often a table may get an automatic snapshot: as often as needed, if it is cheap.
 
-A budget of time: beyond an hour in all, the automatic snapshots of a table may use a quarter of the time that passes.
-So a table that is read within a second is read after each change. One that takes an hour is read again at once, and
-then, if it goes on changing, every few hours: it must not keep the source reading without an end.
+Beyond one hour in total, the automatic snapshots of a table may take a quarter of the time that passes. So a table that
+is read within a second is read after each change. One that takes an hour is read again at once, and then, if it keeps
+changing, every few hours: the source must not be read without end.
 """
 
 from __future__ import annotations

@@ -119,7 +119,8 @@ class PlannedTable:
         return read
 
     def _ignored(self, facts: RelationFacts) -> frozenset[int]:
-        """The numbers of the columns that were added since the table's first snapshot, if they stay out of the lake."""
+        """The numbers of the columns that were added since the table's first snapshot, if they are kept out of the
+        lake."""
         if self.work.pipeline.schema_policy(self.name).add != "ignore" or (before := self.state()) is None:
             return frozenset()
         by_number = self._is_of_same_table(before, facts.relid)

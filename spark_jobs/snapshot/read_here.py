@@ -35,7 +35,7 @@ class WrittenFiles:
 
 @dataclass(frozen=True)
 class RangeThreads:
-    """The threads that read the tasks of all tables of a snapshot. Once ``interrupted`` is set, no task goes on."""
+    """The threads that read the tasks of all tables of a snapshot. Once ``interrupted`` is set, all tasks stop."""
 
     pool: Executor
     interrupted: Event
@@ -70,7 +70,7 @@ def read_into_files(
     def write(task: int) -> DataFiles:
         files = DataFiles(filesystem, path, layout)
         try:
-            # else a session could be garbage before its statement is, which the driver complains about
+            # otherwise a session could be garbage before its statement is, which the driver complains about
             with closing(read_task(task)) as batches:
                 for group in row_groups(_until((stopped, threads.interrupted), batches)):
                     files.write(pa.Table.from_batches([_named(rows, layout.schema) for rows in group], layout.schema))

@@ -121,7 +121,7 @@ def read_progress(
         except CdcError:
             return
 
-    # nobody waits for it for long: the snapshot must not be held open for a look at it
+    # a daemon, which is joined only briefly: the snapshot must not be held open to measure its progress
     thread = threading.Thread(target=watch, name="read-progress", daemon=True)
     thread.start()
     try:

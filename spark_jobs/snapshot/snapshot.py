@@ -32,9 +32,9 @@ def snapshot(
 ) -> tuple[TableSnapshot, ...]:
     """Take new snapshots of ``names``, by default all followed tables, at one LSN.
 
-    ``reasons``: why, for tables whose snapshot is automatic. ``exporter``: of a caller who goes on while the server
-    waits for open transactions. ``asked``: a person wants these snapshots, which accepts what ``on_schema_change``
-    would refuse. A table that fails is reported with its error, and keeps its rows.
+    ``reasons``: why, for tables whose snapshot is automatic. ``exporter``: that of a caller who does other things while
+    the server waits for open transactions. ``asked``: a person wants these snapshots, which accepts what
+    ``on_schema_change`` would refuse. A table that fails is reported with its error, and keeps its rows.
 
     Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
     PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is

@@ -1,4 +1,4 @@
-"""A table whose snapshot waits for a transaction of somebody else: it is named, and is no error."""
+"""A table whose snapshot waits for a transaction of somebody else: it is reported by name, and not as an error."""
 
 from __future__ import annotations
 

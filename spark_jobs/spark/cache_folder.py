@@ -1,4 +1,4 @@
-"""Where files lie that make the next start faster, and that can be made again at any time: a folder of this user's."""
+"""The per-user cache folder. Its files make the next start faster, and can be created again at any time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cache_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def trusted_cache(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """That folder, made if it is missing; None if there is none, or if other users can write to it."""
+    """The cache folder, created if missing; None if that fails, or if other users can write to it."""
     try:
         folder = cache_path(environ)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -151,8 +151,8 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def innermost_cause(error: Exception, name: object = "schema.table", path: str = "PATH") -> Cause:
-    """The innermost cause that is known, with its hint; else the class of the innermost one. ``name`` and ``path``: of
-    the table that is read or written."""
+    """The innermost cause that is known, with its hint; otherwise the class of the innermost one. ``name`` and
+    ``path``: of the table that is read or written."""
     known = {
         "table": delta_identifier(path),
         "path": path,

@@ -24,7 +24,7 @@ from spark_jobs.spark.worker_python import worker_python
 # A JVM that ends after little work compiles its code once and quickly: what the second compiler makes of it would pay
 # off only later
 _BRIEF_OPTION = "-XX:TieredStopAtLevel=1"
-_CLASS_PATH = "SPARK_DIST_CLASSPATH"  # of what Spark's scripts know, the only one that comes after Spark's own jars
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"  # the only variable of Spark's scripts whose jars come after Spark's own
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
     brief = brief and is_local(options)
     if brief and JAVA_OPTIONS not in dict(options.config):
         conf[JAVA_OPTIONS] = f"{conf[JAVA_OPTIONS]} {_BRIEF_OPTION}"
-    # made without Delta on the class path it would be of use once: what Ivy has found is there from the next start on
+    # an archive without Delta would be useful only once: from the next start on, the jars that Ivy found are on the
+    # class path
     is_complete = is_local(options) and bool(jars or options.jars == "provided")
     archive = class_archive(java.home, jars, conf.get(JAVA_OPTIONS, "")) if is_complete else None
     start = _Start(options.master or "local[*]", conf, jars, archive, brief)
@@ -65,7 +66,7 @@ def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
         if archive is None or not archive.exists or SparkContext._gateway is not None:
             raise
         _launch(replace(start, archive=None))
-        archive.discard()  # a JVM dies of a damaged one
+        archive.discard()  # a damaged archive crashes the JVM
     if options.jars == "packages" and is_local(options) and not jars:
         _remember_packages(options)
     return conf

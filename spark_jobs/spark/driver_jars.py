@@ -23,7 +23,7 @@ _OTHERS = ("spark.jars.packages", "spark.jars.excludes", "spark.jars.repositorie
 
 
 def class_path(options: SparkOptions) -> str:
-    """The files with Delta's jars, as a class path; empty if they have to come Spark's own ways.
+    """The files with Delta's jars, as a class path; empty if Spark has to load them in its own way.
 
     It belongs after Spark's own jars, as what ``spark.jars`` names is looked at after them too. Raises SparkError for a
     folder that does not hold them.

@@ -52,8 +52,8 @@ def is_brief() -> bool:
 
 def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE_SECONDS) -> None:
     """Stop ``spark``, and end the JVM of a brief one. If that JVM writes an archive of its classes, wait for it; if
-    that takes longer than ``archive_seconds``, there is none. A JVM that has died is forgotten: whoever was using it
-    has said so, and this is no place to raise anything else."""
+    that takes longer than ``archive_seconds``, there is none. A JVM that has died is forgotten: its user has already
+    raised an error, and another one here would hide it."""
     if has_ended():
         forget_session()
         return
@@ -63,7 +63,7 @@ def end_session(spark: SparkSession, *, archive_seconds: float = _WRITES_ARCHIVE
         return
     recorded: ClassArchive | None = getattr(gateway, _ARCHIVE)
     forget_session()
-    # it ends with its input, and stops Spark before. pyspark's own stop would wait for half a second first
+    # at the end of its input the JVM stops Spark and ends. pyspark's own stop would wait for half a second first
     with suppress(OSError):
         gateway.proc.stdin.close()
     if recorded is not None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def spark_session(options: SparkOptions, *, brief: bool = False) -> SparkSession:
     """A session with Delta: the active one if there is one, else a Connect client or a new classic session.
 
-    ``brief``: it has little to do, and the caller ends it soon, with ``own_jvm.end_session``. Its JVM starts fast, and
-    does not become fast.
+    ``brief``: it has little to do, and the caller ends it soon, with ``own_jvm.end_session``. Its JVM is tuned to start
+    fast, not to run fast.
 
     Raises SparkError: no Java, no jars, a session without Delta's extension, a server that cannot be reached.
     """

@@ -25,7 +25,7 @@ _STATIC_CONF = {
 }
 # our statements rely on these, whoever made the session; set again on each isolated session
 RUNTIME_CONF = {
-    "spark.sql.variant.allowDuplicateKeys": "false",  # else the last value of a key would win silently
+    "spark.sql.variant.allowDuplicateKeys": "false",  # otherwise the last value of a key would win silently
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # a cast that fails raises; it never becomes null
     "spark.sql.variable.substitute": "false",  # a column or a path may be named ${x}, and must not be substituted

@@ -1,1 +1,1 @@
-"""Which tables are followed, why one cannot go on, and how far each is."""
+"""Which tables are followed, why one is stopped, and how far each is."""

@@ -36,8 +36,8 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
 
 
 def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple[Region, ...]:
-    """The rows that may differ, if all changes that ``change_without_event`` considers are partitions that came or went
-    and no column changed. Empty if no row may differ, or any row may."""
+    """The rows that may differ, if all changes that ``change_without_event`` considers are partitions that were
+    attached or removed, and no column changed. Empty if no row may differ, or any row may."""
     found: list[Region] = []
     for marker in markers:
         if marker.broke is not None:
@@ -57,7 +57,7 @@ def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tup
 
 
 def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
-    """What the window's look found changed in the table, unless its snapshot shows that already."""
+    """The changes of the table that the window's look found, unless its snapshot shows them already."""
     return (changed for changed in _changed(marker, state.name, state.relid) if changed.word != state.generation.word)
 
 

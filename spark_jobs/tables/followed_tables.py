@@ -10,7 +10,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
-from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.publication import Publication, find_publications, no_publication
 from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.matching_tables import refreshed, resolved
@@ -40,8 +40,8 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
 
 
 def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The tables to follow, in the configuration's order, else the publication's. Raises PreconditionError if there is
-    neither."""
+    """The tables to follow: the configuration's, in its order, otherwise the publication's. Raises PreconditionError if
+    there is neither."""
     pipeline = pipeline if pipeline.tables is not None else refreshed(connection, pipeline)
     names = configured_names(pipeline)
     if names or (names is not None and not pipeline.tables_of_publication):
@@ -52,7 +52,7 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
 
 def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
     """``followed_names``, and the tables that their publication excludes. A publication FOR ALL TABLES keeps no trace
-    of a table that was excluded for a time: only looks at the catalogue meanwhile can tell."""
+    of a table that was excluded for a time: only a look at the catalogue during that time shows it."""
     names, patterns = configured_names(pipeline), pipeline.patterns
     if names is not None and (patterns is None or not pipeline.source.has_publications):
         return names
@@ -66,10 +66,7 @@ def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifi
 def _publication_that_names(connection: Connection, pipeline: Pipeline) -> Publication:
     publication = find_publications(connection, pipeline.source.publications)
     if publication is None:
-        raise PreconditionError(
-            f"there is no publication {', '.join(pipeline.source.publications)}, and the configuration names no tables",
-            hint="list tables: in the configuration, or CREATE PUBLICATION as you want it",
-        )
+        raise no_publication(pipeline.source.publications)
     return publication
 
 

@@ -15,7 +15,7 @@ from spark_jobs.table_mask import TableMask
 
 def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[RelationFacts, ...]:
     """The facts of all tables with a mask. Raises ConfigurationError if a masked table or column does not exist. Then
-    nothing may be read: it may have another name now, under which its values would come unmasked.
+    nothing may be read: it may have another name now, under which its values would be sent unmasked.
 
     A table that only a pattern names is left out if the mask does not fit it: it alone is stopped, and a window that
     holds rows of it is refused."""

@@ -1,7 +1,7 @@
 """The tables that the configuration's patterns match: the one place where a pattern becomes names.
 
-Whatever reads the slot asks anew (``refreshed``), because a table may have been created meanwhile, with columns that
-must be masked. What only writes tables takes what was found once (``resolved``).
+Code that reads the slot queries the source again (``refreshed``), because a table with columns to mask may have been
+created since. Code that only writes tables uses the names that were found first (``resolved``).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def refreshed(connection: Connection, pipeline: Pipeline) -> Pipeline:
     """The pipeline with the tables that its patterns match now; unchanged if it has no patterns."""
     if pipeline.patterns is None:
         return pipeline
-    return _with_tables(pipeline, pipeline.patterns.of(_there(connection, pipeline, pipeline.patterns)))
+    return _with_tables(pipeline, pipeline.patterns.of(_candidates(connection, pipeline, pipeline.patterns)))
 
 
 def resolved(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with tables, if it has patterns: those that were found earlier, else those that match now. If the
-    source cannot be reached, those that match in the lake. Raises SourceError if there are none either."""
+    """The pipeline with tables, if it has patterns: those that were found earlier, otherwise those that match now. If
+    the source cannot be reached, those that match in the lake. Raises SourceError if there are none either."""
     if pipeline.patterns is None or pipeline.tables is not None:
         return pipeline
     try:
@@ -53,7 +53,7 @@ def _with_tables(pipeline: Pipeline, names: tuple[QualifiedName, ...]) -> Pipeli
     return replace(pipeline, tables=tables, tables_of_publication=not pipeline.patterns.tables)
 
 
-def _there(connection: Connection, pipeline: Pipeline, patterns: TablePatterns) -> tuple[QualifiedName, ...]:
+def _candidates(connection: Connection, pipeline: Pipeline, patterns: TablePatterns) -> tuple[QualifiedName, ...]:
     """The tables among which patterns choose: those of the publication, unless it is kept in step with them."""
     if not pipeline.source.has_publications:
         return publishable_tables(connection)

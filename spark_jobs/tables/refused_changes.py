@@ -45,10 +45,10 @@ def refused_columns(
     by_number: bool = True,
     kept: Collection[int] = (),
 ) -> RefusedChangeError | None:
-    """What ``policy`` refuses of the way from the lake's columns to those of ``shape``. ``types``: whether a type that
+    """The changes from the lake's columns to those of ``shape`` that ``policy`` refuses. ``types``: whether a type that
     differs does so because the source's was changed. ``where``: as in "at 0/16B3748". ``by_number``: whether numbers
-    mean the same in both; else columns are the same if their names are. ``kept``: the numbers of the lake's columns
-    that the source has no longer, whatever it calls its own."""
+    mean the same in both; otherwise columns with the same name are the same. ``kept``: the numbers of the lake's
+    columns that the source no longer has, even if it has others of their names."""
     by_number = by_number and all(column.attnum is not None for column in held)
     before = {column.attnum if by_number else column.name: column for column in held}
     after = {column.attnum if by_number else column.name: column for column in shape.columns}

@@ -1,4 +1,4 @@
-"""Which of the tables to follow cannot go on, and why: checked at the source before anything is created or read."""
+"""Which tables cannot be replicated, and why: checked at the source before anything is created or read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_jobs.column_options import NO_OPTIONS
 from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.errors import CdcError, PreconditionError
-from spark_jobs.postgres.catalogue import relation_facts, tables_there
+from spark_jobs.postgres.catalogue import no_table, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications, why_not_sent
@@ -30,7 +30,7 @@ class TableStopped:
 def stopped_tables(
     connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], known: Collection[QualifiedName]
 ) -> tuple[TableStopped, ...]:
-    """The tables of ``names`` that cannot be followed, each with the reason; the others can go on without them.
+    """The tables of ``names`` that cannot be followed, each with the reason; the others are not affected.
 
     ``known`` tables have been followed until now: faults of their keys or types show when changes are applied. Other
     tables are checked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
@@ -44,7 +44,7 @@ def stopped_tables(
     )
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
-    masks = pipeline.masks if pipeline.patterns is not None else {}  # of a table named singly it was checked before
+    masks = pipeline.masks if pipeline.patterns is not None else {}  # a table's own entry was checked before
     configured = {
         *selections,
         *keys,
@@ -60,10 +60,7 @@ def stopped_tables(
 
     def why_not(name: QualifiedName) -> CdcError | None:
         if name not in there:
-            return PreconditionError(
-                f"there is no table {name} in database {connection.info.dbname}",
-                hint="correct tables: in the configuration",
-            )
+            return no_table(connection, name)
         if fault := there[name].fault:
             return fault.error
         if publication is not None and not altered and (error := why_not_sent(publication, name)):

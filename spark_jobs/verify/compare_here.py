@@ -41,7 +41,8 @@ def lake_here(path: Location, version: int, where: str) -> tuple[pa.Table, tuple
 
 
 def are_equal(source: pa.Table, lake: pa.Table, shape: TableShape) -> bool:
-    """Whether both certainly hold the same rows, as often. ``source`` has its columns named by ``net_columns.value``.
+    """Whether both certainly hold the same rows, each the same number of times. ``source`` has its columns named by
+    ``net_columns.value``.
 
     Values are equal when PostgreSQL prints them alike, as in ``row_equality``.
     """

@@ -1,8 +1,8 @@
-"""Proves source and lake equal at one LSN, while both go on: the comparison that users run.
+"""Checks that source and lake are equal at one LSN while both keep changing: the comparison that users run.
 
 It exports a snapshot of the source, which fixes an LSN, and brings the lake's tables to exactly that LSN through the
-slot, like any other change. Then it compares each table with the snapshot, which the snapshot's reader and decoder
-read. Later writes do not matter: of each Delta table it reads the version that shows the LSN. So a difference
+slot, like any other change. Then it compares each table with the snapshot, which it reads with the reader and decoder
+of snapshots. Later writes do not matter: of each Delta table it reads the version that shows the LSN. So a difference
 means that a row was lost, duplicated or altered on its way, or in the lake.
 
 It cannot see a value that the decoder misreads in snapshots and changes alike. ``row_compare``, the tests' own
@@ -71,8 +71,8 @@ def verify(
     run_id: str = "",
     progress: Progress = silent,
 ) -> VerifyReport:
-    """Compare ``names`` (default: all followed tables except those in mode ``append``) with the source at an LSN of
-    now; the source may be written meanwhile. Of a table that keeps earlier data, the current rows are compared.
+    """Compare ``names`` (default: all followed tables except those in mode ``append``) with the source at its present
+    LSN, while the source may be written to. Of a table that keeps earlier data, the current rows are compared.
 
     Captures and applies like ``sync``, but takes no snapshots: a table that is stopped, or has none yet, is reported as
     not compared. Raises ConfigurationError for a name that is not followed, and CdcError for what stops all of them.

@@ -80,6 +80,11 @@ KINDS: Mapping[Any, Kind] = {
     fields.LakePath: Kind(
         "folder or URI", ("lake", "/data/lake/shop", "s3a://bucket/shop"), ("", "s3:bucket", "s3a://b/100%")
     ),
+    fields.Endpoint: Kind(
+        "URL with `http://` or `https://`",
+        ("http://127.0.0.1:9000", "https://minio.internal"),
+        ("minio:9000", "s3://minio", "https://user:word@minio"),
+    ),
     fields.SparkValue: Kind("text, number or boolean", ("4g", 8, 0.5, True), ([1],)),
 }
 
@@ -89,6 +94,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`source`": models.SourceModel,
     "`source.messages`": models.MessagesModel,
     "`lake`": models.LakeModel,
+    "`storage` of `lake`": models.StorageModel,
     "`windows`": models.WindowsModel,
     "`retention`": models.RetentionModel,
     "`health`": models.HealthModel,
@@ -117,6 +123,7 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.SourceModel, "adopt_slot"): "operations.md#how-the-slot-is-read",
     (models.SourceModel, "key_prefix"): "dagster.md",
     (models.SourceModel, "messages"): "protocol.md",
+    (models.LakeModel, "storage"): "object-stores.md#who-asks-the-store",
     (models.RetentionModel, "change_log"): "operations.md#what-grows",
     (models.RetentionModel, "cuts"): "consistent_cuts.md",
     (models.PipelineModel, "health"): "monitoring.md#thresholds",

@@ -407,6 +407,18 @@ REFUSED = [
     ),
     ("mode: mirror", "key: id", 22, "tables[1].key: expected a list, not id"),
     ('"{{ env.SHOP_DSN }}"', "'   '", 5, "source.dsn: is empty; its environment variable is set to nothing, say"),
+    (
+        "/data/lake/shop",
+        "hdfs://host/lake",
+        15,
+        "lake.path: hdfs://host/lake cannot be opened: hdfs:// is not supported; choose a folder, or s3://",
+    ),
+    (
+        "path: /data/lake/shop",
+        "{path: /data/lake/shop, storage: {region: x}}",
+        14,
+        "lake: storage is for object stores",
+    ),
     ("/data/lake/shop", "dbfs:/lake", 15, "lake.path: dbfs: is no scheme of a URI that this process and Spark"),
     ("    slot: shop", "    slot: host=x password=hunter2", 6, "source.slot: expected 1 to 63 lower-case letters"),
     (
@@ -514,6 +526,8 @@ def test_every_example_of_a_field_is_accepted(file: Path, monkeypatch: pytest.Mo
     for path, example in examples_in(PipelineModel):
         document = copy.deepcopy(plain)
         at = document["attributes"]
+        if path[:2] == ("lake", "storage"):
+            at["lake"] = {"path": "s3://bucket/shop"}  # no folder has one
         for part in path[:-1]:
             at[part] = at.get(part) or {}
             at = at["tables"][0] if part == "tables" else at[part]

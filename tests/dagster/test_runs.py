@@ -134,7 +134,7 @@ def test_only_a_snapshot_that_is_asked_for_is_taken_again(followed: UnderDagster
 
 def _snapshots(shop: UnderDagster) -> dict[str, str]:
     """The LSN of each table's snapshot, in the form that sorts."""
-    states = prepare(shop.component.pipeline).progress.states
+    states = prepare(shop.component.pipeline).ledger.states
     return {name.relname: state.snapshot_lsn.key for name, state in states.items()}
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.delta import upkeep
 from spark_jobs.delta.commit import KnownCommit
@@ -19,10 +20,11 @@ from spark_jobs.lake import cuts
 from spark_jobs.lake.cuts import CUTS_SCHEMA, Cut, TableCut, cut_until, forget, latest_cut, write_cut
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import DifferingColumns, NamedColumn
-from spark_jobs.tables.progress import known_state
+from spark_jobs.tables.ledger import Ledger
+from tests.change_log.identity import IDENTITY
 
 DIFFERING = DifferingColumns((NamedColumn(5, "Odd"),))
 ORDERS = TableCut(
@@ -71,6 +73,10 @@ def test_a_forgotten_table_is_in_no_cut_until_it_is_written_again(tmp_path: Path
     assert latest_cut(lake) == Cut(3, 1, Lsn(100), ())
     write_cut(lake, 2, Lsn(200), (ORDERS,))
     assert latest_cut(lake) == Cut(4, 2, Lsn(200), (ORDERS,))
+
+
+def known_state(state: TableState, cut: Cut | None) -> TableState:
+    return Ledger(Lake("/lake"), WindowMarker(9, Window(Lsn(800), Lsn(900)), IDENTITY), cut).known(state)
 
 
 def test_a_cut_counts_windows_that_left_no_commit() -> None:

@@ -18,7 +18,7 @@ from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
 from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.published_tables import published_tables
-from spark_jobs.postgres.user_tables import user_tables
+from spark_jobs.postgres.table_sizes import user_tables
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
 

@@ -1,14 +1,12 @@
 """Which relations the plugin has announced, and which announcements the assembled transactions must repeat.
 
 The plugin announces a relation (Type messages, then a Relation message) before the change that first needs it, in the
-order in which it sends. For which later changes an announcement counts depends on the transaction that it stands in and
-on the server's version. Yet before a server announces another version of a relation it forgets all announcements of
-that relation, in whatever transaction they stand (``get_rel_sync_entry`` in pgoutput.c). So the version in force for a
-change is the last one that *arrived* before it, in any transaction, and it stays so if that transaction is aborted,
-rolled back, or committed in a later window.
-
-The assembled transactions come in commit order, so there an announcement is repeated wherever the last one given out
-for its relation is another one.
+order in which it sends. Whether the server counts an announcement as sent for a later change depends on the
+announcement's transaction and on the server's version. Yet before a server announces another version of a relation it
+forgets all announcements of that relation, in whatever transaction they stand (``get_rel_sync_entry`` in pgoutput.c).
+So the version in force for a change is the last one that *arrived* before it, in any transaction, even if that
+transaction is aborted, rolled back, or committed in a later window. The assembled transactions are in commit order, so
+an announcement is repeated wherever a different one was emitted last for its relation.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class _Announced:
 
     @property
     def settled(self) -> bool:
-        """Whether every change of the relation, whenever it arrived, needs what was given out last."""
+        """Whether every change of the relation, whenever it arrived, needs the announcement that was emitted last."""
         return self.numbers == [self.given_out]
 
     @property
@@ -51,7 +49,8 @@ class _Announced:
 
 
 class Announcements:
-    """Of one window. A message's arrival is its number among the window's messages, in the order in which they came."""
+    """The announcements of one window. A message's arrival is its number among the window's messages, as the server
+    sent them."""
 
     def __init__(self) -> None:
         self._relations: dict[int, _Announced] = {}
@@ -61,7 +60,7 @@ class Announcements:
         self._types_until = 0  # the arrival that continues them
 
     def all_given_out(self, batch: MessageBatch) -> bool:
-        """Whether nothing needs to be repeated in a batch that arrives next and is given out at once."""
+        """Whether nothing needs to be repeated in a batch that arrives next and is emitted at once."""
         waiting = [relid for relid, relation in self._relations.items() if not relation.newest_given_out]
         return not waiting or not np.isin(_uses(batch)[1], waiting).any()
 
@@ -93,13 +92,13 @@ class Announcements:
         return np.array([*self._versions, -1], np.int64)[numbers]
 
     def given_out_whole(self, batch: MessageBatch) -> None:
-        """Note that the batch was given out as it came, with its announcements the last ones that arrived."""
+        """Record that the batch was emitted unchanged, and that its announcements are the last ones that arrived."""
         for relid in np.unique(batch.naming(b"R")[1]).tolist():
             self._relations[relid].given_out = self._relations[relid].numbers[-1]
 
     def woven(self, messages: pa.Array, arrivals: Ints) -> Iterator[pa.Array]:
-        """``messages``, about to be given out, with announcements inserted where they are needed: before the first
-        change or Truncate for which another one is in force than was given out last."""
+        """``messages``, about to be emitted, with announcements inserted where they are needed: before the first change
+        or Truncate whose announcement in force is not the one that was emitted last."""
         needed = sorted(self._needed(MessageBatch.of(messages), arrivals))
         ends = [0, *(place for place, _ in needed), len(messages)]
         announcements = [None, *(number for _, number in needed)]

@@ -1,7 +1,7 @@
 """Turns streamed and prepared transactions (protocols 2 to 4) into protocol 1's form: ``B … C``, in commit order.
 
-The messages of a transaction are spooled until its Stream Commit or Commit Prepared, and given out there. Transactions
-that do not end in the window, or that are aborted or rolled back, are not given out. Vectorised: Python runs per block,
+The messages of a transaction are spooled until its Stream Commit or Commit Prepared, and emitted there. Transactions
+that do not end in the window, or that are aborted or rolled back, are not emitted. Vectorised: Python runs per block,
 per transaction and per relation, never per message. ``logicalrep.assembly`` does the same message by message.
 https://www.postgresql.org/docs/current/logicaldecoding-streaming.html
 https://www.postgresql.org/docs/current/logicaldecoding-two-phase-commits.html

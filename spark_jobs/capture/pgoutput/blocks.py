@@ -39,7 +39,7 @@ class Blocks:
     """For each message of ``batch``, the block that it stands in; a block's first and last message belong to it.
 
     ``opener`` is the type of the block's first message, 0 between blocks. ``xid`` is the block's transaction.
-    ``misplaced`` is the index of the first message that may not stand where it does.
+    ``misplaced`` is the index of the first message in a wrong place.
     """
 
     batch: MessageBatch

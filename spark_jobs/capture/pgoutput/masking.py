@@ -94,7 +94,7 @@ class Masking:
         return with_hashes(batch.messages, starts[order], lengths[order], self._tables.mask)
 
     def _relation(self, message: bytes) -> bytes | None:
-        """The rewritten Relation message; None where it stays as it is."""
+        """The rewritten Relation message; None if it is left unchanged."""
         try:
             relation = read_message(message)
         except LogicalRepError as error:

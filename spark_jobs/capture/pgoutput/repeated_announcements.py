@@ -18,7 +18,7 @@ _TYPE = ord("Y")
 
 
 class RepeatedAnnouncements:
-    """Of one window, whose messages are in protocol 1's form."""
+    """The announcements of one window, whose messages are in protocol 1's form."""
 
     def __init__(self) -> None:
         self._in_force: dict[bytes, tuple[bytes, ...]] = {}  # by relid, as in the message

@@ -19,7 +19,7 @@ from spark_jobs.logicalrep.messages import (
 
 
 class Misplaced(ValueError):  # noqa: N818  # an order of messages, not an error of ours
-    """A message that cannot come for this transaction now."""
+    """A message that is impossible in the transaction's present state."""
 
 
 class NotPrepared(Misplaced):

@@ -15,7 +15,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction whose last line has not come yet; ``changes`` so far, which is the next change's ordinal."""
+    """A transaction whose COMMIT line was not read yet. ``changes``: how many were, which is the next change's
+    ordinal."""
 
     xid: int
     changes: int

@@ -49,8 +49,9 @@ class LineTables:
 def relation_message(facts: RelationFacts) -> bytes:
     """The Relation message that pgoutput sends for this table: ``logicalrep_write_rel`` of PostgreSQL's ``proto.c``.
 
-    Generated columns are left out. A partitioned table's lines come with the replica identities of its leaves, so it
-    has FULL only if all leaves have. https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+    Generated columns are left out. A partitioned table's lines are sent with the replica identities of its leaves, so
+    it has FULL only if all leaves have.
+    https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
     """
     columns = [column for column in facts.columns if not column.attgenerated]
     nspname = "" if facts.nspname == "pg_catalog" else facts.nspname

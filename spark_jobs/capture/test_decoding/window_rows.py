@@ -36,9 +36,9 @@ Ints = npt.NDArray[np.int64]
 _BODY = ("ordinal", "kind", "relid", "version", "data")
 LINE_SPOOL_SCHEMA = pa.schema([CHANGE_LOG_SCHEMA.field(name) for name in _BODY])
 _KNOWN = BEGIN + COMMIT + TABLE + MESSAGE + PREPARED
-# the kind of a line whose table is gone and may have been a partition of a followed table. The line is kept but never
-# applied: the partition either came and went since the last window, or the table's fingerprint has changed, and then
-# the table is read again
+# the kind of a line whose table no longer exists and may have been a partition of a followed table. The line is kept
+# but never applied: either the partition was both attached and removed since the last window, or the table's
+# fingerprint has changed, and then the table is read again
 _UNATTRIBUTED = "t"
 _CHANGES = "IUDT"
 _UNIX_US = pa.timestamp("us", tz="UTC")
@@ -162,7 +162,7 @@ class LineWindowRows:
     def _check_order(self, places: LinePlaces) -> None:
         lsns = places.commit_lsn[places.commit_lsn >= 0]
         if len(lsns):
-            # of two that end behind the window both are placed at its end
+            # two that end after the window are both placed at its end
             if lsns[0] < self.window.lo or (np.diff(lsns, prepend=self._last_lsn) <= 0).any():
                 raise self._error(int(lsns[0]), "the transactions come out of commit order, or are not of this window")
             self._last_lsn = int(lsns[-1])
@@ -205,7 +205,7 @@ class LineWindowRows:
             yield from self._rows(body, every, ones * commit_lsn, ones * xid, ones * commit_time)
 
     def _two_phase_end(self, line: TwoPhaseLine, xid: int, lsn: int) -> Iterator[pa.RecordBatch]:
-        """Rows come out at COMMIT PREPARED; ROLLBACK PREPARED drops them."""
+        """Rows are emitted at COMMIT PREPARED; ROLLBACK PREPARED drops them."""
         if line.phase is Phase.PREPARE:
             self._prepared[line.gid] = xid
             return

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from spark_jobs.decode.text_column import TextColumn
 
-_ZERO = ord("0")
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), dtype=np.uint8).reshape(-1, 2)
 _QUADS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), dtype=np.uint8).reshape(-1, 4)
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8).reshape(-1, 2)

@@ -1,0 +1,186 @@
+"""What change log and lake are now: how far each table is, and which landed windows concern it.
+
+A table that is in the latest cut is not opened, so a sync does not cost more with each idle table. A snapshot takes its
+table out of the cut first, and whoever writes a table reads its own log again. What the cut cannot know is what others
+did: an OPTIMIZE, a table that was deleted or replaced, a commit of ours that another writer's has replaced
+(``delta/commit.py``). A listing shows which tables are there, and with each look a few of them, in turn, are checked:
+the cut's version must be the newest, and our last commit must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from math import ceil
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.configuration import Lake
+from spark_jobs.delta.files import ask_tables, existing_folders, lake_errors
+from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.transaction_log import is_as_known
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
+from spark_jobs.lake.drop_mark import landed_end
+from spark_jobs.lake.lost_commits import note_lost_commit
+from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
+from spark_jobs.lake.table_state import TableState, state_in_cut, table_state
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.catalogue_changes import tells_of
+from spark_jobs.tables.understood_windows import unknown_messages
+
+# Each look checks one table in a hundred, as a check costs three requests to an object store. If the cut is old, it
+# checks all: by default VACUUM deletes the files of a version a week after an OPTIMIZE has replaced it
+_TURNS = 100
+_OLD = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What change log and lake are, as they were last read. ``last``: the log's newest marker; ``cut``: the latest one;
+    ``states`` of the tables that were asked for, ``errors`` of those that cannot be read.
+
+    Tables without a snapshot are in neither, and nor is a messages table that does not exist yet. A table may have gone
+    on since: whoever writes it reads its own log again.
+    """
+
+    lake: Lake
+    last: WindowMarker
+    cut: Cut | None = None
+    states: Mapping[QualifiedName, TableState] = field(default_factory=dict)
+    errors: Mapping[QualifiedName, LakeError] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lake: Lake) -> Ledger | None:
+        """Without any table; None if there is no change log. Raises LakeError if it or the cuts cannot be read."""
+        last = landed_end(lake)
+        return None if last is None else cls(lake, last, latest_cut(lake))
+
+    @classmethod
+    def required(cls, lake: Lake) -> Ledger:
+        """Raises LakeError if there is no change log, too."""
+        if (ledger := cls.of(lake)) is None:
+            what = f"there is no change log at {lake.change_log}"
+            raise LakeError(what, hint="`postgres-cdc sync` creates slot and log")
+        return ledger
+
+    @property
+    def found(self) -> dict[QualifiedName, TableState | LakeError]:
+        return {**self.states, **self.errors}
+
+    @property
+    def log(self) -> ChangeLog:
+        return ChangeLog(self.lake.change_log)
+
+    @property
+    def identity(self) -> SlotIdentity:
+        return self.last.identity
+
+    def reading(self, names: Sequence[QualifiedName], *, exactly: bool = False) -> Ledger:
+        """With how far these tables are at least; ``MESSAGES_NAME`` may be one of them. A table may be further than the
+        latest cut says; ``exactly``: all are opened to find out."""
+        known = {} if exactly else self._as_in_cut(names)
+        found = ask_tables(self.state_of, [name for name in names if name not in known])
+        return self._with({name: known.get(name) or found[name] for name in names})
+
+    def opening(self, names: Sequence[QualifiedName]) -> Ledger:
+        """With what these tables' own logs say."""
+        return self._with({**self.found, **ask_tables(self.state_of, names)})
+
+    def _with(self, found: Mapping[QualifiedName, TableState | LakeError | None]) -> Ledger:
+        states = {name: state for name, state in found.items() if isinstance(state, TableState)}
+        errors = {name: error for name, error in found.items() if isinstance(error, LakeError)}
+        return replace(self, states=states, errors=errors)
+
+    def only(self, names: Iterable[QualifiedName]) -> Ledger:
+        """Of these tables alone."""
+        wanted = frozenset(names)
+        return self._with({name: found for name, found in self.found.items() if name in wanted})
+
+    def without_snapshot(self, names: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
+        """Those of ``names`` that were asked for, and are not in the lake."""
+        return tuple(name for name in names if name not in self.states and name not in self.errors)
+
+    def state_of(self, name: QualifiedName) -> TableState | None:
+        """The table's state by its own log and the latest cut; None if there is none of this slot. Raises LakeError."""
+        if name == MESSAGES_NAME:
+            state = messages_state(self.lake, self.identity)
+            return None if state is None else self.known(state)
+        state = table_state(self.lake, name, *self.identity.stream)
+        if state is None:
+            return None
+        shown = self.cut.table(name) if self.cut else None
+        if shown is not None and state.has_lost(shown.commits, shown.last_commit):
+            lost = shown.last_commit.version if shown.last_commit else shown.version
+            note_lost_commit(self.lake.table(name), shown.commits, lost)
+        return self.known(state)
+
+    def known(self, state: TableState) -> TableState:
+        """``state``, read from the table's own commits, brought up to date with the cut: windows that did not change
+        the table left no commit in it.
+
+        The two are compared by generation and by our commits, not by Delta version: an OPTIMIZE makes versions that
+        show the same rows. The state of a table that has lost a commit is not changed: what it lost is applied again.
+        """
+        shown = self.cut.table(state.name) if self.cut else None
+        if self.cut is None or shown is None or shown.generation != str(state.generation):
+            return state
+        if state.has_lost(shown.commits, shown.last_commit):
+            return state
+        return replace(state, ordinal=max(state.ordinal, self.cut.ordinal), relid=shown.relid)
+
+    def _as_in_cut(self, names: Sequence[QualifiedName]) -> dict[QualifiedName, TableState]:
+        """The states of the tables that need not be opened."""
+        cut, lake = self.cut, self.lake
+        if cut is None:
+            return {}
+        listed = {lake.table(name): table for name in names if name != MESSAGES_NAME and (table := cut.table(name))}
+        with lake_errors(f"the tables at {lake.path} cannot be listed"):
+            there = existing_folders(list(listed))
+        shown = [table for folder, table in listed.items() if folder in there]
+        checked = {table.name: table for table in _in_turn(shown, cut)}
+        still = ask_tables(lambda name: _is_as_in_cut(lake, checked[name]), tuple(checked))
+        return {
+            table.name: state_in_cut(cut, table, table.version)
+            for table in shown
+            if still.get(table.name, True) is True
+        }
+
+
+def _in_turn(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
+    """The tables to check now. If no cut is old, after ``_TURNS`` cuts it was the turn of all."""
+    if cut.written_at is None or datetime.now(UTC) - cut.written_at > _OLD:
+        return tables
+    count = ceil(len(tables) / _TURNS)
+    first = cut.number * count % max(1, len(tables))
+    return (*tables, *tables)[first : first + count]
+
+
+def _is_as_in_cut(lake: Lake, table: TableCut) -> bool:
+    if table.last_commit is None:  # written by an earlier version: once the table is opened, the next cut has it
+        return False
+    with table_errors(f"{table.name} cannot be read"):
+        return is_as_known(lake.table(table.name), table.version, table.last_commit)
+
+
+def concerns(marker: WindowMarker, state: TableState) -> bool:
+    """Whether the window holds anything that may affect the table: changes of it, also under another name; changes of
+    another table with its name; messages of unknown type; a change without a row event; or a new chapter."""
+    if marker.ordinal <= state.ordinal:
+        return False
+    name, relid = state.name, state.relid
+    if any(
+        seen.relid == relid or (seen.nspname, seen.relname) == (name.nspname, name.relname) for seen in marker.relations
+    ):
+        return True
+    return tells_of(marker, name, relid) or bool(unknown_messages(marker, name, relid))
+
+
+def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
+    """The table's entry in a cut at the end of window ``last``; None when its newest version does not show that LSN."""
+    beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
+    if beyond or state.relid is None:
+        return None
+    generation, commit = str(state.generation), state.last_commit
+    return TableCut(state.name, state.relid, generation, state.version, state.commits, commit, state.differing)
