@@ -21,7 +21,6 @@ from spark_jobs.lake.merge_sql import (
 )
 from spark_jobs.lake.opened_table import OpenedTable, file_sizes
 from spark_jobs.lake.past_sql import (
-    RowsEnded,
     history_statement,
     named_mode_columns,
     open_values_query,
@@ -33,6 +32,7 @@ from spark_jobs.lake.table_state import Strategy
 from spark_jobs.lake.variants import with_variants
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
@@ -74,7 +74,7 @@ class NetSource:
     rows: int
     changes: ChangeCounts = NO_CHANGES
     lenient: bool = False
-    ended: RowsEnded | None = None
+    ended: Moment | None = None
     broadcast: bool = False
     in_memory: pa.Table | None = None
 

@@ -12,7 +12,6 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.opened_table import opened_table
-from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.postgres.bulk_read import BulkConnect
@@ -25,11 +24,12 @@ from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.differing_columns import added_since
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.pace import next_cause
-from spark_jobs.snapshot.read_here import is_read_here
+from spark_jobs.snapshot.read_on_driver import is_read_on_driver
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode, keeps_past
@@ -167,7 +167,7 @@ class PlannedTable:
     def may_be_written_here(self, read: TableRead) -> bool:
         """Whether this process may read and write it. A user's settings for new Delta tables are Spark's to follow."""
         options = self.work.pipeline.spark
-        return not keeps_past(self.mode) and not options.sets_delta and is_read_here(read, options)
+        return not keeps_past(self.mode) and not options.sets_delta and is_read_on_driver(read, options)
 
     def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:
         return read.task_reader(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)

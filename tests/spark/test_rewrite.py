@@ -69,7 +69,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if Spark ran on other machines."""
-    monkeypatch.setattr(written_here, "runs_here", lambda _: False)
+    monkeypatch.setattr(written_here, "runs_on_driver", lambda _: False)
 
 
 @pytest.fixture

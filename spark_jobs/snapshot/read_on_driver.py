@@ -1,4 +1,4 @@
-"""Reads one table in threads of this process, straight into data files: without a JVM, and without Python workers.
+"""Reads one table in threads of the driver, straight into data files: without a JVM, and without Python workers.
 
 Server, decoder and Parquet writer are C++ that runs beside Python, so threads use all cores; each holds a few batches.
 """
@@ -19,7 +19,7 @@ from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
-from spark_jobs.spark.session_conf import runs_here
+from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
 
 
@@ -35,9 +35,9 @@ class WrittenFiles:
     rows: int
 
 
-def is_read_here(read: TableRead, options: SparkOptions) -> bool:
-    """Whether this process reads the table: it is small, or Spark has no executors on other machines."""
-    return read.is_small or runs_here(options)
+def is_read_on_driver(read: TableRead, options: SparkOptions) -> bool:
+    """Whether the driver reads the table: it is small, or Spark has no executors on other machines."""
+    return read.is_small or runs_on_driver(options)
 
 
 @dataclass(frozen=True)
