@@ -30,7 +30,7 @@ from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.copies_merge import summed_copies
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
-from spark_jobs.lake.net_write import NetSource
+from spark_jobs.lake.net_write import Frame, NetSource
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import COPIES, FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
 from spark_jobs.table_mode import holds_changes
@@ -99,27 +99,15 @@ def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: s
     columns = NetColumns(rules.shape, mode=rules.mode)
     schema = ddl(columns.fields)
     emptied = rows.sparkSession.createDataFrame(appended_truncates(truncates_of(landed.rows), rules.shape), schema)
-    _write(rows.mapInArrow(net_of_changes(rules), schema).unionByName(emptied), folder)
-
-    def read(own: SparkSession) -> DataFrame:
-        return own.read.schema(schema).parquet(folder)
-
+    read = _written(rows.mapInArrow(net_of_changes(rules), schema).unionByName(emptied), folder, schema)
     return NetSource(columns, False, True, None, read, read(rows.sparkSession).count())
-
-
-def _write(rows: DataFrame, folder: str) -> None:
-    rows.write.mode("overwrite").option("compression", "snappy").parquet(folder)
 
 
 def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
     shape, columns = rules.shape, NetColumns(rules.shape)
-    partial_sums = rows.mapInArrow(net_of_changes(rules), ddl(columns.fields))
-    _write(summed_copies(partial_sums, shape), folder)
-
-    def read(own: SparkSession) -> DataFrame:
-        return own.read.schema(ddl(columns.fields)).parquet(folder)
-
+    schema = ddl(columns.fields)
+    read = _written(summed_copies(rows.mapInArrow(net_of_changes(rules), schema), shape), folder, schema)
     goes, place = f"{COPIES.name} < 0", ranged_key(shape)
     asked = ["count(*) AS rows", f"count_if({goes}) AS going"]
     if place is not None:
@@ -135,15 +123,14 @@ def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
 def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     """Stage ``net``, and describe its rows with one query. None if some row can only be computed in the order of the
     log."""
-    _write(net, folder)
-    widest = NetColumns.all_possible(rules.shape, rules.mode)
-    place, schema = ranged_key(rules.shape), ddl(final_fields(rules.shape, rules.mode))
+    staged = _written(net, folder, ddl(final_fields(rules.shape, rules.mode)))
+    widest, place = NetColumns.all_possible(rules.shape, rules.mode), ranged_key(rules.shape)
     asked = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
     ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
     asked += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
     asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
     asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
-    seen: Row = net.sparkSession.read.schema(schema).parquet(folder).selectExpr(*asked).collect()[0]
+    seen: Row = staged(net.sparkSession).selectExpr(*asked).collect()[0]
     if seen["leans"]:
         return None
     columns = replace(
@@ -155,10 +142,15 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     names = [field.name for field in columns.fields]
 
     def read(own: SparkSession) -> DataFrame:
-        return own.read.schema(schema).parquet(folder).select(*names)
+        return staged(own).select(*names)
 
     insert_only = rules.ended is None and bool(seen["fresh"])
     return NetSource(columns, rules.truncated, insert_only, key_range, read, seen["rows"], ended=rules.ended)
+
+
+def _written(rows: DataFrame, folder: str, schema: str) -> Frame:
+    rows.write.mode("overwrite").option("compression", "snappy").parquet(folder)
+    return lambda own: own.read.schema(schema).parquet(folder)
 
 
 def _logged(spark: SparkSession, work: TableRange, kinds: tuple[RowKind, ...]) -> DataFrame:
