@@ -189,7 +189,11 @@ def test_with_the_engine_spark_every_row_is_written_by_spark(
         (("DELETE FROM thing WHERE id = 7",), "merge"),
     ):
         database.execute(*statements)
-        assert_asks_for_spark(pipeline)
+        if strategy is None:
+            with pytest.raises(SparkIsStarted):
+                sync(pipeline, no_spark)
+        else:
+            assert_asks_for_spark(pipeline)
         report = sync(pipeline, lambda: spark)
         assert report.errors == ()
         assert [table.strategy for table in report.tables if table.strategy] == ([strategy] if strategy else [])
