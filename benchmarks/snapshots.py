@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,18 +30,18 @@ def measure_snapshots(
     spark: SparkSession,
     size: Size,
 ) -> Iterator[Measurement]:
-    """Each ends in a comparison by hashes, which needs no memory for the rows. The first pays for the JVM's warming."""
+    """Without Spark. Each ends in a comparison by hashes, which needs no memory for the rows."""
     for rows in (size.rows, 10 * size.rows):
         table = QualifiedName("public", f"snapshot_{rows}")
         make_table(server, table, rows)
-        pipeline = pipeline_of(table.relname, (table,))
+        pipeline = replace(pipeline_of(table.relname, (table,)), merge_engine="auto")
         prepare(pipeline)
         limit = median_of(_REPEATS, partial(copy_out, server, table))
         with peak_memory() as peak:
             (taken,), seconds = timed(partial(snapshot, Run(pipeline, lambda: spark)))
         if taken.error is not None:
             raise taken.error
-        what = f"snapshot of {rows:,} rows"
+        what = f"snapshot of {rows:,} rows, without Spark"
         yield Measurement(f"{what} (of COPY TO STDOUT)", seconds, rows, limit / seconds)
         for name, held in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
             yield Measurement(f"{what}: {name}", mebibytes=held / _MIB)

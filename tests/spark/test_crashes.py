@@ -43,7 +43,7 @@ def four_tables(spark: SparkSession, database: Database, tmp_path: Path, jars_fo
     pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in TABLES), engine="spark")
     pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
     followed = Followed(spark, database, pipeline, tuple(QualifiedName("public", table) for table in TABLES))
-    assert sync(pipeline, lambda: spark).errors == ()
+    assert sync(replace(pipeline, merge_engine="auto"), lambda: spark).errors == ()
     for table in TABLES:
         database.execute(
             f"UPDATE {table} SET v = 'second' WHERE id < 10",
@@ -122,7 +122,7 @@ def test_killed_between_first_snapshots(
         "CREATE TABLE large (id int PRIMARY KEY, v text)",
         "INSERT INTO large SELECT g, md5(g::text) FROM generate_series(1, 300000) g",
     )
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.small", "public.large", engine="spark")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.small", "public.large")
     pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
     small, large = QualifiedName("public", "small"), QualifiedName("public", "large")
     followed = Followed(spark, database, pipeline, (small, large))
