@@ -184,8 +184,7 @@ def test_with_the_engine_spark_every_row_is_written_by_spark(
     for statements, strategy in (
         ((), None),
         ((_INSERT,), "append"),
-        (_REWRITE, "merge"),
-        (("UPDATE thing SET small = 9",), "rewrite"),
+        (_REWRITE, "rewrite"),
         (("DELETE FROM thing WHERE id = 7",), "merge"),
     ):
         database.execute(*statements)
