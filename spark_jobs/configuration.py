@@ -20,6 +20,7 @@ from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.table_mode import Mode
 from spark_jobs.table_pattern import TablePattern
+from spark_jobs.write_limits import WriteLimits
 
 PluginName = Literal["pgoutput", "test_decoding"]
 
@@ -256,7 +257,7 @@ class TablePatterns:
         return tuple(filter(self.follows, found))
 
 
-# what writes changes into tables: Spark alone, or ``deltalake`` for small changes and Spark for the rest
+# what writes the rows of tables: Spark alone; or, where that is cheaper, this process with ``deltalake``, else Spark
 MergeEngine = Literal["spark", "auto"]
 
 
@@ -308,6 +309,7 @@ class Pipeline:
     merge_engine: MergeEngine = "spark"
     patterns: TablePatterns | None = None
     on_schema_change: SchemaPolicy = FOLLOW_ALL
+    writes: WriteLimits = field(default_factory=WriteLimits)
 
     def __post_init__(self) -> None:
         patterns = self.patterns.masking if self.patterns is not None else ()

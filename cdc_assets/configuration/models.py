@@ -345,12 +345,12 @@ class SparkModel(StrictModel):
 
 
 class MergeModel(StrictModel):
-    """How changes are written into tables."""
+    """How rows are written into tables."""
 
     engine: MergeEngine = Field(
         default="spark",
-        description="spark writes changes with Spark. auto writes most changes of small and middle-sized tables without"
-        " Spark, and the rest with it.",
+        description="spark: Spark writes every row of the tables, snapshots included. auto: this process writes without"
+        " Spark what costs less so, and Spark the rest; for one machine.",
     )
 
 

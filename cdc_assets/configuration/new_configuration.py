@@ -27,11 +27,11 @@ attributes:
     dsn: "{{{{ env.{variable} }}}}"
 {problems}  lake:
     path: {lake}
+  merge: {{engine: auto}}  # on one machine: no JVM for what this process writes itself
 {of_database}  tables:
 {tables}
 """
 _OF_DATABASE = """\
-  merge: {engine: auto}  # writes small changes without Spark
   # Each table with its size on disk and what identifies its rows; take out those that you do not want.
   # Those behind a "#" cannot be replicated yet: do what is said there, then remove the "#".
 """

@@ -18,7 +18,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.errors import SchemaChangeError, by_itself
 from spark_jobs.lake.delta_table import table_columns
-from spark_jobs.lake.net_write import NetSource
+from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.region_merge import RegionRows, write_regions
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.schema.net_columns import ddl, value_fields

@@ -13,16 +13,15 @@ from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.needs_new_generation import needs_new_generation
 from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.read_ahead import log_read_ahead
-from spark_jobs.apply.table_applied import Engine, TableApplied
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.apply.written_here import is_written_here
 from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
-from spark_jobs.lake.net_write import NetSource, write_net
-from spark_jobs.lake.net_write_without_spark import write_net_without_spark
+from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.opened_table import OpenedTable, opened_table
 from spark_jobs.lake.table_commit import Provenance, commit_without_rows
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.lake.table_writer import WrittenTable, write_net
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
@@ -33,8 +32,6 @@ from spark_jobs.tables.refused_changes import accepted_windows, refused_columns,
 from spark_jobs.tables.understood_windows import understood_windows
 
 _TABLES_AT_ONCE = 3
-# Delta versions between two compactions: each commit adds a file or two
-_COMPACT_EVERY = 16
 
 
 def apply_tables(work: Sequence[TableRange], progress: Progress = silent) -> tuple[TableApplied, ...]:
@@ -132,20 +129,20 @@ def _apply_range(work: TableRange) -> TableApplied:
         if not work.concerns_table():  # no read, no scan, no commit
             return result
         opened = opened_table(work.path, work.state.version) if is_small(work) else None
-        is_here = is_written_here(work, opened)
-        with nullcontext() if is_here else log_read_ahead(work):
+        by_spark = opened is None or work.pipeline.merge_engine == "spark"
+        with log_read_ahead(work) if by_spark else nullcontext():
             landed = landed_range(work, opened)
             if landed is None:
                 return result
             result = replace(result, columns=landed.words)
             if landed.columns:
                 _require_accepted(work, landed)
-                opened, is_here = None, False  # it shows the columns of before
+                opened, by_spark = None, True  # it shows the columns of before
                 work = follow_columns(work, landed)
                 result = _columns_followed(work, result)
-            with net_of_range(work, landed, for_spark=not is_here) as net:
+            with net_of_range(work, landed, for_spark=by_spark) as net:
                 provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
-                return _commit(work, provenance, net, result, opened, is_here=is_here)
+                return _commit(work, provenance, net, result, opened)
     except OvertakenError:
         raise
     except CdcError as error:
@@ -175,11 +172,9 @@ def _commit(
     net: NetSource,
     before: TableApplied,
     opened: OpenedTable | None,
-    *,
-    is_here: bool,
 ) -> TableApplied:
-    """Commit the net change: in this process if it ``is_here`` and can be. If it is empty, only columns that differ
-    from the source otherwise than before are recorded. Raises OvertakenError."""
+    """Commit the net change. If it is empty, only columns that differ from the source otherwise than before are
+    recorded. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
         if provenance.differing == work.state.differing:
@@ -191,30 +186,26 @@ def _commit(
         # an inserted key may already be in the table: its delete was not published
         is_appended = holds_changes(net.columns.mode) or not net.columns.shape.has_key
         net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
-    compact = work.state.version % _COMPACT_EVERY == _COMPACT_EVERY - 1
-    if opened is not None and is_here:
-        merges = work.pipeline.merge_engine == "auto"
-        state = write_net_without_spark(opened, work.name, net, provenance, compact=compact, merges=merges)
-        if state is not None:
-            return _written(counted, net, "deltalake", state.version, state)
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
-    with spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path):
-        version = write_net(work.run.spark(), work.path, net, provenance, compact=compact, opened=opened)
-    since = work.state_since()
-    if since is None or since.ordinal < work.last.ordinal:
-        raise OvertakenError(f"the commit to {work.path} is gone: another writer has replaced it", hint="run it again")
-    return _written(counted, net, "spark", version, since)
-
-
-def _written(
-    counted: TableApplied, net: NetSource, engine: Engine, version: int, since: TableState | None
-) -> TableApplied:
+    table = WrittenTable(work.pipeline, work.name, work.run.spark, f"{work.name}: {windows} were not applied", opened)
+    every = work.pipeline.writes.compact_every
+    written = write_net(table, net, provenance, compacts=work.state.version % every == every - 1)
+    # Spark may have compacted the table, too: then its own log says what the newest version is
+    by_spark = written.way.writer == "spark"
+    since = _state_at_end(work) if by_spark else written.provenance.state(work.name, written.version)
     return replace(
         counted,
         outcome="applied",
         rows_written=net.rows,
-        delta_version=version,
-        engine=engine,
-        strategy=since.strategy if since else None,
+        delta_version=written.version,
+        engine=written.way.writer,
+        strategy=written.way.strategy,
         state=since,
     )
+
+
+def _state_at_end(work: TableRange) -> TableState:
+    since = work.state_since()
+    if since is None or since.ordinal < work.last.ordinal:
+        raise OvertakenError(f"the commit to {work.path} is gone: another writer has replaced it", hint="run it again")
+    return since

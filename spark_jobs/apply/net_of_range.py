@@ -11,16 +11,14 @@ from spark_jobs.apply.net_on_driver import net_on_driver
 from spark_jobs.apply.net_on_executors import described_on_executors, net_on_executors
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_columns
-from spark_jobs.lake.net_write import NetSource
-from spark_jobs.lake.opened_table import WIDE_ROW_BYTES, OpenedTable
+from spark_jobs.lake.net_source import NetSource
+from spark_jobs.lake.opened_table import OpenedTable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_MORE_OF_WIDE_ROWS = 8  # a gibibyte: no value of PostgreSQL is larger
 
 
 def landed_range(work: TableRange, opened: OpenedTable | None = None) -> LandedChanges | None:
@@ -57,10 +55,7 @@ def net_of_range(work: TableRange, landed: LandedChanges, *, for_spark: bool = T
 def is_small(work: TableRange) -> bool:
     """Whether the range's net change is computed on the driver: it has few bytes, or few rows for its bytes. A value of
     200 MB would be whole in a Python worker and several times in a JVM, too, where the default heap is too small."""
-    size = work.bytes
-    if size <= work.on_driver_bytes:
-        return True
-    return work.changes.rows * WIDE_ROW_BYTES <= size <= _MORE_OF_WIDE_ROWS * work.on_driver_bytes
+    return work.pipeline.writes.are_for_driver(work.changes.rows, work.bytes)
 
 
 def _described(spark: SparkSession, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:

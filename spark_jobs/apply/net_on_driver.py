@@ -16,7 +16,7 @@ from spark_jobs.apply.staging import staging_folder, sweep_staging
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.files import lake_errors, lake_filesystem
-from spark_jobs.lake.net_write import Frame, NetSource, key_range_of
+from spark_jobs.lake.net_source import Frame, NetSource, key_range_of
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.schema.net_columns import ddl
 from spark_jobs.spark.session_conf import runs_here

@@ -37,7 +37,7 @@ from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.copies_merge import summed_copies
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
-from spark_jobs.lake.net_write import NetSource
+from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.schema.column_changes import DeltaColumn

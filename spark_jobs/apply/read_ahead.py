@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_at
 
-_LEAST_BYTES = 16 << 20  # of messages; the net change of fewer takes a tenth of a second
-
 
 @contextmanager
 def log_read_ahead(work: TableRange) -> Iterator[None]:
     """For a change that Spark writes. Nothing depends on it: a failure is ignored, as the write will meet it again.
     Nothing is read for few changes, and where executors compute the net change."""
-    if not _LEAST_BYTES <= work.bytes <= work.on_driver_bytes:
+    limits = work.pipeline.writes
+    if not limits.read_ahead_bytes <= work.bytes <= limits.on_driver_bytes:
         yield
         return
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as ahead:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.lake.net_write import Frame
+from spark_jobs.lake.net_source import Frame
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.partition_bounds import Region

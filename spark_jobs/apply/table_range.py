@@ -24,9 +24,6 @@ from spark_jobs.tables.catalogue_changes import column_changes_of
 if TYPE_CHECKING:
     from spark_jobs.apply.regions_read import RegionsRead
 
-# the most bytes of messages of one table that the driver decodes; larger ranges go to executors
-ON_DRIVER_BYTES = 128 << 20
-
 
 @dataclass(frozen=True)
 class TableRange:
@@ -38,7 +35,6 @@ class TableRange:
     run: Run
     state: TableState
     markers: Sequence[WindowMarker]
-    on_driver_bytes: int = ON_DRIVER_BYTES
     before: Lsn | None = None
     regions: RegionsRead | None = None
     columns: frozenset[int] | None = None

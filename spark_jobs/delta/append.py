@@ -8,16 +8,20 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import PostCommitHookProperties
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
 
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.storage import Location
+
+# ``overwrite``: the files become all of the table
+FilesMode: TypeAlias = Literal["append", "overwrite"]
 
 _CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 
@@ -47,12 +51,20 @@ def append(
         files.remove()
         raise
     # an error here may come after the commit, as its answer was lost: so the files must stay
+    commit_files(table, files.actions, "append", layout.schema, commit)
+
+
+def commit_files(
+    table: DeltaTable,
+    files: Sequence[AddAction | RemoveAction],
+    mode: FilesMode,
+    schema: pa.Schema | Schema,
+    commit: CommitProperties,
+) -> None:
+    """Commit data files that are written already, on the version that ``table`` is at; it stays at that version. Raises
+    whatever ``deltalake`` raises."""
     table.create_write_transaction(
-        [*files.actions],
-        "append",
-        layout.schema,
-        commit_properties=commit,
-        post_commithook_properties=after_commit(commit),
+        [*files], mode, schema, commit_properties=commit, post_commithook_properties=after_commit(commit)
     )
 
 

@@ -18,8 +18,9 @@ from itertools import chain, takewhile
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.transaction import PostCommitHookProperties, RemoveAction
+from deltalake.transaction import RemoveAction
 
+from spark_jobs.delta.append import commit_files
 from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
@@ -186,13 +187,8 @@ def _replace(
     now = time_now()
     removed = [RemoveAction(file.path, is_loss, now, file.size, {}) for file in old]
     with commit_errors(path, OvertakenError(f"another process maintains {path}", hint="run it again")):
-        handle.create_write_transaction(
-            [*new.actions, *removed],
-            "append",
-            table.layout.schema,
-            commit_properties=commit_properties(Transaction(_APP_ID, number)),
-            post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
-        )
+        commit = commit_properties(Transaction(_APP_ID, number))
+        commit_files(handle, [*new.actions, *removed], "append", table.layout.schema, commit)
 
 
 def _opened(path: Location) -> DeltaTable:

@@ -13,23 +13,25 @@ import pyarrow.compute as pc
 
 from spark_jobs.lake.held_rows import held_rows
 from spark_jobs.lake.merge_sql import in_range
-from spark_jobs.lake.net_write import NetSource, key_range_of
-from spark_jobs.lake.opened_table import SMALL_BYTES, OpenedTable, file_sizes, wide_bytes
+from spark_jobs.lake.net_source import NetSource, key_range_of
+from spark_jobs.lake.opened_table import OpenedTable, file_bytes
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
+from spark_jobs.write_limits import WriteLimits
 
 _ROW, _HELD = "row", "held"
 
 
-def with_kept_values(opened: OpenedTable, net: NetSource, rows: pa.Table) -> tuple[NetSource, pa.Table] | None:
-    """The net change and its ``rows``, with the values that the version which was opened holds in place of those that
-    were not sent. The table has a key.
+def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:
+    """The net change, whose rows the driver holds, with the opened version's values in place of those that were not
+    sent. The table has a key.
 
     None if such a row is not in the table, or if more than a small table would have to be read for it.
     """
-    columns = net.columns
+    rows, columns = net.in_memory, net.columns
+    assert rows is not None
     flags = [pc.fill_null(rows.column(unchanged(place)), False) for place in columns.unchanged]
     if flags and pc.any(keeping := reduce(pc.or_, flags)).as_py():
-        found = _found(opened, columns, rows)
+        found = _found(opened, columns, rows, limits)
         if found is None:
             return None
         held, places = found
@@ -41,17 +43,19 @@ def with_kept_values(opened: OpenedTable, net: NetSource, rows: pa.Table) -> tup
             filled = pc.if_else(flag, kept.take(places).cast(own.type), own)
             rows = rows.set_column(rows.column_names.index(name), name, filled)
     extra = [*map(unchanged, columns.unchanged), *map(old_key, columns.old_keys)]
-    return replace(net, columns=replace(columns, unchanged=(), old_keys=())), rows.drop_columns(extra)
+    return replace(net, columns=replace(columns, unchanged=(), old_keys=()), in_memory=rows.drop_columns(extra))
 
 
-def _found(opened: OpenedTable, columns: NetColumns, rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray] | None:
+def _found(
+    opened: OpenedTable, columns: NetColumns, rows: pa.Table, limits: WriteLimits
+) -> tuple[pa.Table, pa.ChunkedArray] | None:
     """Rows of the table; and for each of ``rows`` the place among them of the one with its key, or with the key that it
     had before: null where there is none."""
     shape = columns.shape
     keys = [value(place) for place in shape.key_indices]
     wanted = pa.table([_key_before(columns, rows, place) for place in shape.key_indices], keys)
     key_range = key_range_of(wanted, shape)
-    if file_sizes(opened, shape, key_range).touched > max(SMALL_BYTES, wide_bytes(rows)):
+    if not limits.is_little_to_read(file_bytes(opened.files_in_range(shape, key_range)), rows.num_rows, rows.nbytes):
         return None
     held = held_rows(opened.table, "true" if key_range is None else in_range(shape, key_range))
     known = held.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)

@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import TableToWrite, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.delta_table import ATTNUM, MODE
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
+from spark_jobs.lake.write_choice import TableFacts
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
-# bytes of data files: rewriting that much takes half a second
-SMALL_BYTES = 32 << 20
-WIDE_ROW_BYTES = 16 << 10
 _ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as in file:/lake
+# these promise readers what happened to single rows
+_ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 # the features of a table as we created it
@@ -66,26 +66,18 @@ class OpenedTable:
         """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
         return pa.table(self.table.get_add_actions(flatten=True))
 
-    @property
-    def has_files_elsewhere(self) -> bool:
-        """Whether files of another table are part of it, as in a shallow clone: ``deltalake`` cannot replace these."""
-        return bool(pc.any(pc.match_substring_regex(self.files.column("path"), _ELSEWHERE)).as_py())
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows, deleted ones included; None if not known, or without files."""
-        return row_count(self.files)
-
-
-@dataclass(frozen=True)
-class FileSizes:
-    """Number of ``files``; bytes of the ``whole`` table, and of the files that may hold a ``touched`` row; ``beside``:
-    the rows in the latter, None if not known."""
-
-    files: int
-    whole: int
-    touched: int
-    beside: int | None
+    def files_in_range(self, shape: TableShape, key_range: KeyRange | None) -> pa.Table:
+        """Those of the files that may hold a row in the range, or any row without one. A file without statistics may
+        hold any row."""
+        files, place = self.files, ranged_key(shape)
+        if place is None or key_range is None:
+            return files
+        physical = self.physical[shape.columns[place].name]
+        least, greatest = f"min.{physical}", f"max.{physical}"
+        if not {least, greatest} <= set(files.column_names):
+            return files
+        beyond = pc.or_(pc.greater(files.column(least), key_range.high), pc.less(files.column(greatest), key_range.low))
+        return files.filter(pc.invert(pc.fill_null(beyond, False)))
 
 
 def opened_table(path: Location, version: int) -> OpenedTable | None:
@@ -131,38 +123,45 @@ def source_columns(fields: Sequence[Mapping[str, Any]]) -> tuple[DeltaColumn, ..
     )
 
 
-def file_sizes(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> FileSizes:
+def facts_of(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> TableFacts:
     """``key_range``: that of the touched rows; None if any row may be touched."""
-    files = opened.files
-    touched = _in_range(files, opened, shape, key_range)
-    return FileSizes(files.num_rows, file_bytes(files), file_bytes(touched), row_count(touched))
+    has_columns = {column.name for column in shape.columns} == {column.name for column in opened.columns}
+    touched = opened.files_in_range(shape, key_range)
+    return _facts(opened.table, opened.files, touched, is_plain=has_columns and opened.features <= FEATURES)
 
 
-def row_count(files: pa.Table) -> int | None:
-    """The rows in these files, deleted ones included; None if not known, or without files."""
-    counts = files.column("num_records")
-    return None if counts.null_count else pc.sum(counts).as_py()
+def facts_of_unopened(path: Location) -> TableFacts | None:
+    """Those of a table that is left to Spark; None if ``deltalake`` cannot open it, or there is none."""
+    try:
+        table = open_table(path, path)
+    except LakeError as error:  # such as a table with type widening, which deltalake does not know
+        _log.info("nothing is known of %s: %s", path, error)
+        return None
+    if table is None:
+        return None
+    files = pa.table(table.get_add_actions(flatten=True))
+    return _facts(table, files, files, is_plain=False)
 
 
-def _in_range(files: pa.Table, opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> pa.Table:
-    """Those of the files that may hold a row in the range. A file without statistics may hold any row."""
-    place = ranged_key(shape)
-    if place is None or key_range is None:
-        return files
-    physical = opened.physical[shape.columns[place].name]
-    least, greatest = f"min.{physical}", f"max.{physical}"
-    if not {least, greatest} <= set(files.column_names):
-        return files
-    beyond = pc.or_(pc.greater(files.column(least), key_range.high), pc.less(files.column(greatest), key_range.low))
-    return files.filter(pc.invert(pc.fill_null(beyond, False)))
-
-
-def wide_bytes(rows: pa.Table) -> int:
-    """The bytes of a net change with few rows for its bytes, for which files of the same size are rewritten here; else
-    0."""
-    return int(rows.nbytes) if rows.nbytes >= rows.num_rows * WIDE_ROW_BYTES else 0
+def _facts(table: DeltaTable, files: pa.Table, touched: pa.Table, *, is_plain: bool) -> TableFacts:
+    return TableFacts(
+        files.num_rows,
+        file_bytes(files),
+        _row_count(files),
+        file_bytes(touched),
+        _row_count(touched),
+        is_plain,
+        bool(pc.any(pc.match_substring_regex(files.column("path"), _ELSEWHERE)).as_py()),
+        any(table.metadata().configuration.get(name) == "true" for name in _ROW_BY_ROW),
+    )
 
 
 def file_bytes(files: pa.Table) -> int:
     """The size of these files."""
     return pc.sum(files.column("size_bytes")).as_py() or 0
+
+
+def _row_count(files: pa.Table) -> int | None:
+    """The rows in these files, deleted ones included; None if not known, or without files."""
+    counts = files.column("num_records")
+    return None if counts.null_count else pc.sum(counts).as_py()

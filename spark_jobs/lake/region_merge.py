@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.lake.merge_sql import NET_CHANGE, in_range, kept_values_query, merge_statement, quoted
-from spark_jobs.lake.net_write import Frame, NetSource
+from spark_jobs.lake.net_source import Frame, NetSource
 from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, has_committed, overtaking
 from spark_jobs.lake.variants import with_variants
 from spark_jobs.retries import again_when_concurrent

@@ -13,16 +13,28 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from deltalake import CommitProperties
+
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
-from spark_jobs.delta.commit import USER_COMMIT_ID
+from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.written_tables import TableToWrite, commit_properties
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
-from spark_jobs.lake.table_state import METADATA_FORMAT, PartitionsRead, SnapshotCause, Strategy, TableState, txn_app_id
+from spark_jobs.lake.table_state import (
+    METADATA_FORMAT,
+    PartitionsRead,
+    SnapshotCause,
+    Strategy,
+    TableState,
+    state_written,
+    txn_app_id,
+)
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
 from spark_jobs.spark.session import isolated_session
@@ -91,6 +103,12 @@ class Provenance:
     def txn_app_id(self) -> str:
         return txn_app_id(self.system_identifier, self.slot)
 
+    def state(self, name: QualifiedName, version: int) -> TableState:
+        """That of the table ``name`` after this commit, which made ``version``."""
+        return state_written(
+            name, version, self.commits, json.loads(self.user_metadata()), KnownCommit(version, self.id)
+        )
+
     def user_metadata(self) -> str:
         """The commit's ``userMetadata``: JSON, LSNs as PostgreSQL writes them."""
         return json.dumps(
@@ -123,6 +141,20 @@ def _mode_change(changed: ModeOrigin | None) -> dict[str, object]:
     if changed is None:
         return {}
     return {"mode_changed": {**asdict(changed), "known_since": str(changed.known_since)}}
+
+
+def numbered_commit(opened: TableToWrite, provenance: Provenance) -> CommitProperties | None:
+    """The commit of ``provenance`` to a table that ``deltalake`` has opened, on that version alone. None if the table
+    has forgotten our number (see ``table_state``). Raises OvertakenError if it is not the next one: another writer has
+    committed since the table's state was read."""
+    with table_errors(f"{opened.path} cannot be read"):  # ``deltalake`` would read all commits once more
+        held = opened.log.transaction_version(provenance.txn_app_id)
+    if held is None and provenance.commits > 1:
+        return None
+    if (held or 0) != provenance.commits - 1:
+        raise overtaken(opened.path)
+    transaction = Transaction(provenance.txn_app_id, provenance.commits)
+    return commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=provenance.user_metadata())
 
 
 @contextmanager

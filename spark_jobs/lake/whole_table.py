@@ -12,19 +12,19 @@ from uuid import uuid4
 
 from deltalake.transaction import AddAction
 
-from spark_jobs.delta.append import after_commit
+from spark_jobs.delta.append import commit_files
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
-from spark_jobs.delta.written_tables import commit_properties, keep_written
+from spark_jobs.delta.written_tables import keep_written
 from spark_jobs.lake.delta_table import ATTNUM
 from spark_jobs.lake.file_layout import file_layout
 from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
 from spark_jobs.lake.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
-from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.lake.table_commit import Provenance, numbered_commit
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -76,9 +76,9 @@ class WholeTable:
 
         Raises OvertakenError if another writer has committed since the table's state was read, and LakeError.
         """
-        transaction = Transaction(provenance.txn_app_id, provenance.commits)
         if not self.is_new:
-            return self._replaced(files, transaction, provenance)
+            return self._replaced(files, provenance)
+        transaction = Transaction(provenance.txn_app_id, provenance.commits)
         settings = {key: value for key, value in TABLE_PROPERTIES if not key.startswith(_FEATURE)}
         settings["delta.columnMapping.maxColumnId"] = str(len(self.columns))
         fields = list(map(_field, self.columns, self.physical, self.ids))
@@ -89,7 +89,7 @@ class WholeTable:
         note_version(self.path, 0)
         return 0
 
-    def _replaced(self, files: Sequence[AddAction], transaction: Transaction, provenance: Provenance) -> int:
+    def _replaced(self, files: Sequence[AddAction], provenance: Provenance) -> int:
         # opened only now: what others have committed while the files were written is replaced too, unless it is ours
         with table_errors(f"{self.path} cannot be read"):
             log = TransactionLog.open(self.path)
@@ -98,20 +98,11 @@ class WholeTable:
             raise overtaken(self.path)
         if opened.in_files(self.columns) != (self.physical, self.ids):
             raise overtaken(self.path)
-        with table_errors(f"{self.path} cannot be read"):
-            held = opened.opened.log.transaction_version(transaction.app_id) or 0
-        if held != transaction.version - 1:
+        commit = numbered_commit(opened.opened, provenance)
+        if commit is None:
             raise overtaken(self.path)
-        metadata = provenance.user_metadata()
-        commit = commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=metadata)
         with commit_errors(self.path):
-            opened.table.create_write_transaction(
-                [*files],
-                "overwrite",
-                opened.table.schema(),
-                commit_properties=commit,
-                post_commithook_properties=after_commit(commit),
-            )
+            commit_files(opened.table, files, "overwrite", opened.table.schema(), commit)
         keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
 

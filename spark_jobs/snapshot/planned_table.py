@@ -15,6 +15,7 @@ from spark_jobs.lake.opened_table import opened_table
 from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.write_choice import Engine, snapshot_writer
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection, clock_microseconds
@@ -29,7 +30,6 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.pace import next_cause
-from spark_jobs.snapshot.read_here import is_read_here
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode, keeps_past
@@ -164,10 +164,10 @@ class PlannedTable:
     def failed(self) -> str:
         return f"{self.name}: snapshot at {self.exported.lsn} failed"
 
-    def may_be_written_here(self, read: TableRead) -> bool:
-        """Whether this process may read and write it. A user's settings for new Delta tables are Spark's to follow."""
-        options = self.work.pipeline.spark
-        return not keeps_past(self.mode) and not options.sets_delta and is_read_here(read, options)
+    def writer(self, read: TableRead) -> Engine:
+        """What writes it: the driver's process reads it, too, and executors do where Spark writes a large table."""
+        pipeline = self.work.pipeline
+        return snapshot_writer(pipeline.merge_engine, self.mode, pipeline.spark, is_small=read.is_small)
 
     def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:
         return read.task_reader(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)

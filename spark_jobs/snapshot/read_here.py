@@ -14,12 +14,10 @@ from threading import Event
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
-from spark_jobs.configuration import SparkOptions
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
-from spark_jobs.spark.session_conf import runs_here
 from spark_jobs.storage import Location
 
 
@@ -33,11 +31,6 @@ class WrittenFiles:
 
     actions: tuple[AddAction, ...]
     rows: int
-
-
-def is_read_here(read: TableRead, options: SparkOptions) -> bool:
-    """Whether this process reads the table: it is small, or Spark has no executors on other machines."""
-    return read.is_small or runs_here(options)
 
 
 @dataclass(frozen=True)

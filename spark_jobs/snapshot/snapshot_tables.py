@@ -120,9 +120,10 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
         left = files_without_table(path) if before is None else ()
         if left:
             _log.warning(_STARTS_OVER, table.name, len(left))
-        target = WholeTable.of(path, read.shape, provenance) if table.may_be_written_here(read) else None
+        by_driver = table.writer(read) == "deltalake"
+        target = WholeTable.of(path, read.shape, provenance) if by_driver else None
         if target is not None:
-            version, rows = _written_here(writer, table, read, target, provenance)
+            version, rows = _written_by_driver(writer, table, read, target, provenance)
         else:
             version, rows = _written_by_spark(table.work.run.spark(), table, read, before, provenance)
         remove_files(path, left if version == 0 else ())
@@ -131,7 +132,7 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
     return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason, lost=lost)
 
 
-def _written_here(
+def _written_by_driver(
     writer: _Writer, table: PlannedTable, read: TableRead, target: WholeTable, provenance: Provenance
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""

@@ -11,13 +11,15 @@ import pyarrow.compute as pc
 
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.held_rows import held_rows, readable_table
-from spark_jobs.lake.opened_table import SMALL_BYTES, file_bytes, flat_fields, source_columns
+from spark_jobs.lake.opened_table import file_bytes, flat_fields, source_columns
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
+
+_MOST_BYTES = 32 << 20  # of data files
 
 
 def lake_here(path: Location, version: int, where: str) -> tuple[pa.Table, tuple[DeltaColumn, ...]] | None:
@@ -29,7 +31,7 @@ def lake_here(path: Location, version: int, where: str) -> tuple[pa.Table, tuple
     fields = flat_fields(table) if table is not None else None
     if table is None or fields is None:
         return None
-    if file_bytes(pa.table(table.get_add_actions(flatten=True))) > SMALL_BYTES:
+    if file_bytes(pa.table(table.get_add_actions(flatten=True))) > _MOST_BYTES:
         return None
     try:
         return held_rows(table, where), source_columns(fields)

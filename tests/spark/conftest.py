@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.snapshot import read_here, table_read
+from spark_jobs.lake import write_choice
+from spark_jobs.snapshot import table_read
 from tests.fixtures import spark_connect
 
 
@@ -15,7 +16,7 @@ from tests.fixtures import spark_connect
 def read_by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every table were large, and Spark a cluster: executors read it for its snapshot, and not this process."""
     monkeypatch.setattr(table_read, "_SMALL_BYTES", -1)
-    monkeypatch.setattr(read_here, "runs_here", lambda _: False)
+    monkeypatch.setattr(write_choice, "runs_here", lambda _: False)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.table_applied import TableApplied
-from spark_jobs.apply.table_range import ON_DRIVER_BYTES, TableRange
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
@@ -26,6 +26,7 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.verify.row_compare import lake_rows
+from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Followed:
     database: Database
     pipeline: Pipeline
     names: tuple[QualifiedName, ...]
-    on_driver_bytes: int = ON_DRIVER_BYTES
+    on_driver_bytes: int = WriteLimits.on_driver_bytes
 
     @classmethod
     def start(
@@ -57,7 +58,8 @@ class Followed:
     @property
     def run(self) -> Run:
         """Without locks."""
-        return Run(self.pipeline, lambda: self.spark)
+        limits = replace(self.pipeline.writes, on_driver_bytes=self.on_driver_bytes)
+        return Run(replace(self.pipeline, writes=limits), lambda: self.spark)
 
     @property
     def markers(self) -> tuple[WindowMarker, ...]:
@@ -66,7 +68,8 @@ class Followed:
     def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
         last = self.markers[-1]
         watched = watched_tables(self.pipeline, names or self.names, last)
-        work = SnapshotWork(self.run, names or self.names, last, watched)
+        run = self.run.of(replace(self.pipeline, merge_engine="auto"))  # quicker than by Spark
+        work = SnapshotWork(run, names or self.names, last, watched)
         with exported_snapshot(self.pipeline.source.dsn) as (exported, connection):
             return snapshot_tables(work, exported, connection)
 
@@ -83,7 +86,7 @@ class Followed:
             for name in self.names
             if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
         ]
-        return apply_tables([TableRange(self.run, state, markers, self.on_driver_bytes) for state in states])
+        return apply_tables([TableRange(self.run, state, markers) for state in states])
 
     def state(self, name: QualifiedName) -> TableState:
         state = table_state(self.pipeline.lake, name, *self.markers[0].identity.stream)

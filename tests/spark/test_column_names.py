@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from spark_jobs.apply.table_range import ON_DRIVER_BYTES
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import replace_table
@@ -24,6 +23,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.sync import sync
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -105,7 +105,9 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("on_driver_bytes", [ON_DRIVER_BYTES, at_night(0)], ids=["on the driver", "by executors"])
+@pytest.mark.parametrize(
+    "on_driver_bytes", [WriteLimits.on_driver_bytes, at_night(0)], ids=["on the driver", "by executors"]
+)
 def test_every_name_that_is_not_refused_is_followed(
     spark: SparkSession, database: Database, tmp_path: Path, on_driver_bytes: int
 ) -> None:

@@ -14,18 +14,21 @@ import pytest
 from deltalake import DeltaTable
 from psycopg import sql
 
+from spark_jobs.apply import apply_tables as applying
 from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import OvertakenError
-from spark_jobs.lake import net_write, net_write_without_spark, rewrite
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.lake.net_source import NetSource
+from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.lake.table_writer import Written, WrittenTable, write_net
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -134,23 +137,17 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: str) -> None:
     assert [str(table) for table in compared if not table.equal] == []
 
 
-@pytest.fixture
-def rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every net change were much of its table."""
-    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
+# as if every net change were much of its table
+REWRITTEN = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
 
 
 @pytest.mark.parametrize("strategy", ["merge", at_night("rewrite")])
-def test_keys_and_values_of_every_type(
-    spark: SparkSession, database: Database, tmp_path: Path, request: pytest.FixtureRequest, strategy: str
-) -> None:
-    if strategy == "rewrite":
-        request.getfixturevalue("rewritten")
+def test_keys_and_values_of_every_type(spark: SparkSession, database: Database, tmp_path: Path, strategy: str) -> None:
     tables = {**KEYS, **BY_SPARK}
     for name, (key_type, key) in tables.items():
         database.execute(*made(name, key_type, key))
     pipeline = auto(database, tmp_path / "lake", *(f"public.{name}" for name in tables))
+    pipeline = replace(pipeline, writes=REWRITTEN) if strategy == "rewrite" else pipeline
     synced(pipeline, spark)
     chance = random.Random(14)  # noqa: S311 - no secret
     for _ in range(3):
@@ -163,6 +160,10 @@ def test_keys_and_values_of_every_type(
         assert {applied.strategy for applied in report.tables} == {strategy}
         assert_equal(spark, pipeline, *tables)
     assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"] * len(tables)
+
+
+def _limited(followed: Followed, limits: WriteLimits) -> Followed:
+    return replace(followed, pipeline=replace(followed.pipeline, writes=limits))
 
 
 @pytest.fixture
@@ -242,10 +243,8 @@ def test_a_value_that_is_not_sent_and_not_in_the_table_stops_it(followed: Follow
     assert "a change needs a row that the table does not have" in str(error)
 
 
-def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(net_write_without_spark, "SMALL_BYTES", 0)
+def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(followed: Followed) -> None:
+    followed = _limited(followed, WriteLimits(small_bytes=0))
     followed.database.execute("INSERT INTO item VALUES (21, 'new', 'd', 1, 1)")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     followed.database.execute("DELETE FROM item WHERE id = 7")
@@ -255,18 +254,14 @@ def test_a_table_of_large_files_is_appended_to_and_left_to_spark_otherwise(
     assert_equal(followed.spark, followed.pipeline, "item")
 
 
-@pytest.mark.usefixtures("rewritten")
-def test_a_rewrite_of_files_that_spark_has_written(
-    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rewrite_of_files_that_spark_has_written(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """With deleted rows in them, and times before 1582 and after 2262."""
-    monkeypatch.setattr(net_write, "_REWRITTEN_BYTES", -1)
     chance, (key_type, key) = random.Random(3), KEYS["by_time"]  # noqa: S311 - no secret
     database.execute(*made("by_time", key_type, key))
     pipeline = auto(database, tmp_path / "lake", "public.by_time")
     synced(pipeline)
-    elsewhere = replace(pipeline, merge_engine="spark", spark=replace(pipeline.spark, handed_in=True))
-    monkeypatch.setattr(net_write, "version_to_rewrite", lambda *_: None)
+    pipeline = replace(pipeline, writes=REWRITTEN)
+    elsewhere = replace(pipeline, merge_engine="spark", writes=WriteLimits(whole_files_bytes=-1))
     for _ in range(2):
         database.execute(*(random_change(chance, "by_time", key) for _ in range(12)))
         assert [applied.strategy for applied in synced(elsewhere, spark).tables] == ["merge"]
@@ -281,12 +276,10 @@ def test_a_rewrite_of_files_that_spark_has_written(
     assert_equal(spark, pipeline, "by_time")
 
 
-@pytest.mark.parametrize("limit", ["_IN_MEMORY_BYTES", "_IN_FILES_BYTES"])
-def test_much_of_a_larger_table_is_written_without_spark(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    monkeypatch.setattr(net_write_without_spark, "SMALL_BYTES", 0)
-    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 10_000)
+@pytest.mark.parametrize("limit", ["in_memory_bytes", "in_files_bytes"])
+def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, limit: str) -> None:
+    limits = WriteLimits(small_bytes=0, rewritten_rows=10_000)
+    followed = _limited(followed, limits)
     followed.database.execute("INSERT INTO item SELECT g, 'v', 'd', g, g FROM generate_series(101, 30100) g")
     assert [applied.engine for applied in synced(followed.pipeline).tables] == ["deltalake"]
     followed.database.execute(
@@ -298,7 +291,7 @@ def test_much_of_a_larger_table_is_written_without_spark(
     assert (applied.engine, applied.strategy, applied.rows_written > 20_000) == ("deltalake", "rewrite", True)
     assert_equal(followed.spark, followed.pipeline, "item")
     # as much by Spark, which reads the rows from files; then nothing of them is left
-    monkeypatch.setattr(net_write_without_spark, limit, 0)
+    followed = _limited(followed, replace(limits, **{limit: 0}))
     followed.database.execute("UPDATE item SET v = 'x', doc = 'e' WHERE id % 3 <> 0")
     assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
     assert_equal(followed.spark, followed.pipeline, "item")
@@ -357,18 +350,18 @@ def test_a_writer_that_was_quicker_is_seen(followed: Followed, monkeypatch: pyte
     followed.database.execute("INSERT INTO item VALUES (21, 'once', 'd', 1, 1)")
     capture(followed.pipeline)
     stale = TableRange(Run(followed.pipeline, no_spark), followed.state(followed.names[0]), followed.markers)
-    merge, raced = net_write_without_spark.write_net_without_spark, list[bool]()
+    raced = list[bool]()
 
-    def late(*arguments: object, **options: object) -> TableState | None:
+    def late(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool = False) -> Written:
         if not raced:
             raced.append(True)
             followed.apply()
             with pytest.raises(OvertakenError):
-                merge(*arguments, **options)  # type: ignore[arg-type]
+                write_net(table, net, provenance, compacts=compacts)
             raise OvertakenError("as before")
-        return merge(*arguments, **options)  # type: ignore[arg-type]
+        return write_net(table, net, provenance, compacts=compacts)
 
-    monkeypatch.setattr("spark_jobs.apply.apply_tables.write_net_without_spark", late)
+    monkeypatch.setattr(applying, "write_net", late)
     (applied,) = apply_tables([stale])
     assert (raced, applied.error, applied.outcome) == ([True], None, "already applied")
     assert_equal(followed.spark, followed.pipeline, "item")

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.errors import LakeError, SchemaChangeError, UnrepresentableError
-from spark_jobs.lake.net_write import write_net
+from spark_jobs.lake.spark_writer import write_by_spark
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import is_concurrent_commit
@@ -138,7 +138,7 @@ def test_another_writers_commit_in_between_is_retried(followed: Followed) -> Non
     table = f"delta.`{followed.pipeline.lake.table(followed.names[0])}`"
 
     def attempts() -> int:
-        return int(write_net.statistics.get("attempt_number", 0))
+        return int(write_by_spark.statistics.get("attempt_number", 0))
 
     def get_in_between(done: Event) -> None:
         """Another writer's commits, until one has cost the MERGE an attempt."""
@@ -153,7 +153,7 @@ def test_another_writers_commit_in_between_is_retried(followed: Followed) -> Non
 
     done = Event()
     with ThreadPoolExecutor(1) as pool:
-        write_net.statistics.clear()
+        write_by_spark.statistics.clear()
         other = pool.submit(get_in_between, done)
         (applied,) = followed.sync()
         done.set()

@@ -1,9 +1,8 @@
-"""Many rows that are only inserted, and a table much of which has changed: where Spark would run on this machine, this
-process writes them, whatever the engine. The source is the oracle, Spark reads."""
+"""Many rows that are only inserted, and a table much of which has changed: with the engine ``auto``, the driver's
+process writes them. With ``spark``, Spark writes each row. The source is the oracle, Spark reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +11,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.apply import read_ahead, written_here
-from spark_jobs.configuration import Pipeline, SparkOptions
+from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.lake import rewrite, written_rows
+from spark_jobs.lake import arrow_writer
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.held_rows import held_rows
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
+from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -36,16 +35,11 @@ _REWRITE = ("UPDATE thing SET flag = NOT flag WHERE id % 3 = 0", "DELETE FROM th
 
 @pytest.fixture
 def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A table of a thousand rows after its snapshot. Three hundred changes are many, 450 are much of the table, and the
-    machine has two cores."""
+    """A large table, of a thousand rows, after its snapshot. 450 rows are much of it, and the machine has two cores."""
     monkeypatch.setattr(pa, "cpu_count", lambda: 2)
-    monkeypatch.setattr(written_here, "_LEAST_CHANGES", 300)
-    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 300)
-    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.45)
-    monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(written_rows, "_LEAST_ROWS", 150)
+    limits = WriteLimits(rewritten_rows=300, rewritten_share=0.45, read_ahead_bytes=0, rows_of_file=150, small_bytes=0)
     database.execute(THING, ROWS.format(1, 1000))
-    pipeline = pipeline_of(database, tmp_path / "lake", "thing", engine="spark")
+    pipeline = replace(pipeline_of(database, tmp_path / "lake", "thing"), writes=limits)
     assert sync(pipeline, no_spark).errors == ()
     return pipeline
 
@@ -138,7 +132,7 @@ def test_another_writer_meanwhile(
     sync(followed, lambda: spark)
     database.execute(*_REWRITE)
     with monkeypatch.context() as patched:
-        patched.setattr(written_rows, "held_rows", slowly)
+        patched.setattr(arrow_writer, "held_rows", slowly)
         (applied,) = synced_without_spark(followed).tables
     assert raced[0] > 1
     assert applied.strategy == "rewrite"
@@ -163,38 +157,45 @@ def test_no_file_is_skipped_that_has_a_wanted_row(
     assert (found,) == wanted
 
 
-_ELSEWHERE: dict[str, tuple[str, Callable[[Pipeline], Pipeline]]] = {
-    "an update among them": (f"{_INSERT}; UPDATE thing SET small = 0 WHERE id = 1", lambda it: it),
-    "too small a part": ("UPDATE thing SET small = 0 WHERE id <= 440", lambda it: it),
-    "few": (ROWS.format(1001, 1299), lambda it: it),
-    "a large part, elsewhere": (
-        "UPDATE thing SET small = 9",
-        lambda it: replace(it, spark=SparkOptions(remote="sc://localhost:1")),
-    ),
-    "a session handed in": (_INSERT, lambda it: replace(it, spark=replace(it.spark, handed_in=True))),
-    "executors elsewhere": (_INSERT, lambda it: replace(it, spark=SparkOptions(remote="sc://localhost:1"))),
-    "settings for Delta": (
-        _INSERT,
-        lambda it: replace(
-            it, spark=replace(it.spark, config=(("spark.databricks.delta.optimizeWrite.enabled", "true"),))
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize(("statements", "changed"), _ELSEWHERE.values(), ids=_ELSEWHERE)
-def test_all_else_is_for_spark(
-    spark: SparkSession,
-    database: Database,
-    followed: Pipeline,
-    statements: str,
-    changed: Callable[[Pipeline], Pipeline],
+@pytest.mark.parametrize(
+    "statements",
+    [f"{_INSERT}; UPDATE thing SET small = 0 WHERE id = 1", "UPDATE thing SET small = 0 WHERE id <= 440"],
+    ids=["an update among them", "too small a part"],
+)
+def test_a_merge_into_a_large_table_is_for_spark(
+    spark: SparkSession, database: Database, followed: Pipeline, statements: str
 ) -> None:
     database.execute(*statements.split("; "))
-    assert_asks_for_spark(changed(followed))
-    report = sync(changed(followed), lambda: spark)
+    assert_asks_for_spark(followed)
+    report = sync(followed, lambda: spark)
     assert (report.errors, [table.engine for table in report.tables]) == ((), ["spark"])
     assert_equal(spark, followed)
+
+
+def test_with_the_engine_spark_every_row_is_written_by_spark(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    """Snapshots, rows that are only inserted, rewrites, and changes of a few rows."""
+    database.execute(THING, ROWS.format(1, 1000))
+    pipeline = replace(
+        pipeline_of(database, tmp_path / "lake", "thing", engine="spark"),
+        writes=WriteLimits(rewritten_rows=300, rewritten_share=0.45),
+    )
+    for statements, strategy in (
+        ((), None),
+        ((_INSERT,), "append"),
+        (_REWRITE, "merge"),
+        (("UPDATE thing SET small = 9",), "rewrite"),
+        (("DELETE FROM thing WHERE id = 7",), "merge"),
+    ):
+        database.execute(*statements)
+        assert_asks_for_spark(pipeline)
+        report = sync(pipeline, lambda: spark)
+        assert report.errors == ()
+        assert [table.strategy for table in report.tables if table.strategy] == ([strategy] if strategy else [])
+        assert_equal(spark, pipeline)
+    written = {action["commitInfo"]["engineInfo"].split("/")[0] for made in commits(pipeline) for action in made[:1]}
+    assert written == {"Apache-Spark"}
 
 
 @pytest.mark.parametrize("change", [_INSERT, "UPDATE thing SET small = -1"], ids=["append", "rewrite"])
@@ -226,6 +227,6 @@ def test_a_table_that_somebody_has_partitioned_is_left_to_spark(
     rows = spark.read.format("delta").load(path)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").partitionBy("flag").save(path)
     database.execute(_INSERT)
-    assert_asks_for_spark(replace(followed, merge_engine="auto"))
+    assert_asks_for_spark(followed)
     assert sync(followed, lambda: spark).errors == ()
     assert_equal(spark, followed)

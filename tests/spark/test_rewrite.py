@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.apply import read_ahead, written_here
+from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import net_write, rewrite
-from spark_jobs.schema.net_columns import NetColumns
+from spark_jobs.lake import spark_writer
+from spark_jobs.lake.spark_writer import newest_version
 from spark_jobs.storage import Location
 from spark_jobs.verify.row_compare import compare
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -57,19 +58,8 @@ _CHANGES = {
 }
 
 
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every net change were large."""
-    monkeypatch.setattr(written_here, "_LEAST_CHANGES", 0)
-    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(read_ahead, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(rewrite, "_LEAST_SHARE", 0.0)
-
-
-@pytest.fixture
-def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Spark ran on other machines."""
-    monkeypatch.setattr(written_here, "runs_here", lambda _: False)
+# as if every net change were large
+ALWAYS = WriteLimits(rewritten_rows=0, rewritten_share=0.0, read_ahead_bytes=0)
 
 
 @pytest.fixture
@@ -87,6 +77,10 @@ def followed(spark: SparkSession, database: Database, tmp_path: Path) -> Followe
     return found
 
 
+def _limited(followed: Followed, limits: WriteLimits, engine: MergeEngine = "spark") -> Followed:
+    return replace(followed, pipeline=replace(followed.pipeline, writes=limits, merge_engine=engine))
+
+
 def _assert_equal(followed: Followed) -> None:
     """By the server's and Spark's equality, by which NaN equals NaN."""
     assert all(found.equal for found in compare(followed.spark, followed.pipeline, followed.names, by_spark=True))
@@ -97,11 +91,9 @@ def _newest_operation(followed: Followed, table: str) -> str:
     return str(newest["operation"])
 
 
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("writer", ["this process", "Spark", at_night("Spark, with the net change of executors")])
-def test_the_rows_are_those_of_the_source(followed: Followed, request: pytest.FixtureRequest, writer: str) -> None:
-    if writer != "this process":
-        request.getfixturevalue("by_spark")
+@pytest.mark.parametrize("writer", ["the driver", "Spark", at_night("Spark, with the net change of executors")])
+def test_the_rows_are_those_of_the_source(followed: Followed, writer: str) -> None:
+    followed = _limited(followed, ALWAYS, "auto" if writer == "the driver" else "spark")
     if writer.endswith("executors"):
         followed = replace(followed, on_driver_bytes=0)
     for statements in _CHANGES.values():
@@ -110,7 +102,7 @@ def test_the_rows_are_those_of_the_source(followed: Followed, request: pytest.Fi
     assert [done.error for done in applied] == [None] * len(TABLES)
     _assert_equal(followed)
     assert {_newest_operation(followed, table) for table in TABLES} == {"WRITE"}
-    here = set(TABLES) - {"by_float"} if writer == "this process" else set()
+    here = set(TABLES) - {"by_float"} if writer == "the driver" else set()
     assert {done.name.relname for done in applied if done.engine == "deltalake"} == here
     followed.database.execute("DELETE FROM all_key WHERE id = 2", "DELETE FROM by_two WHERE part = ''")
     followed.database.execute("DELETE FROM by_number WHERE id = 10 OR id > 200", "DELETE FROM by_float")
@@ -119,7 +111,6 @@ def test_the_rows_are_those_of_the_source(followed: Followed, request: pytest.Fi
     _assert_equal(followed)
 
 
-@pytest.mark.usefixtures("always", "by_spark")
 def test_values_that_stay_and_readers_of_single_rows_need_a_merge(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
@@ -130,7 +121,7 @@ def test_values_that_stay_and_readers_of_single_rows_need_a_merge(
         "INSERT INTO documents SELECT g, g, repeat(md5(g::text), 200) FROM generate_series(1, 9) g",
         "INSERT INTO fed SELECT g, g FROM generate_series(1, 9) g",
     )
-    followed = Followed.start(spark, database, tmp_path / "lake", "documents", "fed")
+    followed = _limited(Followed.start(spark, database, tmp_path / "lake", "documents", "fed"), ALWAYS)
     followed.snapshot()
     path = f"{followed.pipeline.lake.path}/tables/public/fed"
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
@@ -144,9 +135,8 @@ def test_values_that_stay_and_readers_of_single_rows_need_a_merge(
     assert _newest_operation(followed, "documents") == "WRITE"
 
 
-@pytest.mark.usefixtures("by_spark")
-def test_a_small_part_of_the_rows_is_merged(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewrite, "_LEAST_ROWS", 10)
+def test_a_small_part_of_the_rows_is_merged(followed: Followed) -> None:
+    followed = _limited(followed, WriteLimits(rewritten_rows=10))
     followed.database.execute("UPDATE by_number SET n = 0 WHERE id <= 40", "UPDATE by_two SET n = 0 WHERE part = 'a'")
     applied = followed.sync()
     assert [done.error for done in applied] == [None] * len(TABLES)
@@ -157,16 +147,15 @@ def test_a_small_part_of_the_rows_is_merged(followed: Followed, monkeypatch: pyt
     assert _newest_operation(followed, "by_two") == "WRITE"
 
 
-@pytest.mark.usefixtures("always", "by_spark")
 def test_another_writer_between_the_choice_and_the_write(
     spark: SparkSession, followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    followed = _limited(followed, ALWAYS)
     path = f"{followed.pipeline.lake.path}/tables/public/by_number"
-    chosen = rewrite.version_to_rewrite
 
-    def meanwhile(statement: str) -> Callable[[Location, NetColumns, int], int | None]:
-        def choose(asked: Location, columns: NetColumns, rows: int) -> int | None:
-            version = chosen(asked, columns, rows)
+    def meanwhile(statement: str) -> Callable[[Location], int]:
+        def choose(asked: Location) -> int:
+            version = newest_version(asked)
             if asked.endswith("by_number"):
                 spark.sql(statement)
             return version
@@ -175,12 +164,12 @@ def test_another_writer_between_the_choice_and_the_write(
 
     followed.database.execute("UPDATE by_number SET n = 5 WHERE id % 2 = 1")
     with monkeypatch.context() as other:
-        other.setattr(net_write, "version_to_rewrite", meanwhile(f"OPTIMIZE delta.`{path}` ZORDER BY (id)"))
+        other.setattr(spark_writer, "newest_version", meanwhile(f"OPTIMIZE delta.`{path}` ZORDER BY (id)"))
         assert [each.error for each in followed.sync()] == [None] * len(TABLES)
     _assert_equal(followed)
     followed.database.execute("UPDATE by_number SET n = 6 WHERE id % 2 = 1")
     with monkeypatch.context() as other:
-        other.setattr(net_write, "version_to_rewrite", meanwhile(f"DELETE FROM delta.`{path}` WHERE id = 2"))
+        other.setattr(spark_writer, "newest_version", meanwhile(f"DELETE FROM delta.`{path}` WHERE id = 2"))
         errors = [each.error for each in followed.sync() if each.error]
     assert len(errors) == 1
     assert isinstance(errors[0], LakeError)

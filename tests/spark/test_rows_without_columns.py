@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply.table_range import ON_DRIVER_BYTES
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Table
@@ -16,6 +15,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply, sync
 from spark_jobs.table_mode import Mode
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -109,7 +109,7 @@ def test_in_one_window(spark: SparkSession, database: Database, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("what", "on_driver_bytes"),
-    [("without a default", ON_DRIVER_BYTES), at_night("inserted", 0)],
+    [("without a default", WriteLimits.on_driver_bytes), at_night("inserted", 0)],
     ids=["on the driver", "on executors"],
 )
 def test_in_one_transaction_without_another_snapshot(

@@ -17,6 +17,7 @@ from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply
+from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
 from tests.spark.altered_tables import assert_equal, read_again, synced
@@ -250,8 +251,9 @@ def test_a_column_is_followed_while_capture_is_ahead(
         ):
             database.execute(statement)
             capture(pipeline)
-        (work,) = plan_apply(Run(pipeline, lambda: spark)).work
         # where the range is large: executors decode it
-        applied = apply_table(replace(work, on_driver_bytes=0))
+        large = replace(pipeline, writes=WriteLimits(on_driver_bytes=0))
+        (work,) = plan_apply(Run(large, lambda: spark)).work
+        applied = apply_table(work)
         assert (applied.error, applied.columns) == (None, ("z was dropped", "c int was added"))
         assert_equal(spark, pipeline, orders)

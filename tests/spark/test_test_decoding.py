@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply.table_range import ON_DRIVER_BYTES
 from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -38,7 +38,9 @@ def synced(followed: Followed) -> SyncReport:
     return sync(followed.pipeline, lambda: followed.spark)
 
 
-@pytest.mark.parametrize("on_driver_bytes", [ON_DRIVER_BYTES, at_night(0)], ids=["on the driver", "on executors"])
+@pytest.mark.parametrize(
+    "on_driver_bytes", [WriteLimits.on_driver_bytes, at_night(0)], ids=["on the driver", "on executors"]
+)
 def test_scenarios(spark: SparkSession, database_15: Database, tmp_path: Path, on_driver_bytes: int) -> None:
     make_item(database_15)
     followed = replace(

@@ -1,0 +1,76 @@
+"""The net change of one table, ready to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.lake.merge_sql import KeyRange, ranged_key
+from spark_jobs.lake.past_sql import RowsEnded
+from spark_jobs.schema.net_columns import COPIES, NetColumns, value
+from spark_jobs.schema.table_shape import TableShape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
+
+
+@dataclass(frozen=True)
+class NetSource:
+    """A net change ready to be written: ``read`` returns it in a given session, as ``rows`` rows of ``columns``.
+
+    ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks;
+    for a table without a key, no row goes. ``lenient``: rows that go may be missing in the table. ``changes``: those
+    that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of the
+    table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
+    rows are not shuffled. ``in_memory``: the rows, if the driver has them.
+    """
+
+    columns: NetColumns
+    truncated: bool
+    insert_only: bool
+    key_range: KeyRange | None
+    read: Frame
+    rows: int
+    changes: ChangeCounts = NO_CHANGES
+    lenient: bool = False
+    ended: RowsEnded | None = None
+    broadcast: bool = False
+    in_memory: pa.Table | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write, empty or end."""
+        return not self.rows and not self.truncated and self.ended is None
+
+    @property
+    def touched_range(self) -> KeyRange | None:
+        """The range of the keys of all rows of the table that it touches; None if it may touch any row."""
+        return self.key_range if self.ended is None else None
+
+    @property
+    def least(self) -> Literal["append", "overwrite", "merge"]:
+        """The strategy that does no more than the net change needs."""
+        return "overwrite" if self.truncated else "append" if self.insert_only else "merge"
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether values of some rows were not sent."""
+        return bool(self.columns.unchanged or self.columns.old_keys)
+
+
+def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:
+    """The range of the ``ranged_key`` column; None if there is no such column, it has nulls, or no row is matched."""
+    place = ranged_key(shape)
+    if not shape.has_key:
+        rows = rows.filter(pc.less(rows.column(COPIES.name), 0))
+    if place is None or rows.num_rows == 0 or rows.column(value(place)).null_count:
+        return None
+    ends = pc.min_max(rows.column(value(place))).as_py()
+    return KeyRange(ends["min"], ends["max"])

@@ -1,0 +1,85 @@
+"""Write the net change of one table to its Delta table, in one commit, by the writer that ``write_choice`` names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from spark_jobs.configuration import Pipeline
+from spark_jobs.lake.arrow_writer import ArrowWriter
+from spark_jobs.lake.kept_values import with_kept_values
+from spark_jobs.lake.net_source import NetSource
+from spark_jobs.lake.opened_table import OpenedTable, facts_of, facts_of_unopened
+from spark_jobs.lake.spark_writer import SparkWriter
+from spark_jobs.lake.table_commit import Provenance
+from spark_jobs.lake.write_choice import TableFacts, WriteWay, may_be_rewritten, write_way
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.storage import Location
+
+
+class TableWriter(Protocol):
+    """Writes net changes to one Delta table: Spark does, and the driver's process with Arrow and ``deltalake``."""
+
+    def write(self, net: NetSource, way: WriteWay, provenance: Provenance) -> int | None:
+        """Commit a net change that is not empty in this way, in a commit that carries ``provenance`` and has its
+        number, so that it is made once. Returns the Delta version; None if another writer has to do it.
+
+        Raises OvertakenError when a writer of ours has committed since the table's state was read, and LakeError.
+        """
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """The table ``name`` of ``pipeline``, and what may write it: Spark, and the driver's process if it has ``opened``
+    the table. ``failed``: what to say if Spark fails."""
+
+    pipeline: Pipeline
+    name: QualifiedName
+    spark: SparkProvider
+    failed: str
+    opened: OpenedTable | None = None
+
+    @property
+    def path(self) -> Location:
+        return self.pipeline.lake.table(self.name)
+
+    def facts(self, net: NetSource) -> TableFacts | None:
+        if self.opened is not None:
+            return facts_of(self.opened, net.columns.shape, net.touched_range)
+        return facts_of_unopened(self.path) if may_be_rewritten(net, self.pipeline.writes) else None
+
+
+@dataclass(frozen=True)
+class Written:
+    """The commit of ``provenance``, which made ``version``, and how it was written."""
+
+    way: WriteWay
+    version: int
+    provenance: Provenance
+
+
+def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool = False) -> Written:
+    """Commit a net change that is not empty. ``compacts``: a compaction of the table is due. Raises CdcError."""
+    held, engine, limits = table.facts(net), table.pipeline.merge_engine, table.pipeline.writes
+    way = write_way(net, held, engine, limits, compacts=compacts)
+    if way.writer == "deltalake" and table.opened is not None:
+        # with its kept values a change takes more memory: so its way is chosen again
+        whole = with_kept_values(table.opened, net, limits) if net.keeps_values else net
+        way = write_way(whole or net, held, engine, limits, compacts=compacts)
+        if whole is not None and way.writer == "deltalake":
+            written = _written(ArrowWriter(table.opened, limits.rows_of_file), whole, way, provenance)
+            if written is not None:
+                return written
+    way = write_way(net, held, "spark", limits, compacts=compacts)
+    with spark_errors(table.failed, name=table.name, path=table.path):
+        written = _written(SparkWriter(table.spark(), table.path), net, way, provenance)
+    assert written is not None, "Spark writes everything"
+    return written
+
+
+def _written(writer: TableWriter, net: NetSource, way: WriteWay, provenance: Provenance) -> Written | None:
+    provenance = replace(provenance, strategy=way.strategy)
+    version = writer.write(net, way, provenance)
+    return None if version is None else Written(way, version, provenance)

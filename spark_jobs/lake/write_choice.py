@@ -1,0 +1,144 @@
+"""How a table is written: by which writer, and with which strategy. The only place that decides it.
+
+Its functions know counts, sizes and features; they open no table. ``deltalake``, in the driver's own
+process, writes a few rows in 0.03 s, where a warm Spark session needs a second, and no JVM has to start. But its MERGE
+rewrites whole files that hold a changed row. So it is for small tables, for appends, and for larger tables much of
+which has changed, as long as their rows fit in memory: there it takes a third of the CPU time of Spark. Where the rows
+are not certain to be those that Spark would write, Spark writes them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from spark_jobs.configuration import MergeEngine, SparkOptions
+from spark_jobs.lake.net_source import NetSource
+from spark_jobs.lake.table_state import Strategy
+from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.spark.session_conf import runs_here
+from spark_jobs.table_mode import Mode, keeps_past
+from spark_jobs.write_limits import WriteLimits
+
+Engine = Literal["spark", "deltalake"]
+_FLOATS = {LakeKind.FLOAT, LakeKind.DOUBLE}
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table's data ``files``, the ``bytes`` in them and their ``rows``, deleted ones included; and of those files
+    that may hold a row of the net change, ``touched_bytes`` and ``touched_rows``. Rows are None where not known.
+
+    ``is_plain``: ``deltalake`` can open it, and it has no feature or column that we have not made.
+    ``has_files_elsewhere``: files of another table are part of it, as in a shallow clone: ``deltalake`` cannot replace
+    these. ``is_read_row_by_row``: it promises readers what happened to single rows, as a change data feed does.
+    """
+
+    files: int
+    bytes: int
+    rows: int | None
+    touched_bytes: int
+    touched_rows: int | None
+    is_plain: bool = True
+    has_files_elsewhere: bool = False
+    is_read_row_by_row: bool = False
+
+
+@dataclass(frozen=True)
+class WriteWay:
+    """``writer`` and ``strategy``. Of Spark: ``compacts``, small files are compacted in a second commit;
+    ``whole_files``, a MERGE rewrites files and makes no deletion vectors; ``interpreted``: to compile its expressions
+    would cost more than it saves; ``broadcasts``: a rewrite sends the keys to all tasks."""
+
+    writer: Engine
+    strategy: Strategy
+    compacts: bool = False
+    whole_files: bool = False
+    interpreted: bool = False
+    broadcasts: bool = False
+
+
+def write_way(
+    net: NetSource, table: TableFacts | None, engine: MergeEngine, limits: WriteLimits, *, compacts: bool = False
+) -> WriteWay:
+    """How a net change that is not empty is written. ``table``: None if nothing is known of it. ``compacts``: a
+    compaction of it is due."""
+    if engine == "auto" and table is not None and _is_certain(net, table):
+        strategy = _of_deltalake(net, table, limits, compacts=compacts)
+        if strategy is not None:
+            return WriteWay("deltalake", strategy)
+    return _of_spark(net, table, limits, compacts=compacts)
+
+
+def snapshot_writer(engine: MergeEngine, mode: Mode, options: SparkOptions, *, is_small: bool) -> Engine:
+    """Who writes all rows of a table: with ``auto``, the driver's process where Spark's tasks would run on this machine
+    too, or if the table ``is_small``. A user's settings for new Delta tables are Spark's to follow."""
+    is_driver = engine == "auto" and not keeps_past(mode) and not options.sets_delta
+    return "deltalake" if is_driver and (is_small or runs_here(options)) else "spark"
+
+
+def may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
+    """Whether Spark would write the whole table anew, if the net change is much of it: most are not worth a look."""
+    if net.least != "merge" or net.rows < limits.rewritten_rows or net.keeps_values:
+        return False
+    return net.columns.shape.has_key and not keeps_past(net.columns.mode)
+
+
+def _is_certain(net: NetSource, table: TableFacts) -> bool:
+    """Whether ``deltalake`` is certain to leave the same rows as Spark. Spark treats NaN as equal to NaN, and 0 to -0;
+    DataFusion joins floats by their bits."""
+    shape = net.columns.shape
+    if net.in_memory is None or net.truncated or net.ended is not None or keeps_past(net.columns.mode):
+        return False
+    has_float = any(shape.columns[place].lake_type.kind in _FLOATS for place in shape.key_indices)
+    return shape.has_key and not has_float and table.is_plain and not table.is_read_row_by_row
+
+
+def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, compacts: bool) -> WriteWay:
+    way = WriteWay("spark", net.least, compacts)
+    if net.least != "merge" or table is None:
+        return way
+    if may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
+        return replace(way, strategy="rewrite", broadcasts=net.rows <= limits.broadcast_keys)
+    touched = table.touched_bytes if net.broadcast else math.inf
+    return replace(
+        way, whole_files=touched <= limits.whole_files_bytes, interpreted=touched <= limits.interpreted_bytes
+    )
+
+
+def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, compacts: bool) -> Strategy | None:
+    """None if Spark does it better. A compaction that is due is left to Spark, unless the table is small or rewritten
+    anyhow."""
+    if table.has_files_elsewhere:
+        return "append" if net.insert_only and not compacts else None
+    is_small = table.bytes <= limits.small_bytes
+    if is_small and table.files >= limits.many_files and _fits(net, table.rows, table.bytes, limits):
+        return "rewrite"
+    if net.insert_only:
+        return None if compacts and not is_small else "append"
+    if _is_much(net, table.rows, limits) and _fits(net, table.rows, table.bytes, limits):
+        return "rewrite"
+    if compacts and not is_small:
+        return None
+    if limits.is_little_to_read(table.touched_bytes, net.rows, _memory(net)):
+        return "merge"
+    is_much = _is_much(net, table.touched_rows, limits)
+    return "merge" if is_much and _fits(net, table.touched_rows, table.touched_bytes, limits) else None
+
+
+def _is_much(net: NetSource, held: int | None, limits: WriteLimits) -> bool:
+    """Whether so many of ``held`` rows change that writing all anew costs less than a MERGE."""
+    return held is not None and net.rows >= max(limits.rewritten_rows, held * limits.rewritten_share)
+
+
+def _fits(net: NetSource, held: int | None, in_files: int, limits: WriteLimits) -> bool:
+    """Whether ``held`` rows fit in memory, if they are as wide as the changed ones. Rows that go have no values but the
+    key's, so the bytes that these rows take in files are limited too."""
+    if held is None or in_files > limits.in_files_bytes:
+        return False
+    return held * _memory(net) <= limits.in_memory_bytes * net.rows
+
+
+def _memory(net: NetSource) -> int:
+    return 0 if net.in_memory is None else int(net.in_memory.nbytes)

@@ -1,0 +1,60 @@
+"""From which counts and sizes on a table is written in which way: ``lake/write_choice.py`` decides by these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WriteLimits:
+    """Bytes and rows; nobody configures them. Tests hand in others.
+
+    ``on_driver_bytes``: the most bytes of messages of one table that the driver decodes; larger ranges go to executors.
+    ``wide_row_bytes``: rows of at least that size are few for their bytes, and costly to hand to a JVM: up to
+    ``wide_rows_factor`` times as many bytes of them stay on the driver (a gibibyte: no value of PostgreSQL is larger).
+    ``read_ahead_bytes``: for as many bytes of messages Spark reads the table's log while the driver decodes; fewer take
+    a tenth of a second. ``compact_every``: Delta versions between two compactions: each commit adds a file or two.
+
+    ``rewritten_rows``, ``rewritten_share``: so many changed rows, and such a share of the table's, are written with the
+    whole table; for a smaller part, MERGE writes much less. ``broadcast_keys``: the most keys that such a rewrite sends
+    to all tasks, a hundred bytes each at most; beyond that Spark decides how to join.
+
+    ``small_bytes``: data files of that size are rewritten by ``deltalake`` in half a second. ``many_files``: each of
+    its appends adds a file; a small table with so many is rewritten as one. ``in_memory_bytes``, ``in_files_bytes``: of
+    the rows that it writes anew, which are in memory meanwhile. ``rows_of_file``: fewer are not worth a file of their
+    own.
+
+    ``whole_files_bytes``: up to that size, Spark's MERGE rewrites whole files, which takes one join less than deletion
+    vectors. ``interpreted_bytes``: up to that, it interprets expressions, too. Ten changes of 1,000 rows took 3.3 CPU
+    seconds with deletion vectors and compiled code, and 1.5 like this; ten of 30,000 rows (1.4 MB) 3.4 and 1.9.
+    """
+
+    on_driver_bytes: int = 128 << 20
+    wide_row_bytes: int = 16 << 10
+    wide_rows_factor: int = 8
+    read_ahead_bytes: int = 16 << 20
+    compact_every: int = 16
+
+    rewritten_rows: int = 50_000
+    rewritten_share: float = 0.25
+    broadcast_keys: int = 1_000_000
+
+    small_bytes: int = 32 << 20
+    many_files: int = 16
+    in_memory_bytes: int = 512 << 20
+    in_files_bytes: int = 128 << 20
+    rows_of_file: int = 50_000
+
+    whole_files_bytes: int = 8 << 20
+    interpreted_bytes: int = 2 << 20
+
+    def are_for_driver(self, rows: int, size: int) -> bool:
+        """Whether the driver decodes so many changes, which take ``size`` bytes in the change log."""
+        if size <= self.on_driver_bytes:
+            return True
+        return rows * self.wide_row_bytes <= size <= self.wide_rows_factor * self.on_driver_bytes
+
+    def is_little_to_read(self, in_files: int, rows: int, size: int) -> bool:
+        """Whether ``deltalake`` may read or rewrite data files of ``in_files`` bytes for so many changed ``rows`` of
+        ``size`` bytes."""
+        return in_files <= (max(self.small_bytes, size) if size >= rows * self.wide_row_bytes else self.small_bytes)

@@ -1,0 +1,386 @@
+"""Conformance of the writers, without a source: whoever says that it can write a change leaves the rows that plain
+Python computes, in one commit that has the next number, says where it comes from, and describes its files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.configuration import Lake, MergeEngine, Pipeline, Source
+from spark_jobs.delta.data_files import DataFiles
+from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.delta.table import delta_identifier
+from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.errors import LakeError, OvertakenError
+from spark_jobs.lake.delta_table import replace_table, table_at, with_attribute_numbers
+from spark_jobs.lake.generation import Generation
+from spark_jobs.lake.merge_sql import named_columns
+from spark_jobs.lake.net_source import NetSource, key_range_of
+from spark_jobs.lake.opened_table import opened_table
+from spark_jobs.lake.past_rows import Moment, snapshot_rows
+from spark_jobs.lake.past_sql import RowsEnded
+from spark_jobs.lake.table_commit import Provenance, commit_without_rows, committing_session
+from spark_jobs.lake.table_writer import WrittenTable, write_net
+from spark_jobs.lake.whole_table import WholeTable
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import LakeType
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, value_fields
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.storage import Location
+from spark_jobs.table_mode import Mode
+from spark_jobs.write_limits import WriteLimits
+from tests.at_night import at_night
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Row = tuple[Any, ...]
+NAME = QualifiedName("public", "t")
+SNAPSHOT = Moment(Lsn(16), 1_700_000_000_000_000)
+REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
+INSTANT = datetime(2024, 3, 31, 0, 59, 59, 999999, UTC)
+
+# the type of a key, and key number n
+KEYS: dict[str, tuple[str, Callable[[int], object]]] = {
+    "int": ("int", lambda n: n - 10),
+    "bigint": ("bigint", lambda n: n * 4_000_000_000),
+    "date": ("date", lambda n: date(1582, 10, 1) + timedelta(n)),
+    "text": ("string", lambda n: f"Grüße '{n}'"),
+    "decimal": ("decimal(38,4)", lambda n: Decimal(f"{n}.1250")),
+    "bytes": ("binary", lambda n: bytes([0, n])),
+    "instant": ("timestamp", lambda n: INSTANT + timedelta(hours=n)),
+    "double": ("double", lambda n: (float("nan"), -0.0, float("inf"))[n] if n < 3 else n / 3),
+}
+VALUES: dict[str, tuple[str, Callable[[int], object]]] = {
+    "flag": ("boolean", lambda n: n % 2 == 0),
+    "small": ("smallint", lambda n: n - 32768),
+    "big": ("bigint", lambda n: -(2**63) + n),
+    "single": ("float", lambda n: float("nan") if n % 3 else 0.5),
+    "precise": ("double", lambda n: float("-inf") if n % 3 else -0.0),
+    "amount": ("decimal(38,4)", lambda n: Decimal(f"{10**34 - 1}.{n:04}")),
+    "day": ("date", lambda n: date(1, 1, 1) + timedelta(n)),
+    "local": ("timestamp_ntz", lambda n: datetime(9999, 12, 31, 23, 59, 59, n)),
+    "moment": ("timestamp", lambda n: INSTANT + timedelta(microseconds=n)),
+    "raw": ("binary", lambda n: bytes(range(n))),
+    "te;xt `s`": ("string", lambda n: "😀\x01'" * (n % 4)),
+}
+FEATURES: dict[str, str] = {
+    "deletion vectors": "DELETE FROM {} WHERE id = -7",
+    "a change data feed": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    "row tracking": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    "type widening": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+    "appends only": "ALTER TABLE {} SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
+    "a column of others": "ALTER TABLE {} ADD COLUMN theirs int",
+    "partitions": "",
+    "percent in the path": "",
+    "a shallow clone": "",
+}
+STEPS = ("append", "merge", "keep", "rewrite", "overwrite")
+# the steps that the driver's process writes; all others are Spark's
+BY_DRIVER: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((*KEYS, "two columns", "deletion vectors"), STEPS[:-1]),
+    **dict.fromkeys(("appends only", "a shallow clone"), STEPS[:1]),
+    "double": (),
+}
+# what Spark merges in place of a rewrite: their readers follow single rows, or nobody knows how many rows they have
+MERGED = ("a change data feed", "row tracking", "type widening", "percent in the path")
+
+
+def shape_of(kind: str) -> TableShape:
+    keys = {"two columns": ("text", "int"), "no key": ("int",)}.get(kind, (kind if kind in KEYS else "int",))
+    typed = [("id" if place == 0 else "part", KEYS[key][0]) for place, key in enumerate(keys)]
+    typed += [(name, sql) for name, (sql, _) in VALUES.items()]
+    columns = []
+    for number, (name, sql) in enumerate(typed, 1):
+        lake_type = LakeType.of_sql(sql)
+        assert lake_type is not None
+        columns.append(LakeColumn(name, number, lake_type, number <= len(keys) and kind != "no key"))
+    return TableShape(5, NAME, tuple(columns))
+
+
+def row_of(kind: str, n: int, version: int = 0) -> Row:
+    keys = {"two columns": ("text", "int"), "no key": ("int",)}.get(kind, (kind if kind in KEYS else "int",))
+    values = (None if (n + place) % 5 == 4 else of(n + version) for place, (_, of) in enumerate(VALUES.values()))
+    return (*(KEYS[key][1](n) for key in keys), *values)
+
+
+@dataclass
+class Table:
+    """A table in the lake, and the ``rows`` that it should have."""
+
+    spark: SparkSession
+    kind: str
+    lake: Path
+    mode: Mode
+    rows: list[Row]
+    commits: int = 1
+
+    @property
+    def shape(self) -> TableShape:
+        return shape_of(self.kind)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return Pipeline("t", Source(SecretStr(""), "slot", "publication"), Lake(str(self.lake)))
+
+    def log(self) -> TransactionLog:
+        log = TransactionLog.open(self.pipeline.lake.table(NAME))
+        assert log is not None
+        return log
+
+    def provenance(self) -> Provenance:
+        ends = (self.commits, self.commits, Lsn(16 * self.commits), Lsn(16 * self.commits + 8))
+        return Provenance(7, "slot", Generation(SNAPSHOT.lsn, mode=self.mode), *ends, self.shape.relid, self.commits)
+
+    def create(self, engine: MergeEngine) -> None:
+        """With ``auto`` by the driver's process where that can be, as a snapshot is."""
+        path = self.pipeline.lake.table(NAME)
+        made = path / "original" if self.kind == "a shallow clone" else path
+        rows = pa.Table.from_pylist([_named(row) for row in self.rows], arrow_schema(value_fields(self.shape)))
+        whole = (
+            WholeTable.of(made, self.shape, self.provenance()) if engine == "auto" and self.mode == "mirror" else None
+        )
+        if whole is None:
+            self._create_by_spark(rows, made)
+        else:
+            create_local_folder(made)
+            files, schema = DataFiles(table_filesystem(made), made, whole.layout), whole.layout.schema
+            files.write(rows.rename_columns(schema.names).cast(schema))
+            files.close()
+            whole.commit(files.actions, rows.num_rows, self.provenance())
+        if self.kind == "partitions":
+            again = table_at(self.spark, path).write.format("delta").mode("overwrite").partitionBy("flag")
+            again.option("overwriteSchema", "true").save(path)
+        if self.kind == "a shallow clone":
+            self.spark.sql(f"CREATE TABLE {delta_identifier(path)} SHALLOW CLONE {delta_identifier(made)}")
+            commit_without_rows(self.spark, path, self.provenance())
+        if statement := FEATURES.get(self.kind):
+            self.spark.sql(statement.format(delta_identifier(path)))
+            self.rows = [row for row in self.rows if self.kind != "deletion vectors" or row[0] != -7]
+
+    def _create_by_spark(self, rows: pa.Table, path: Location) -> None:
+        columns = self.shape.columns
+        with committing_session(self.spark, self.provenance()) as own:
+            frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
+            frame = snapshot_rows(frame, self.mode, SNAPSHOT)
+            replace_table(with_attribute_numbers(frame, columns, self.mode), path)
+        at = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT.at / 1e6, UTC)
+        past: dict[Mode, Row] = {"mirror": (), "soft_delete": (None,), "history": (*at, None, None)}
+        past["append"] = ("snapshot", at[0], -1, at[1], None, None)
+        self.rows = [(*row, *past[self.mode]) for row in self.rows]
+
+    def write(self, net: NetSource, engine: MergeEngine, limits: WriteLimits = WriteLimits()) -> str:  # noqa: B008
+        """Returns the writer, after a look at the commit."""
+        path, before = self.pipeline.lake.table(NAME), self.log().version
+        pipeline = replace(self.pipeline, merge_engine=engine, writes=limits)
+        self.commits += 1
+        provenance = self.provenance()
+        table = WrittenTable(pipeline, NAME, lambda: self.spark, "failed", opened_table(path, before))
+        written = write_net(table, net, provenance)
+        log = self.log()
+        commit = next(log.commits())
+        assert (written.version, log.version) == (before + 1, before + 1)
+        assert [(each.app_id, each.version) for each in commit.transactions] == [("pgcdc:7:slot:table", self.commits)]
+        assert commit.id == provenance.id
+        assert commit.user_metadata == json.loads(replace(provenance, strategy=written.way.strategy).user_metadata())
+        assert not [*commit.actions("protocol"), *commit.actions("metaData")]
+        for add in commit.actions("add"):
+            assert json.loads(add["stats"])["numRecords"] >= 0
+            assert (add["dataChange"], "%25" in add["path"]) == (True, False)
+        if written.way.writer == "deltalake":
+            state = written.provenance.state(NAME, written.version)
+            assert (state.version, state.commits, state.mode) == (written.version, self.commits, self.mode)
+        if written.way.strategy in ("append", "rewrite"):  # nobody commits this number again
+            with pytest.raises(OvertakenError):
+                write_net(replace(table, opened=opened_table(path, log.version)), net, provenance)
+        return f"{written.way.writer} {written.way.strategy}"
+
+    def assert_rows(self) -> None:
+        found = table_at(self.spark, self.pipeline.lake.table(NAME))
+        names = [column.name for column in self.shape.columns] + [column.name for column in mode_columns(self.mode)]
+        read = found.select(*(f"`{name.replace('`', '``')}`" for name in names)).toArrow().to_pydict()
+        assert Counter(map(_printed, zip(*read.values(), strict=True))) == Counter(map(_printed, self.rows))
+
+
+def _printed(row: Row) -> str:
+    return repr(tuple(each.astimezone(UTC) if isinstance(each, datetime) and each.tzinfo else each for each in row))
+
+
+def _named(row: Sequence[object]) -> dict[str, object]:
+    return {value(place): each for place, each in enumerate(row)}
+
+
+def net_of(
+    columns: NetColumns, rows: Sequence[dict[str, object]], needs: str = "merge", ended: RowsEnded | None = None
+) -> NetSource:
+    net = pa.Table.from_pylist([*rows], arrow_schema(columns.fields))
+    return NetSource(
+        columns,
+        truncated=needs == "overwrite",
+        insert_only=needs != "merge",
+        key_range=None if columns.mode == "append" else key_range_of(net, columns.shape),
+        read=lambda own: own.createDataFrame(net, schema=ddl(columns.fields)).coalesce(1),
+        rows=net.num_rows,
+        ended=ended,
+        broadcast=True,
+        in_memory=net,
+    )
+
+
+def mirrored(table: Table, step: str) -> NetSource:
+    """The net change of a step; the table's rows become those that it should leave."""
+    kind, shape = table.kind, table.shape
+    width = len(shape.key_indices)
+    changed = {
+        "append": [row_of(kind, n) for n in range(20, 26)],
+        "merge": [row_of(kind, n, 1) for n in (1, 3, 20, 30)],
+        "keep": [row_of(kind, n, 2) for n in (4, 40, 41)],
+        "rewrite": [row_of(kind, n, 3) for n in (6, 7, 8, 9, 50)],
+        "overwrite": [row_of(kind, n) for n in (60, 61)],
+    }[step]
+    gone = {"merge": (2, 21, 99), "keep": (5,), "rewrite": (1, 40)}.get(step, ())
+    held = {} if step == "overwrite" else {repr(row[:width]): row for row in table.rows}
+    columns, net = NetColumns(shape), [{"op": 1, **_named(row)} for row in changed]
+    if step == "keep":  # the last value is not sent: that of row 4, and that of row 5, which becomes row 40
+        columns = NetColumns(shape, (len(shape.columns) - 1,), shape.key_indices)
+        texts = [held[repr(row_of(kind, n)[:width])][-1] for n in (4, 5)]
+        changed = [(*row[:-1], text) for row, text in zip(changed, (*texts, changed[2][-1]), strict=True)]
+        last = columns.unchanged[0]
+        for change, is_kept in zip(net, (True, True, False), strict=True):
+            change |= {f"u{last}": is_kept, **({f"v{last}": None} if is_kept else {})}
+        net[1] |= {f"f{place}": each for place, each in enumerate(row_of(kind, 5)[:width])}
+    net += [{"op": 0, **_named(row_of(kind, n)[:width])} for n in gone]
+    for n in gone:
+        held.pop(repr(row_of(kind, n)[:width]), None)
+    table.rows = [*(held | {repr(row[:width]): row for row in changed}).values()]
+    return net_of(columns, net, step if step in ("append", "overwrite") else "merge")
+
+
+@pytest.fixture
+def made(spark: SparkSession, tmp_path: Path) -> Callable[..., Table]:
+    def make(kind: str, mode: Mode = "mirror", engine: MergeEngine = "auto") -> Table:
+        first = [row_of(kind, n) for n in range(10)]
+        if kind == "no key":
+            first += first[:5]
+        table = Table(spark, kind, tmp_path / ("a%20lake" if kind.startswith("percent") else "lake"), mode, first)
+        table.create(engine)
+        return table
+
+    return make
+
+
+# where ``auto`` leaves every step to Spark, ``spark`` shows nothing else
+BY_SPARK_TOO = ("int", "two columns", "deletion vectors", "a shallow clone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [
+        *((kind, "auto") for kind in (*KEYS, "two columns", *FEATURES)),
+        *((kind, "spark") for kind in BY_SPARK_TOO),
+        *(at_night(kind, "spark") for kind in KEYS if BY_DRIVER[kind] and kind not in BY_SPARK_TOO),
+    ],
+)
+def test_mirrored_rows(made: Callable[..., Table], kind: str, engine: MergeEngine) -> None:
+    table = made(kind, engine=engine)
+    for step in STEPS:
+        before = table.rows
+        net = mirrored(table, step)
+        if kind == "appends only" and step != "append":
+            with pytest.raises(LakeError, match="appendOnly"):
+                table.write(net, engine, REWRITES if step == "rewrite" else WriteLimits())
+            table.rows, table.commits = before, table.commits - 1
+            continue
+        way = table.write(net, engine, REWRITES if step == "rewrite" else WriteLimits())
+        writer = "deltalake" if engine == "auto" and step in BY_DRIVER.get(kind, ()) else "spark"
+        strategy = "merge" if step == "keep" or (step == "rewrite" and kind in MERGED) else step
+        assert way == f"{writer} {strategy}", step
+        table.assert_rows()
+
+
+def test_rows_without_a_key(made: Callable[..., Table]) -> None:
+    table = made("no key")
+    for step, copies in (
+        ("append", {20: 2, 21: 1}),
+        ("merge", {0: -1, 1: -2, 7: -1, 20: 1, 30: 3}),
+        ("overwrite", {60: 2}),
+    ):
+        held = Counter() if step == "overwrite" else Counter({repr(row): table.rows.count(row) for row in table.rows})
+        rows = {repr(row): row for row in (*table.rows, *(row_of("no key", n) for n in copies))}
+        held.update({repr(row_of("no key", n)): count for n, count in copies.items()})
+        table.rows = [rows[each] for each in held.elements()]
+        net = [{"copies": count, **_named(row_of("no key", n))} for n, count in copies.items()]
+        assert table.write(net_of(NetColumns(table.shape), net, step), "auto") == f"spark {step}"
+        table.assert_rows()
+
+
+def test_soft_delete(made: Callable[..., Table]) -> None:
+    table = made("int", "soft_delete")
+    shape, columns = table.shape, NetColumns(table.shape, mode="soft_delete")
+    for changed, gone, ended in (
+        ((1, 30), (2, 3), None),
+        ((2, 4), (5, 99), None),
+        ((6, 61), (), RowsEnded(Lsn(99), SNAPSHOT.at + 7)),
+    ):
+        at = INSTANT + timedelta(days=table.commits)
+        held = {row[0]: row for row in table.rows}
+        if ended is not None:
+            over = datetime.fromtimestamp(SNAPSHOT.at // 10**6, UTC) + timedelta(microseconds=7)
+            held = {key: (*row[:-1], row[-1] or over) for key, row in held.items()}
+        held |= {(row := row_of("int", n, 1))[0]: (*row, None) for n in changed}
+        for n in gone:
+            if (there := held.get(row_of("int", n)[0])) is not None:
+                held[there[0]] = (*there[:-1], at)
+        table.rows = [*held.values()]
+        net = [{"op": 1, **_named(row_of("int", n, 1))} for n in changed]
+        net += [{"op": 0, **_named(row_of("int", n)[:1]), "deleted_at": at} for n in gone]
+        assert len(shape.key_indices) == 1
+        assert table.write(net_of(columns, net, ended=ended), "auto", REWRITES) == "spark merge"
+        table.assert_rows()
+
+
+def test_history(made: Callable[..., Table]) -> None:
+    table = made("int", "history")
+    columns = NetColumns(table.shape, mode="history")
+    for changed, gone, ended in (
+        ((1, 30), (2,), None),
+        ((1, 2), (3,), None),
+        ((61,), (), RowsEnded(Lsn(99), None)),
+    ):
+        lsn, at = 100 * table.commits, INSTANT + timedelta(days=table.commits)
+        ends = {row_of("int", n)[0] for n in (*changed, *gone)}
+        held = [(*row[:-2], lsn, at) if row[-2] is None and row[0] in ends else row for row in table.rows]
+        if ended is not None:
+            held = [(*row[:-2], 99, None) if row[-2] is None else row for row in held]
+        new = [(*row_of("int", n, table.commits), lsn, at, None, None) for n in changed]
+        table.rows = [*held, *new]
+        net = [{"op": 1, **_named(row[:-4]), "from_lsn": lsn, "from_at": at} for row in new]
+        net += [{"op": 0, "v0": key, "to_lsn": lsn, "to_at": at} for key in sorted(ends)]
+        assert table.write(net_of(columns, net, ended=ended), "auto", REWRITES) == "spark merge"
+        table.assert_rows()
+
+
+def test_changes_as_rows(made: Callable[..., Table]) -> None:
+    table = made("no key", "append")
+    columns = NetColumns(table.shape, mode="append")
+    kept = ("insert", 99, 3, INSTANT, 12, ["te;xt `s`"])
+    new = [row_of("no key", n) for n in (1, 2)]
+    table.rows += [(*row, *kept) for row in new]
+    names = [column.net for column in mode_columns("append")]
+    net = [{**_named(row), **dict(zip(names, kept, strict=True))} for row in new]
+    assert table.write(net_of(columns, net, "append"), "auto") == "spark append"
+    table.assert_rows()
