@@ -13,14 +13,16 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.apply.net_change.on_driver import net_change
-from spark_jobs.apply.net_change.on_executors import PARTIAL_SCHEMA, final_net, partial_net
+from spark_jobs.apply.net_change.in_tasks import final_net, partial_fields, partial_net
+from spark_jobs.apply.net_change.net_change import net_change
+from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.decode.columnar import decode_changes, message_bounds
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
+from spark_jobs.schema.net_columns import arrow_schema
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 
@@ -97,9 +99,10 @@ def main() -> None:
     print(f"{len(rows):,} changes, {rows.column('data').nbytes / 1e6:.0f} MB")
     best("decode", lambda: decode_changes(data, bounds[:-1], bounds[1:], relation, lambda _: Position(Lsn(0), 0)))
     best("decode, net change, cast", lambda: net_change(rows, versions, shape))
-    partial, final = partial_net(shape, versions), final_net(shape, versions)
+    rules = NetRules(shape, versions)
+    partial, final = partial_net(rules), final_net(rules)
     batches = rows.to_batches(max_chunksize=10_000)
-    outcome = pa.Table.from_batches(partial(iter(batches)), schema=PARTIAL_SCHEMA)
+    outcome = pa.Table.from_batches(partial(iter(batches)), schema=arrow_schema(partial_fields(rules.mode)))
     print(f"the partial step keeps {len(outcome):,} rows")
     best("partial net", lambda: list(partial(iter(batches))))
     best("final net of what is left", lambda: list(final(iter(outcome.to_batches()))))

@@ -15,7 +15,7 @@ from benchmarks.workload import MIXED, Size, copy_out, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
-from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import MergeEngine, Pipeline

@@ -18,7 +18,7 @@ from benchmarks.measurement import Measurement, timed
 from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
-from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot

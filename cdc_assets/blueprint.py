@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,10 @@ from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.spark.provider import one_at_a_time
+from spark_jobs.spark.provider import SparkProvider, one_at_a_time
 from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_jobs.run import Run
 
 # The tag of every run of a pipeline's jobs. By it the sensor sees whether one is active, and how the last ones ended.
@@ -108,10 +106,12 @@ class Blueprint:
 
     def spark_of(
         self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
-    ) -> Callable[[], SparkSession]:
-        """A provider of the session, so that a run that has nothing to write starts no JVM."""
+    ) -> SparkProvider:
+        """A provider of the session, so that a run that has nothing to write starts no JVM. A resource of the user's
+        need not have one."""
         resource = getattr(context.resources, self.spark_resource)
-        return one_at_a_time(lambda: resource.spark_session)
+        provider: SparkProvider | None = getattr(resource, "provider", None)
+        return provider or one_at_a_time(lambda: resource.spark_session)
 
     def run_of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext) -> Run:
         """What the engine is given of Dagster's run."""

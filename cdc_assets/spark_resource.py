@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import PrivateAttr
 
 from spark_jobs.configuration import Pipeline, SparkOptions
+from spark_jobs.spark.provider import LazySession, SparkProvider, one_at_a_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class DeltaSparkResource(LazyPySparkResource):
@@ -20,24 +24,37 @@ class DeltaSparkResource(LazyPySparkResource):
 
     # not fields: Dagster stores and shows a resource's fields, and the options hold tokens and keys of object stores
     _options: SparkOptions = PrivateAttr()
-    _is_brief: Callable[[], bool] = PrivateAttr()
+    _is_brief: bool = PrivateAttr(default=False)
+    _provider: SparkProvider = PrivateAttr()
 
     @classmethod
     def _is_dagster_maintained(cls) -> bool:
         return False
 
     @classmethod
-    def of(cls, options: SparkOptions, *, is_brief: Callable[[], bool] = lambda: False) -> DeltaSparkResource:
-        """``is_brief`` is asked when the session is started: whether it has little to do, and ``end`` follows."""
+    def of(cls, options: SparkOptions, *, may_be_brief: bool = False) -> DeltaSparkResource:
+        """``may_be_brief``: if the session turns out to have little to do, it is a brief one, which ``end`` ends."""
         resource = cls(spark_config={})
-        resource._options, resource._is_brief = options, is_brief
+        resource._options = options
+        untold = one_at_a_time(lambda: resource.spark_session)
+        resource._provider = LazySession(resource._started) if may_be_brief else untold
         return resource
+
+    @property
+    def provider(self) -> SparkProvider:
+        """Gives ``spark_session``; it may be told how much is ahead of it."""
+        return self._provider
+
+    def _started(self, has_little: bool) -> SparkSession:
+        self._is_brief = has_little
+        session: SparkSession = self.spark_session
+        return session
 
     def _init_session(self) -> None:
         if self._spark_session is None:
             from spark_jobs.spark.session import spark_session
 
-            self._spark_session = spark_session(self._options, brief=self._is_brief())
+            self._spark_session = spark_session(self._options, brief=self._is_brief)
 
     def end(self) -> None:
         """End a session that was started as a brief one. Any other is left to the next run in this process."""
@@ -56,11 +73,8 @@ def delta_spark_resource(pipeline: Pipeline, sync_job: str) -> dg.ResourceDefini
     """
 
     def delta_spark(context: dg.InitResourceContext) -> Iterator[DeltaSparkResource]:
-        from spark_jobs.apply.little_ahead import has_little_ahead
-
         is_sync = context.run is not None and context.run.job_name == sync_job
-        little = partial(has_little_ahead, pipeline, captures=True)
-        resource = DeltaSparkResource.of(pipeline.spark, is_brief=little if is_sync else lambda: False)
+        resource = DeltaSparkResource.of(pipeline.spark, may_be_brief=is_sync)
         try:
             yield resource
         finally:

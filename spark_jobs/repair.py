@@ -74,7 +74,8 @@ def apply_and_repair(
 
     Returns the outcome of all tables, and the generations that were begun.
     """
-    report = apply(run, names, excluding={*excluding, *(waiting or {})}, upto=upto, messages=messages)
+    without, uncaptured = {*excluding, *(waiting or {})}, None if waiting else 0
+    report = apply(run, names, excluding=without, upto=upto, messages=messages, uncaptured=uncaptured)
     repaired = repair(run, report.tables, exporter, waiting=waiting, capturing=capturing)
     outcomes = {done.name: repaired.partly.outcome(done) for done in report.tables}
     begun = repaired.begun

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.progress import Progress, silent
-from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.spark.provider import LazySession, SparkProvider
 from spark_jobs.write_guard import UNGUARDED, WriteGuard, write_guard
 
 
@@ -26,6 +26,11 @@ class Run:
     def of(self, pipeline: Pipeline) -> Run:
         """The same run of ``pipeline``, with what its patterns match now."""
         return replace(self, pipeline=pipeline)
+
+    def expect(self, is_little: Callable[[], bool]) -> None:
+        """Tell Spark's provider, if it wants to know, whether little is ahead of the session."""
+        if isinstance(self.spark, LazySession):
+            self.spark.expect(is_little)
 
     @contextmanager
     def guarded(self) -> Iterator[Run]:

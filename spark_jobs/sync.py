@@ -149,7 +149,9 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
         captured = capture(pipeline, upto=upto, progress=run.progress)
         done.landed(captured)
         excluding = {*done.failed, *done.waiting, *done.held}
-        done.add(apply(run, excluding=excluding, ledger=done.ledger_after(captured)))
+        # a table that waits for its snapshot may be large
+        uncaptured = None if done.waiting else max(0, upto - captured.landed_end)
+        done.add(apply(run, excluding=excluding, ledger=done.ledger_after(captured), uncaptured=uncaptured))
         if captured.caught_up:
             moved = done.not_explained(captured)
             if not moved:

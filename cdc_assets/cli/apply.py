@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -15,7 +14,6 @@ from cdc_assets.cli.table_reports import applied_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.apply import apply
-from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.run import Run
 from spark_jobs.table_pattern import TablePattern
@@ -42,8 +40,7 @@ def command(
     """
     pipeline = load_pipeline(config)
     chosen = chosen_tables(pipeline, (*tables, *arguments))
-    little = partial(has_little_ahead, pipeline, captures=False)
-    with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
-        report = apply(Run(pipeline, spark, progress=progress), chosen, upto=upto)
+    with lazy_session(pipeline.spark, may_be_brief=True) as spark, terminal.progress() as progress:
+        report = apply(Run(pipeline, spark, progress=progress), chosen, upto=upto, uncaptured=0)
     shown = applied_table(report.tables, report.messages, everything=terminal.choice.verbose)
     return Outcome(report, shown, tuple(report.errors))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 import click
@@ -24,7 +23,6 @@ from cdc_assets.cli.table_reports import (
 )
 from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.apply.little_ahead import has_little_ahead
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.dry_run import plan_sync
 from spark_jobs.qualified_name import QualifiedName
@@ -48,8 +46,7 @@ def command(terminal: Terminal, config: Path, dry_run: bool) -> Outcome:
     pipeline = load_pipeline(config)
     if dry_run:
         return dry_run_outcome(plan_sync(pipeline), everything=terminal.choice.verbose)
-    little = partial(has_little_ahead, pipeline, captures=True)
-    with lazy_session(pipeline.spark, brief=little) as spark, terminal.progress() as progress:
+    with lazy_session(pipeline.spark, may_be_brief=True) as spark, terminal.progress() as progress:
         report = sync(pipeline, spark, progress=progress)
     return Outcome(report, _display(report, terminal.choice.verbose), tuple(report.errors))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from spark_jobs.apply.apply_messages import apply_messages
 from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.load import is_little
 from spark_jobs.apply.plan import Plan, plan_apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
@@ -44,18 +46,22 @@ def apply(
     upto: Lsn | None = None,
     messages: bool | None = None,
     ledger: Ledger | None = None,
+    uncaptured: int | None = None,
 ) -> CatchUpReport:
     """Apply landed windows to ``names`` (default: all followed tables), each from its own watermark to the log's end.
 
     Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
     that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
     default it is when ``names`` is None. A table that fails, or that another process is writing, is reported with its
-    error; the others are brought up to date. ``ledger``: see ``plan_apply``. Raises LakeError when there is no change
-    log.
+    error; the others are brought up to date. ``ledger``: see ``plan_apply``. ``uncaptured``: the bytes of WAL that the
+    caller captures and applies after that, so that Spark can be told how much is ahead; None if nobody can tell. Raises
+    LakeError when there is no change log.
     """
     with_messages = has_messages_table(run.pipeline) and (names is None if messages is None else messages)
     with run.guarded() as run:
         plan = plan_apply(run, names, excluding=excluding, upto=upto, messages=with_messages, ledger=ledger)
+        if uncaptured is not None:
+            run.expect(partial(is_little, plan, uncaptured))
         # first: they need no Spark, so an outbox is served while Spark is down
         done = {MESSAGES_NAME: apply_messages(run, plan)} if plan.messages else {}
         done |= {outcome.name: outcome for outcome in apply_tables(plan.work, run.progress)}

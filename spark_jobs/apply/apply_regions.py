@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_of_range import landed_range, net_of_range
+from spark_jobs.apply.net_change.net_of_range import landed_range, net_of_range
 from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_applied import TableApplied
@@ -90,8 +90,8 @@ def _require_same_columns(
     """Raises SchemaChangeError unless lake, change log and source have the same columns."""
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
         held = {column.name: (column.sql, column.attnum) for column in table_columns(spark, work.path)}
-    here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = held.keys() == here.keys() and all(held[name] in (here[name], (here[name][0], None)) for name in here)
+    now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    same = held.keys() == now.keys() and all(held[name] in (now[name], (now[name][0], None)) for name in now)
     if landed is not None:
         same &= not landed.words and _described(landed.shape) == _described(shape)
     if not same:

@@ -11,7 +11,7 @@ from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.needs_new_generation import needs_new_generation
-from spark_jobs.apply.net_of_range import is_small, landed_range, net_of_range
+from spark_jobs.apply.net_change.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange

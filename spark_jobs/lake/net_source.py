@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.lake.merge_sql import KeyRange, ranged_key
-from spark_jobs.lake.past_sql import RowsEnded
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 
@@ -40,7 +40,7 @@ class NetSource:
     rows: int
     changes: ChangeCounts = NO_CHANGES
     lenient: bool = False
-    ended: RowsEnded | None = None
+    ended: Moment | None = None
     broadcast: bool = False
     in_memory: pa.Table | None = None
 

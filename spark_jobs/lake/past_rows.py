@@ -6,7 +6,6 @@ the snapshot's LSN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.lake.row_equality import printed
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.mode_columns import (
     CHANGE,
     COMMIT_LSN,
@@ -25,6 +23,7 @@ from spark_jobs.schema.mode_columns import (
     ModeColumn,
     mode_columns,
 )
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import Mode, holds_changes
@@ -33,18 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
-
-
-@dataclass(frozen=True)
-class Moment:
-    """An LSN, and the time at the source then, in microseconds since 1970, UTC."""
-
-    lsn: Lsn
-    at: int
-
-    @property
-    def sql(self) -> str:
-        return f"timestamp_micros({self.at})"
 
 
 def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:

@@ -5,8 +5,6 @@ See ``merge_sql`` for the aliases ``t`` and ``s``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.lake.merge_sql import (
     NET_CHANGE,
@@ -18,27 +16,15 @@ from spark_jobs.lake.merge_sql import (
     quoted,
     updated_values,
 )
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.mode_columns import (
     DELETED_AT,
     VALID_TO,
     VALID_TO_LSN,
     mode_columns,
 )
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, unchanged, value
 from spark_jobs.table_mode import Mode
-
-
-@dataclass(frozen=True)
-class RowsEnded:
-    """The commit of a TRUNCATE: its LSN, and its time in microseconds since 1970, UTC, None if unknown."""
-
-    lsn: Lsn
-    at: int | None
-
-    @property
-    def at_sql(self) -> str:
-        return "CAST(NULL AS TIMESTAMP)" if self.at is None else f"timestamp_micros({self.at})"
 
 
 def named_mode_columns(mode: Mode) -> tuple[str, ...]:
@@ -46,7 +32,7 @@ def named_mode_columns(mode: Mode) -> tuple[str, ...]:
     return tuple(f"CAST({column.net} AS {column.sql}) AS {quoted(column.name)}" for column in mode_columns(mode))
 
 
-def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: RowsEnded | None) -> str:
+def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: Moment | None) -> str:
     """The MERGE of the view ``net_change``. ``ended``: a TRUNCATE, which deleted all rows that are not in the view."""
     shape, kept, deleted = columns.shape, columns.unchanged, quoted(DELETED_AT.name)
     updates = [*updated_values(shape, kept), f"t.{deleted} = s.{DELETED_AT.net}"]
@@ -62,11 +48,11 @@ def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | 
     ]
     if ended is not None:
         live = f"t.{deleted} IS NULL"
-        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {live} THEN UPDATE SET t.{deleted} = {ended.at_sql}")
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {live} THEN UPDATE SET t.{deleted} = {ended.sql}")
     return "\n".join(clauses)
 
 
-def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: RowsEnded | None) -> str:
+def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: Moment | None) -> str:
     """The MERGE of the view ``net_change``: versions that end and versions that begin. ``ended``: a TRUNCATE, which
     ended all open versions that are not in the view."""
     shape = columns.shape
@@ -85,7 +71,7 @@ def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None
         f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
     ]
     if ended is not None:
-        ends = f"{lsn} = {int(ended.lsn)}, {at} = {ended.at_sql}"
+        ends = f"{lsn} = {int(ended.lsn)}, {at} = {ended.sql}"
         clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {is_open} THEN UPDATE SET {ends}")
     return "\n".join(clauses)
 

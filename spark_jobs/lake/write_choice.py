@@ -17,7 +17,7 @@ from spark_jobs.configuration import MergeEngine, SparkOptions
 from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.table_state import Strategy
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.spark.session_conf import runs_here
+from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.write_limits import WriteLimits
 
@@ -75,7 +75,7 @@ def snapshot_writer(engine: MergeEngine, mode: Mode, options: SparkOptions, *, i
     """Who writes all rows of a table: with ``auto``, the driver's process where Spark's tasks would run on this machine
     too, or if the table ``is_small``. A user's settings for new Delta tables are Spark's to follow."""
     is_driver = engine == "auto" and not keeps_past(mode) and not options.sets_delta
-    return "deltalake" if is_driver and (is_small or runs_here(options)) else "spark"
+    return "deltalake" if is_driver and (is_small or runs_on_driver(options)) else "spark"
 
 
 def may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import GapError, NeedsSnapshotError
 from spark_jobs.lake.delta_table import is_readable
-from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.other_mode import OtherMode, source_rows
+from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mode import Mode, keeps_past

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.errors import NeedsSnapshotError
 from spark_jobs.lake.delta_table import table_at, table_columns, with_attribute_numbers
-from spark_jobs.lake.past_rows import Moment, snapshot_rows
+from spark_jobs.lake.past_rows import snapshot_rows
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, mode_columns
+from spark_jobs.schema.moment import Moment
 from spark_jobs.table_mode import Mode, holds_changes
 
 if TYPE_CHECKING:

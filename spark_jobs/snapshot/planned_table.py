@@ -12,7 +12,6 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.opened_table import opened_table
-from spark_jobs.lake.past_rows import Moment
 from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.lake.write_choice import Engine, snapshot_writer
@@ -26,6 +25,7 @@ from spark_jobs.run import Run
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.differing_columns import added_since
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot, ctid_ranges

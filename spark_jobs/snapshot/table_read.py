@@ -121,7 +121,7 @@ class TableRead:
         """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
         schema = ddl(value_fields(self.shape))
         connect = partial(bulk_connection, conninfo)
-        if (rows := self.values_here(connect, snapshot_name, on_unrepresentable)) is not None:
+        if (rows := self.values_on_driver(connect, snapshot_name, on_unrepresentable)) is not None:
             return spark.createDataFrame(rows, schema=schema).coalesce(1)
         read = self.task_reader(connect, snapshot_name, on_unrepresentable)
         tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
@@ -142,10 +142,10 @@ class TableRead:
 
         return read_task
 
-    def values_here(
+    def values_on_driver(
         self, connect: BulkConnect, snapshot_name: str, on_unrepresentable: OnUnrepresentable
     ) -> pa.Table | None:
-        """What ``values`` returns, read by this process; None if the table is not small. Raises as ``rows`` does."""
+        """What ``values`` returns, read by the driver; None if the table is not small. Raises as ``rows`` does."""
         if not self.is_small:
             return None
         read = self.task_reader(connect, snapshot_name, on_unrepresentable)

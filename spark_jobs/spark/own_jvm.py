@@ -76,4 +76,5 @@ def _brief_gateway() -> Any:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    return gateway if hasattr(gateway, _ARCHIVE) else None
+    # not hasattr: a gateway has any attribute that it is asked for, as a member in Java
+    return gateway if gateway is not None and _ARCHIVE in vars(gateway) else None

@@ -95,8 +95,8 @@ def has_executors(options: SparkOptions) -> bool:
     return not is_local(options) or (options.master or "").startswith("local-cluster")
 
 
-def runs_here(options: SparkOptions) -> bool:
-    """Whether Spark's tasks run on this machine, in a JVM that we have configured."""
+def runs_on_driver(options: SparkOptions) -> bool:
+    """Whether Spark's tasks run beside the driver, in a JVM that we have configured."""
     return not (has_executors(options) or options.handed_in)
 
 

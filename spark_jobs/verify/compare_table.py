@@ -23,7 +23,7 @@ from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.verify.compare_hashes import compare_hashes
-from spark_jobs.verify.compare_here import are_equal, lake_here
+from spark_jobs.verify.compare_on_driver import are_equal, lake_on_driver
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import RowCounts, TableVerified
@@ -76,23 +76,23 @@ def compare_table(work: Verification, name: QualifiedName, read: TableRead | Cdc
         return TableVerified.not_compared(name, lsn, read)
     try:
         version = shown_version(work.pipeline.lake, name, work.at)
-        found = _equal_here(work, read, version) or _compared_by_spark(work, read, version)
+        found = _equal_on_driver(work, read, version) or _compared_by_spark(work, read, version)
     except CdcError as error:
         return TableVerified.not_compared(name, lsn, error)
     return TableVerified.compared(name, lsn, version, found.counts, found.rows)
 
 
-def _equal_here(work: Verification, read: TableRead, version: int) -> RowComparison | None:
-    """The result for a small table whose rows this process finds equal; None for any other."""
+def _equal_on_driver(work: Verification, read: TableRead, version: int) -> RowComparison | None:
+    """The result for a small table whose rows the driver finds equal; None for any other."""
     pipeline, shape = work.pipeline, read.shape
     if pipeline.merge_engine != "auto" or work.how.sample is not None or not read.is_small:
         return None
-    lake = lake_here(pipeline.lake.table(shape.name), version, _live_rows(pipeline, shape))
+    lake = lake_on_driver(pipeline.lake.table(shape.name), version, _live_rows(pipeline, shape))
     if lake is None:
         return None
     rows, columns = lake
     _require_same_columns(work, columns, shape)
-    source = read.values_here(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
+    source = read.values_on_driver(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
     if source is None or not are_equal(source, rows, shape):
         return None
     return RowComparison(RowCounts(source.num_rows, rows.num_rows), ())
@@ -108,10 +108,10 @@ def _require_same_columns(work: Verification, columns: Sequence[DeltaColumn], sh
     """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
     kept = work.kept(shape.name)
     held = {column.name: (column.sql, column.attnum) for column in columns if column.name not in kept}
-    here = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = held.keys() == here.keys() and all(held[n] in (here[n], (here[n][0], None)) for n in here)
+    now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    same = held.keys() == now.keys() and all(held[n] in (now[n], (now[n][0], None)) for n in now)
     if not same:
-        names = ", ".join(sorted(held.keys() ^ here.keys()))
+        names = ", ".join(sorted(held.keys() ^ now.keys()))
         what = f"the lake does not have the source's columns yet ({names or 'one has another type or number'})"
         raise SchemaChangeError(what, hint=new_snapshot(shape.name))
 

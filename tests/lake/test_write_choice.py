@@ -10,11 +10,11 @@ import pytest
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
 from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.past_sql import RowsEnded
 from spark_jobs.lake.write_choice import Engine, TableFacts, WriteWay, snapshot_writer, write_way
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode
@@ -74,7 +74,7 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "much of the files that are touched": (_MANY, replace(_LARGE, touched_rows=400), "deltalake", "merge"),
     "a TRUNCATE": (replace(_TEN, truncated=True), _SMALL, "spark", "overwrite"),
     "a TRUNCATE whose rows stay": (
-        replace(_TEN, columns=_SOFT, ended=RowsEnded(Lsn(1), None)),
+        replace(_TEN, columns=_SOFT, ended=Moment(Lsn(1), None)),
         _SMALL,
         "spark",
         "merge",

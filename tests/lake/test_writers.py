@@ -27,8 +27,7 @@ from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.merge_sql import named_columns
 from spark_jobs.lake.net_source import NetSource, key_range_of
 from spark_jobs.lake.opened_table import opened_table
-from spark_jobs.lake.past_rows import Moment, snapshot_rows
-from spark_jobs.lake.past_sql import RowsEnded
+from spark_jobs.lake.past_rows import snapshot_rows
 from spark_jobs.lake.table_commit import Provenance, commit_without_rows, committing_session
 from spark_jobs.lake.table_writer import WrittenTable, write_net
 from spark_jobs.lake.whole_table import WholeTable
@@ -36,6 +35,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
@@ -50,7 +50,8 @@ pytestmark = pytest.mark.spark
 
 Row = tuple[Any, ...]
 NAME = QualifiedName("public", "t")
-SNAPSHOT = Moment(Lsn(16), 1_700_000_000_000_000)
+SNAPSHOT_AT = 1_700_000_000_000_000
+SNAPSHOT = Moment(Lsn(16), SNAPSHOT_AT)
 REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
 INSTANT = datetime(2024, 3, 31, 0, 59, 59, 999999, UTC)
 
@@ -178,7 +179,7 @@ class Table:
             frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
             frame = snapshot_rows(frame, self.mode, SNAPSHOT)
             replace_table(with_attribute_numbers(frame, columns, self.mode), path)
-        at = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT.at / 1e6, UTC)
+        at = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT_AT / 1e6, UTC)
         past: dict[Mode, Row] = {"mirror": (), "soft_delete": (None,), "history": (*at, None, None)}
         past["append"] = ("snapshot", at[0], -1, at[1], None, None)
         self.rows = [(*row, *past[self.mode]) for row in self.rows]
@@ -225,7 +226,7 @@ def _named(row: Sequence[object]) -> dict[str, object]:
 
 
 def net_of(
-    columns: NetColumns, rows: Sequence[dict[str, object]], needs: str = "merge", ended: RowsEnded | None = None
+    columns: NetColumns, rows: Sequence[dict[str, object]], needs: str = "merge", ended: Moment | None = None
 ) -> NetSource:
     net = pa.Table.from_pylist([*rows], arrow_schema(columns.fields))
     return NetSource(
@@ -334,12 +335,12 @@ def test_soft_delete(made: Callable[..., Table]) -> None:
     for changed, gone, ended in (
         ((1, 30), (2, 3), None),
         ((2, 4), (5, 99), None),
-        ((6, 61), (), RowsEnded(Lsn(99), SNAPSHOT.at + 7)),
+        ((6, 61), (), Moment(Lsn(99), SNAPSHOT_AT + 7)),
     ):
         at = INSTANT + timedelta(days=table.commits)
         held = {row[0]: row for row in table.rows}
         if ended is not None:
-            over = datetime.fromtimestamp(SNAPSHOT.at // 10**6, UTC) + timedelta(microseconds=7)
+            over = datetime.fromtimestamp(SNAPSHOT_AT // 10**6, UTC) + timedelta(microseconds=7)
             held = {key: (*row[:-1], row[-1] or over) for key, row in held.items()}
         held |= {(row := row_of("int", n, 1))[0]: (*row, None) for n in changed}
         for n in gone:
@@ -359,7 +360,7 @@ def test_history(made: Callable[..., Table]) -> None:
     for changed, gone, ended in (
         ((1, 30), (2,), None),
         ((1, 2), (3,), None),
-        ((61,), (), RowsEnded(Lsn(99), None)),
+        ((61,), (), Moment(Lsn(99), None)),
     ):
         lsn, at = 100 * table.commits, INSTANT + timedelta(days=table.commits)
         ends = {row_of("int", n)[0] for n in (*changed, *gone)}

@@ -16,7 +16,7 @@ from tests.fixtures import spark_connect
 def read_by_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every table were large, and Spark a cluster: executors read it for its snapshot, and not this process."""
     monkeypatch.setattr(table_read, "_SMALL_BYTES", -1)
-    monkeypatch.setattr(write_choice, "runs_here", lambda _: False)
+    monkeypatch.setattr(write_choice, "runs_on_driver", lambda _: False)
 
 
 @pytest.fixture

@@ -6,14 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply import little_ahead
-from spark_jobs.apply.little_ahead import has_little_ahead
+from spark_jobs.apply import load
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import Pipeline, Table, WindowLimits
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
+from spark_jobs.spark.provider import LazySession
 from spark_jobs.sync import sync
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
@@ -55,23 +60,51 @@ def test_a_cold_command_loads_only_what_it_needs(spark: SparkSession, database: 
     assert loaded("status").isdisjoint(HEAVY)
 
 
-def test_what_is_little(
+def test_spark_is_told_whether_little_is_ahead(
     spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few changes of a small table are; a lot that the source has not sent yet is not, nor is a snapshot."""
-    monkeypatch.setattr(little_ahead, "_LITTLE_CHANGES", 8 << 20)
+    monkeypatch.setattr(load, "_LITTLE_CHANGES", 8 << 20)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1), (2), (3), (4)")
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.t")
-    assert not has_little_ahead(pipeline, captures=True)
-    assert sync(pipeline, lambda: spark).errors == ()
+    told: list[bool] = []
+
+    def start(has_little: bool) -> SparkSession:
+        told.append(has_little)
+        return spark
+
+    def synced(*tables: str, windows: WindowLimits | None = None) -> list[bool]:
+        """What the session was told that a sync started, if it started one."""
+        told.clear()
+        pipeline = _pipeline(database, tmp_path / "lake", *tables)
+        assert sync(replace(pipeline, windows=windows or pipeline.windows), LazySession(start)).errors == ()
+        return list(told)
+
+    assert synced("public.t") == [False]
+    assert synced("public.t") == []
     database.execute("UPDATE t SET n = 0 WHERE id < 4")
+    assert synced("public.t") == [True]
+    database.execute("CREATE TABLE u (id int PRIMARY KEY)", "UPDATE t SET n = 1 WHERE id < 4")
+    assert synced("public.t", "public.u") == [False]
+
+    message = "SELECT pg_logical_emit_message(true, 'none', repeat('x', 9 << 20))"
+    database.execute("UPDATE t SET n = 2 WHERE id < 4", message)
+    assert synced("public.t", windows=WindowLimits(max_bytes=1 << 20, max_per_run=1)) == [False]
+
+    database.execute("UPDATE t SET n = 3 WHERE id < 4")
+    pipeline = _pipeline(database, tmp_path / "lake", "public.t")
     capture(pipeline)
-    assert has_little_ahead(pipeline, captures=True)
+    database.execute(message)
+    told.clear()
+    apply(Run(pipeline, LazySession(start)), uncaptured=0)
+    assert told == [True]
 
-    database.execute("CREATE TABLE u (id int PRIMARY KEY)")
-    another = pipeline_of(database, tmp_path / "lake", "public.t", "public.u")
-    assert not has_little_ahead(another, captures=True)
+    monkeypatch.setattr(load, "_SMALL_TABLES", 0)
+    database.execute("UPDATE t SET n = 4 WHERE id < 4")
+    assert synced("public.t") == [False]
 
-    database.execute("SELECT pg_logical_emit_message(true, 'none', repeat('x', 9 << 20))")
-    assert not has_little_ahead(pipeline, captures=True)
-    assert has_little_ahead(pipeline, captures=False)
+
+def _pipeline(database: Database, lake: Path, *tables: str) -> Pipeline:
+    """In a mode whose snapshots Spark writes, as it does all else."""
+    pipeline = pipeline_of(database, lake, engine="spark")
+    followed = tuple(Table(QualifiedName.parse(name), mode="history") for name in tables)
+    return replace(pipeline, tables=followed)

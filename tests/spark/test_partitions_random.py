@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.apply import net_of_range
+from spark_jobs.apply.net_change import net_of_range
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare

@@ -50,13 +50,13 @@ class Carry:
     def column(self, column: int, wanted: np.ndarray) -> Carried:
         """``wanted``: actions that are puts. Raises NeedsSnapshotError where a value depends on a deleted row."""
         unknown = unknown_puts(self.actions, column)
-        here = np.arange(len(unknown))
+        places = np.arange(len(unknown))
         after_delete = unknown & (self.before >= 0) & ~self.actions.is_put[self.before]
         if self.actions.split:
             after_delete |= unknown & self.actions.moved  # the other half is in another partition: ``leans``
         elif after_delete.any():
             self._refuse(after_delete)
-        roots = np.where(unknown & (self.before >= 0) & ~after_delete, self.before, here)
+        roots = np.where(unknown & (self.before >= 0) & ~after_delete, self.before, places)
         while True:
             further = roots[roots]
             if (further == roots).all():
@@ -64,7 +64,7 @@ class Carry:
             roots = further
         ends = roots[wanted]
         if after_delete[ends].any():  # the partial step dropped changes: only what the outcome depends on is complete
-            self._refuse(np.isin(here, ends) & after_delete)
+            self._refuse(np.isin(places, ends) & after_delete)
         kept = unknown[ends]
         spans = known_spans(self.actions, column, ends)
         return Carried(spans, kept if kept.any() else None, ends)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.apply.net_change.rows import NetRows, outcome_of
-from spark_jobs.apply.net_change.timeline import Commits, Timeline
+from spark_jobs.apply.net_change.timeline import Moments, Timeline
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.mode_columns import VALID_FROM, VALID_FROM_LSN, VALID_TO, VALID_TO_LSN
 from spark_jobs.schema.net_columns import NetColumns
@@ -30,7 +30,7 @@ def history_rows(timeline: Timeline, *, lenient: bool, on_unrepresentable: OnUnr
     outcome = outcome_of(actions, rows, begins, on_unrepresentable)
     outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
     begun, ended = timeline.begun.take(rows), timeline.ended.take(rows)
-    never = Commits.never(len(rows))
+    never = Moments.never(len(rows))
     since, until = begun.where(begins, never), ended.where(begins, begun)
     columns = NetColumns(actions.ordered.shape, outcome.unchanged, outcome.old_keys, "history")
     named = {

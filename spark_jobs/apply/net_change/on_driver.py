@@ -1,122 +1,112 @@
-"""Changes of one table in a range → one row per key: its last state, ready to be written. For a table without a key,
-see ``multiset``; the rules below are those of mode ``mirror``.
-
-A pure function of the change-log rows, taken in the order of (commit LSN, ordinal). A key change is a delete of the old
-key and an insert of the new one. An unchanged TOAST value comes from the last change that has it, else from the table's
-row under the key that the chain of changes started from. A TRUNCATE voids everything before it. A key that exists
-neither before nor after the range leaves no row.
-"""
+"""The net change of a small range, computed on the driver: no Python worker has to start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from spark_jobs.apply.net_change.actions import Actions
-from spark_jobs.apply.net_change.appended import appended_changes, appended_truncates
-from spark_jobs.apply.net_change.kept_past import rows_that_keep_past
-from spark_jobs.apply.net_change.multiset import net_copies
-from spark_jobs.apply.net_change.rows import net_rows
-from spark_jobs.apply.net_change.timeline import Timeline
-from spark_jobs.apply.net_change.truncates import (
-    Commit,
-    changes_after,
-    last_truncate,
-    truncate_commits,
-    truncates_of,
-    without_truncates,
-)
-from spark_jobs.change_counts import ChangeCounts
-from spark_jobs.change_log.schema import RowKind
-from spark_jobs.decode.ordered_changes import OrderedChanges, plain_columns
-from spark_jobs.decode.values import OnUnrepresentable
-from spark_jobs.errors import DecodeError
-from spark_jobs.schema.net_columns import COPIES, NetColumns
-from spark_jobs.schema.relation_version import RelationVersion
-from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes, keeps_past
+from spark_jobs.apply.landed_changes import LandedChanges
+from spark_jobs.apply.net_change.net_change import NetChange, net_change
+from spark_jobs.apply.staging import staging_folder, sweep_staging
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.decode.threads import in_threads
+from spark_jobs.delta.files import lake_errors, lake_filesystem
+from spark_jobs.lake.net_source import Frame, NetSource, key_range_of
+from spark_jobs.schema.net_columns import ddl
+from spark_jobs.spark.session_conf import runs_on_driver
+from spark_jobs.storage import Location
+from spark_jobs.table_mode import holds_changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
+_STAGED_FROM_ROWS = 20_000
+_STAGED_FROM_BYTES = 32 << 20  # what Spark reads from memory is part of its plan, which is copied several times
+_ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 65_536, 32 << 20  # what one task reads
+_BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
+# Where tasks and driver are one JVM, a larger net change need not be sent anywhere, and costs that JVM twice its size.
+# Without sorting the table's rows, a MERGE of 860,000 rows into ten million took 7.6 s instead of 12.1
+_BROADCAST_IN_ONE_JVM_BYTES = 96 << 20
 
 
-@dataclass(frozen=True)
-class NetChange:
-    """What to write to one table for one range of the change log.
+@contextmanager
+def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -> Iterator[NetSource]:
+    """The net change of a small range. Raises as ``net_change`` does.
 
-    ``rows`` of ``columns``, one per key; a delete has only the values of the key's columns. For a table without a key,
-    one for each row that comes or goes. ``truncated``: the table is emptied before the rows are written.
-    ``insert_only``: every row is an upsert of a key that did not exist before the range; for a table without a key, no
-    row goes. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: in modes ``soft_delete``
-    and ``history``, the first TRUNCATE: it ends every row of the table that is not among ``rows``.
+    Spark reads few rows from memory, and more from Parquet files in the lake, which live as long as the context. Unless
+    the net change is ``for_spark`` for certain, they are only written when Spark is needed.
     """
-
-    columns: NetColumns
-    rows: pa.Table
-    truncated: bool
-    insert_only: bool
-    changes: ChangeCounts
-    ended: Commit | None = None
-
-
-def net_change(
-    rows: pa.Table,
-    relations: Mapping[int, RelationVersion],
-    shape: TableShape,
-    *,
-    mode: Mode = "mirror",
-    lenient: bool = False,
-    on_unrepresentable: OnUnrepresentable = "error",
-) -> NetChange:
-    """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; ``relations``: the relation
-    versions, each mapped to the shape's columns. ``lenient``: an inserted key may already be in the table.
-
-    Raises DecodeError, UnrepresentableError, NeedsSnapshotError; all name the table and the position or range.
-    """
-    rows = plain_columns(rows)
-    counts = _counts(rows, shape)
-    if not keeps_past(mode):
-        return _mirrored(rows, relations, shape, on_unrepresentable, counts)
-    changes = without_truncates(rows)
-    ordered = OrderedChanges.of(changes, relations, shape)
-    truncates = truncate_commits(rows, shape)
-    if holds_changes(mode):
-        appended = appended_changes(ordered, changes, on_unrepresentable=on_unrepresentable)
-        appended = pa.concat_tables([appended, appended_truncates(truncates_of(rows), shape)])
-        return NetChange(NetColumns(shape, mode=mode), appended, False, True, counts)
-    timeline = Timeline.of(Actions.of(ordered), changes, truncates)
-    net = rows_that_keep_past(mode, timeline, lenient=lenient, on_unrepresentable=on_unrepresentable)
-    ended = truncates[0] if truncates else None
-    return NetChange(net.columns, net.rows, False, ended is None and bool(net.fresh.all()), counts, ended)
+    net = net_change(
+        landed.rows,
+        landed.relations,
+        landed.shape,
+        mode=work.state.mode,
+        lenient=bool(work.state.generation.missing_operations),
+        on_unrepresentable=work.pipeline.on_unrepresentable,
+    )
+    key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
+    with _frame(net, work, for_spark=for_spark) as read:
+        rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
+        yield NetSource(
+            net.columns,
+            net.truncated,
+            net.insert_only,
+            key_range,
+            read,
+            rows,
+            net.changes,
+            ended=net.ended,
+            broadcast=broadcast,
+            in_memory=net.rows,
+        )
 
 
-def _mirrored(
-    rows: pa.Table,
-    relations: Mapping[int, RelationVersion],
-    shape: TableShape,
-    on_unrepresentable: OnUnrepresentable,
-    counts: ChangeCounts,
-) -> NetChange:
-    after = last_truncate(rows, shape) if counts.truncates else None
-    ordered = OrderedChanges.of(changes_after(rows, after), relations, shape)
-    if not shape.has_key:
-        copies = net_copies(ordered, on_unrepresentable=on_unrepresentable)
-        only_come = not pc.any(pc.less(copies.column(COPIES.name), 0)).as_py()
-        return NetChange(NetColumns(shape), copies, after is not None, only_come, counts)
-    net = net_rows(Actions.of(ordered), truncated=after is not None, on_unrepresentable=on_unrepresentable)
-    return NetChange(net.columns, net.rows, after is not None, bool(net.fresh.all()), counts)
+def _is_broadcast(rows: pa.Table) -> bool:
+    """Whether the rows are far below Spark's broadcast threshold of 10 MB. Spark estimates some 20 bytes per value, for
+    long strings too."""
+    return bool(rows.num_rows * rows.num_columns <= _BROADCAST_VALUES and rows.nbytes <= _BROADCAST_BYTES)
 
 
-def _counts(rows: pa.Table, shape: TableShape) -> ChangeCounts:
-    known = dict.fromkeys((RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE), 0)
-    for counted in pc.value_counts(rows.column("kind")).to_pylist():
-        try:
-            kind = RowKind(counted["values"])
-        except ValueError:
-            kind = RowKind.MESSAGE
-        if kind not in known:
-            raise DecodeError(
-                f"the change log holds rows of kind {counted['values']!r} among the changes of {shape.name}"
-            )
-        known[kind] = counted["counts"]
-    return ChangeCounts(*known.values())
+@contextmanager
+def _frame(net: NetChange, work: TableRange, *, for_spark: bool) -> Iterator[Frame]:
+    rows, schema, lake = net.rows, ddl(net.columns.fields), work.pipeline.lake
+    if rows.num_rows < _STAGED_FROM_ROWS and rows.nbytes < _STAGED_FROM_BYTES:
+        sweep_staging(lake, work.state)
+        yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
+        return
+    with staging_folder(lake, work.state) as folder:
+
+        @cache
+        def staged() -> str:
+            with lake_errors(f"{work.name}: {folder} cannot be written"):
+                _stage(rows, folder)
+            return folder
+
+        if for_spark:
+            staged()
+        is_broadcast = runs_on_driver(work.pipeline.spark) and rows.nbytes <= _BROADCAST_IN_ONE_JVM_BYTES
+
+        def read(spark: SparkSession) -> DataFrame:
+            found = spark.read.schema(schema).parquet(staged())
+            return found.hint("broadcast") if is_broadcast else found
+
+        yield read
+
+
+def _stage(rows: pa.Table, folder: Location) -> None:
+    """Write one file per core."""
+    filesystem, path = lake_filesystem(folder)
+    step = -(-rows.num_rows // pa.cpu_count())
+    group_rows = max(1, min(_ROW_GROUP_ROWS, rows.num_rows * _ROW_GROUP_BYTES // max(1, rows.nbytes)))
+
+    def write(first: int) -> None:
+        piece, file = rows.slice(first, step), f"{path}/net-{first}.parquet"
+        pq.write_table(piece, file, filesystem=filesystem, compression="snappy", row_group_size=group_rows)
+
+    in_threads(write, range(0, rows.num_rows, step))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions
-from spark_jobs.apply.net_change.truncates import Commit
+from spark_jobs.apply.net_change.truncates import Truncation
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.logicalrep.lsn import Position
 
@@ -20,23 +20,23 @@ NEVER = -1  # an LSN that no commit has
 
 
 @dataclass(frozen=True)
-class Commits:
-    """Vectors of commits: their LSNs, NEVER where there is none, and their times, in microseconds since 1970, UTC."""
+class Moments:
+    """Vectors of moments: their LSNs, NEVER where there is none, and their times, in microseconds since 1970, UTC."""
 
     lsns: np.ndarray
     times: np.ndarray
     known: np.ndarray  # whether there is a time
 
     @classmethod
-    def never(cls, size: int) -> Commits:
+    def never(cls, size: int) -> Moments:
         return cls(np.full(size, NEVER, np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
 
-    def take(self, places: np.ndarray) -> Commits:
-        return Commits(self.lsns[places], self.times[places], self.known[places])
+    def take(self, places: np.ndarray) -> Moments:
+        return Moments(self.lsns[places], self.times[places], self.known[places])
 
-    def where(self, condition: np.ndarray, other: Commits) -> Commits:
-        """The commits of ``self`` where the condition holds, else those of ``other``."""
-        return Commits(
+    def where(self, condition: np.ndarray, other: Moments) -> Moments:
+        """Those of ``self`` where the condition holds, else those of ``other``."""
+        return Moments(
             np.where(condition, self.lsns, other.lsns),
             np.where(condition, self.times, other.times),
             np.where(condition, self.known, other.known),
@@ -57,37 +57,38 @@ class Timeline:
     whether a TRUNCATE came before it in the range."""
 
     actions: Actions
-    begun: Commits
-    ended: Commits
+    begun: Moments
+    ended: Moments
     truncated: np.ndarray
 
     @classmethod
-    def of(cls, actions: Actions, rows: pa.Table, truncates: tuple[Commit, ...]) -> Timeline:
+    def of(cls, actions: Actions, rows: pa.Table, truncates: tuple[Truncation, ...]) -> Timeline:
         """``rows``: those that ``actions.ordered`` was made of, with their commit times; ``truncates`` in order."""
         ordered = actions.ordered
-        begun = _commits(ordered, rows).take(actions.slots)
+        begun = _moments(ordered, rows).take(actions.slots)
         following = _next_of_key(actions)
         epochs = _epochs(ordered, truncates)[actions.slots]
-        by_key = begun.take(np.maximum(following, 0)).where(following >= 0, Commits.never(len(actions)))
+        by_key = begun.take(np.maximum(following, 0)).where(following >= 0, Moments.never(len(actions)))
         by_truncate = _of(truncates).take(epochs)
         # the TRUNCATE came first if the key has no next action, or only one after the TRUNCATE
         truncated_first = (epochs < len(truncates)) & ((following < 0) | (epochs[np.maximum(following, 0)] > epochs))
         return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
 
 
-def _commits(ordered: OrderedChanges, rows: pa.Table) -> Commits:
+def _moments(ordered: OrderedChanges, rows: pa.Table) -> Moments:
     times = rows.column("commit_time").cast(pa.int64()).combine_chunks()
     microseconds = np.asarray(pc.fill_null(times, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
     known = np.asarray(pc.is_valid(times).to_numpy(zero_copy_only=False), dtype=bool)
-    return Commits(ordered.commit_lsns, microseconds[ordered.order], known[ordered.order])
+    return Moments(ordered.commit_lsns, microseconds[ordered.order], known[ordered.order])
 
 
-def _of(truncates: tuple[Commit, ...]) -> Commits:
-    """The TRUNCATEs' commits, and one more element that stands for no commit."""
-    lsns = [*(int(commit.position.commit_lsn) for commit in truncates), NEVER]
-    times = [*(commit.at or 0 for commit in truncates), 0]
-    known = [*(commit.at is not None for commit in truncates), False]
-    return Commits(np.array(lsns, np.int64), np.array(times, np.int64), np.array(known, bool))
+def _of(truncates: tuple[Truncation, ...]) -> Moments:
+    """When the TRUNCATEs were committed, and one more element that stands for no commit."""
+    moments = [truncation.moment for truncation in truncates]
+    lsns = [*(int(moment.lsn) for moment in moments), NEVER]
+    times = [*(moment.at or 0 for moment in moments), 0]
+    known = [*(moment.at is not None for moment in moments), False]
+    return Moments(np.array(lsns, np.int64), np.array(times, np.int64), np.array(known, bool))
 
 
 def _next_of_key(actions: Actions) -> np.ndarray:
@@ -99,9 +100,9 @@ def _next_of_key(actions: Actions) -> np.ndarray:
     return following
 
 
-def _epochs(ordered: OrderedChanges, truncates: tuple[Commit, ...]) -> np.ndarray:
+def _epochs(ordered: OrderedChanges, truncates: tuple[Truncation, ...]) -> np.ndarray:
     """For each change the number of TRUNCATEs before it."""
-    bounds = [_slots_before(ordered, commit.position) for commit in truncates]
+    bounds = [_slots_before(ordered, each.position) for each in truncates]
     return np.searchsorted(np.array(bounds, np.int64), np.arange(len(ordered.changes)), side="right")
 
 

@@ -14,42 +14,45 @@ from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.logicalrep.messages import Truncate
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.test_decoding.changes import read_truncate
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.table_shape import TableShape
 
 
 @dataclass(frozen=True)
-class Commit:
-    """``at``: its time, in microseconds since 1970, UTC; None where the plugin did not send it."""
+class Truncation:
+    """A TRUNCATE: the moment of its commit, and its ordinal in the transaction."""
 
-    position: Position
-    at: int | None
+    moment: Moment
+    ordinal: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.moment.lsn, self.ordinal)
 
 
-def changes_after(rows: pa.Table, after: Position | None) -> pa.Table:
+def changes_after(rows: pa.Table, after: Position) -> pa.Table:
     """The I, U and D rows after the last TRUNCATE, whose position is ``after``."""
-    if after is None:
-        return rows
     commit_lsn, lsn = rows.column("commit_lsn"), pa.scalar(int(after.commit_lsn), pa.int64())
     later = pc.and_(pc.equal(commit_lsn, lsn), pc.greater(rows.column("ordinal"), after.ordinal))
     keep = pc.or_(pc.greater(commit_lsn, lsn), later)
     return rows.filter(pc.and_(keep, pc.not_equal(rows.column("kind"), RowKind.TRUNCATE.value)))
 
 
-def last_truncate(rows: pa.Table, shape: TableShape) -> Position | None:
-    """Where the table was last emptied, None if it was not.
+def truncations(rows: pa.Table, shape: TableShape) -> tuple[Truncation, ...]:
+    """Where and when the table was emptied, in order.
 
     Raises DecodeError for a message that is not a TRUNCATE of this table, NeedsSnapshotError for a TRUNCATE of a single
     partition.
     """
-    return max(_positions(truncates_of(rows), shape), default=None)
-
-
-def truncate_commits(rows: pa.Table, shape: TableShape) -> tuple[Commit, ...]:
-    """Where and when the table was emptied, in order. Raises as ``last_truncate`` does."""
     truncates = truncates_of(rows)
-    times = truncates.column("commit_time").cast(pa.int64()).to_pylist()
-    found = (Commit(position, at) for position, at in zip(_positions(truncates, shape), times, strict=True))
-    return tuple(sorted(found, key=lambda commit: commit.position))
+    times = truncates.column("commit_time").cast(pa.int64())
+    named = (truncates.column("commit_lsn"), times, truncates.column("ordinal"), truncates.column("data"))
+    found = []
+    for lsn, at, ordinal, data in zip(*(column.to_pylist() for column in named), strict=True):
+        truncation = Truncation(Moment(Lsn(lsn), at), ordinal)
+        _check_truncate(data, truncation.position, shape)
+        found.append(truncation)
+    return tuple(sorted(found, key=lambda truncation: truncation.position))
 
 
 def without_truncates(rows: pa.Table) -> pa.Table:
@@ -60,14 +63,6 @@ def without_truncates(rows: pa.Table) -> pa.Table:
 def truncates_of(rows: pa.Table) -> pa.Table:
     """The T rows."""
     return rows.filter(pc.equal(rows.column("kind"), RowKind.TRUNCATE.value))
-
-
-def _positions(truncates: pa.Table, shape: TableShape) -> list[Position]:
-    lsns, ordinals = truncates.column("commit_lsn").to_pylist(), truncates.column("ordinal").to_pylist()
-    found = [Position(Lsn(lsn), ordinal) for lsn, ordinal in zip(lsns, ordinals, strict=True)]
-    for position, data in zip(found, truncates.column("data").to_pylist(), strict=True):
-        _check_truncate(data, position, shape)
-    return found
 
 
 def _check_truncate(data: bytes, position: Position, shape: TableShape) -> None:

@@ -135,9 +135,9 @@ class LineWindowRows:
         of, outside = places.transaction[placed.line], loose[placed.line]
         if places.commit_lsn[0] >= 0:
             yield from self._spooled(int(places.xid[0]), int(places.commit_lsn[0]), int(places.commit_time[0]))
-        here = np.flatnonzero((places.commit_lsn[of] >= 0) & ~outside)
-        ends = of[here]
-        yield from self._rows(body, here, places.commit_lsn[ends], places.xid[ends], places.commit_time[ends])
+        committed = np.flatnonzero((places.commit_lsn[of] >= 0) & ~outside)
+        ends = of[committed]
+        yield from self._rows(body, committed, places.commit_lsn[ends], places.xid[ends], places.commit_time[ends])
         alone = np.flatnonzero(outside)
         yield from self._rows(body, alone, lines.lsn[placed.line[alone]], np.zeros(len(alone), np.int64), None)
         for number in np.unique(of[(places.commit_lsn[of] < 0) & ~outside]).tolist():
@@ -268,10 +268,10 @@ class LineWindowRows:
         self.bytes += int(length.sum())
         self.logical_messages += int((kinds == ord("M")).sum())
         for relid in np.unique(relids[relids != 0]).tolist():
-            here = relids == relid
-            self._sizes[relid] += int(length[here].sum())
+            of_table = relids == relid
+            self._sizes[relid] += int(length[of_table].sum())
             for kind in _CHANGES:
-                self._counts[relid, kind] += int((kinds[here] == ord(kind)).sum())
+                self._counts[relid, kind] += int((kinds[of_table] == ord(kind)).sum())
 
     def _error(self, lsn: int, what: str) -> DecodeError:
         return DecodeError(

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.apply.net_change.on_driver import net_change
-from spark_jobs.apply.net_change.on_executors import PARTIAL_SCHEMA, final_net, final_schema, ordered_net, partial_net
+from spark_jobs.apply.net_change.in_tasks import final_fields, final_net, ordered_net, partial_fields, partial_net
+from spark_jobs.apply.net_change.net_change import net_change
+from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.errors import DecodeError, SchemaChangeError
 from spark_jobs.logicalrep.messages import BinaryValue, ColumnValue, Delete, Insert, Message, TupleData, Update
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.net_columns import arrow_schema
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from tests.histories import RELID, SHAPE, History, histories, log_rows, mapped
 from tests.wire import write_message
@@ -73,15 +75,16 @@ def test_the_driver_sees_no_difference(case: tuple[History, pa.Table]) -> None:
 @given(mixed_histories(truncates=False), st.integers(1, 3))
 def test_executors_see_no_difference(case: tuple[History, pa.Table], tasks: int) -> None:
     history, rows = case
-    partial = partial_net(SHAPE, history.relations)
+    rules = NetRules(SHAPE, history.relations)
+    partial = partial_net(rules)
     outcome = [
         batch for task in range(tasks) for batch in partial(iter(rows.slice(*_part(rows, task, tasks)).to_batches()))
     ]
-    kept = pa.Table.from_batches(outcome, schema=PARTIAL_SCHEMA)
+    kept = pa.Table.from_batches(outcome, schema=arrow_schema(partial_fields(rules.mode)))
     leans = any(kept.column("leans").to_pylist())
-    final = ordered_net(SHAPE, history.relations) if leans else final_net(SHAPE, history.relations)
+    final = ordered_net(rules) if leans else final_net(rules)
     given_rows = rows if leans else kept
-    got = pa.Table.from_batches(final(iter(given_rows.to_batches())), schema=final_schema(SHAPE))
+    got = pa.Table.from_batches(final(iter(given_rows.to_batches())), schema=arrow_schema(final_fields(SHAPE)))
     expected = net_change(history.rows, history.relations, SHAPE).rows
     wanted = [f"v{index}" for index in range(len(SHAPE.columns))]
     assert got.select(["op", *wanted]).to_pylist() == expected.select(["op", *wanted]).to_pylist()

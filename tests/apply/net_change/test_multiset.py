@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.apply.net_change.multiset import summed
-from spark_jobs.apply.net_change.on_driver import NetChange, net_change
+from spark_jobs.apply.net_change.net_change import NetChange, net_change
 from spark_jobs.errors import NeedsSnapshotError
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Delete, Insert, Message, Truncate, TupleData, Update
 from spark_jobs.logicalrep.relation import fingerprint

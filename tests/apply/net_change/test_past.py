@@ -12,18 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.apply.net_change.on_driver import net_change
-from spark_jobs.apply.net_change.on_executors import Batches, final_schema
-from spark_jobs.apply.net_change.past_on_executors import (
-    PAST_INPUT_COLUMNS,
-    PastWork,
-    appended,
-    past_final,
-    past_ordered,
-    past_partial,
+from spark_jobs.apply.net_change.in_tasks import (
+    Batches,
+    final_fields,
+    final_net,
+    input_fields,
+    net_of_changes,
+    ordered_net,
+    partial_net,
 )
-from spark_jobs.apply.net_change.truncates import truncate_commits, without_truncates
+from spark_jobs.apply.net_change.net_change import net_change
+from spark_jobs.apply.net_change.net_rules import NetRules
+from spark_jobs.apply.net_change.truncates import truncations, without_truncates
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Delete, Insert, Truncate, Update
+from spark_jobs.schema.net_columns import arrow_schema
 from spark_jobs.table_mode import Mode
 from tests.histories import KEY, SHAPE, WIDTH, History, histories, typed
 
@@ -142,7 +144,7 @@ def _values(row: dict[str, Any], before: dict[Key, Row]) -> Row:
 @given(histories())
 def test_soft_deletes(history: History) -> None:
     net = net_change(history.rows, history.relations, SHAPE, mode="soft_delete")
-    ended = int(net.ended.position.commit_lsn) if net.ended else None
+    ended = int(net.ended.lsn) if net.ended else None
     assert soft_deleted(history, net.rows, ended) == one_by_one(history).last
 
 
@@ -151,7 +153,7 @@ def test_soft_deletes(history: History) -> None:
 @given(histories())
 def test_history(history: History) -> None:
     net = net_change(history.rows, history.relations, SHAPE, mode="history")
-    ended = int(net.ended.position.commit_lsn) if net.ended else None
+    ended = int(net.ended.lsn) if net.ended else None
     found, expected = versioned(history, net.rows, ended), one_by_one(history)
     assert found.open == expected.open
     assert sorted(found.ended, key=repr) == sorted(expected.ended, key=repr)
@@ -165,12 +167,12 @@ def test_history(history: History) -> None:
 @settings(max_examples=60)
 @given(history=histories(), data=st.data())
 def test_executors_give_the_same_result(mode: Mode, history: History, data: st.DataObject) -> None:
-    changes = without_truncates(history.rows).select(list(PAST_INPUT_COLUMNS))
-    work = PastWork(SHAPE, history.relations, mode, truncate_commits(history.rows, SHAPE), False, "error")
+    changes = _sent(history, mode)
+    rules = NetRules(SHAPE, history.relations, mode, truncations(history.rows, SHAPE))
     where = data.draw(st.lists(st.integers(0, 2), min_size=len(changes), max_size=len(changes)))
     tasks = [changes.filter(pa.array([task == its for its in where], pa.bool_())) for task in range(3)]
-    sent = [batch for task in tasks for batch in past_partial(work)(iter(task.to_batches(max_chunksize=4)))]
-    whole = _run(past_ordered(work), [changes], mode)
+    sent = [batch for task in tasks for batch in partial_net(rules)(iter(task.to_batches(max_chunksize=4)))]
+    whole = _run(ordered_net(rules), [changes], mode)
     driver = net_change(history.rows, history.relations, SHAPE, mode=mode).rows
     assert _as_set(whole, driver) == _as_set(driver, driver)
     if not sent or any(leans for batch in sent for leans in batch.column("leans").to_pylist()):
@@ -178,12 +180,17 @@ def test_executors_give_the_same_result(mode: Mode, history: History, data: st.D
     rows = pa.Table.from_batches(sent)
     by_key = [hash(key) % 2 for key in rows.column("key").to_pylist()]
     parts = [rows.filter(pa.array([where == part for where in by_key], pa.bool_())) for part in range(2)]
-    assert _as_set(_run(past_final(work), parts, mode), driver) == _as_set(driver, driver)
+    assert _as_set(_run(final_net(rules), parts, mode), driver) == _as_set(driver, driver)
+
+
+def _sent(history: History, mode: Mode) -> pa.Table:
+    """What executors read of the log."""
+    return without_truncates(history.rows).select([field.name for field in input_fields(mode)])
 
 
 def _run(function: Any, parts: list[pa.Table], mode: Mode) -> pa.Table:
     batches: Iterator[pa.RecordBatch] = (batch for part in parts for batch in _called(function, part))
-    return pa.Table.from_batches(batches, schema=final_schema(SHAPE, mode))
+    return pa.Table.from_batches(batches, schema=arrow_schema(final_fields(SHAPE, mode)))
 
 
 def _called(function: Any, part: pa.Table) -> Batches:
@@ -210,9 +217,8 @@ def test_every_change_is_a_row(history: History) -> None:
     driver = _changes(net.rows)
     assert net.insert_only
     assert driver == sorted(expected, key=_order)
-    changes = without_truncates(history.rows).select(list(PAST_INPUT_COLUMNS))
-    work = PastWork(history.shape, history.relations, "append", (), False, "error")
-    batches = list(appended(work)(iter(changes.to_batches(max_chunksize=3))))
+    rules = NetRules(history.shape, history.relations, "append")
+    batches = list(net_of_changes(rules)(iter(_sent(history, "append").to_batches(max_chunksize=3))))
     executors = _changes(pa.Table.from_batches(batches, net.rows.schema))
     assert executors == [change for change in driver if change[2] != "truncate"]
 

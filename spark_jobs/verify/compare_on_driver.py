@@ -1,4 +1,4 @@
-"""The comparison of a small table in this process: it proves two tables equal, and leaves it to Spark to say how they
+"""The comparison of a small table on the driver: it proves two tables equal, and leaves it to Spark to say how they
 differ. It takes milliseconds, where a Spark job takes seconds.
 """
 
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 _MOST_BYTES = 32 << 20  # of data files
 
 
-def lake_here(path: Location, version: int, where: str) -> tuple[pa.Table, tuple[DeltaColumn, ...]] | None:
+def lake_on_driver(path: Location, version: int, where: str) -> tuple[pa.Table, tuple[DeltaColumn, ...]] | None:
     """The rows of a small Delta table for which ``where`` holds, and the columns that it has from the source.
 
-    None if it is large, or if this process cannot read it, or is not certain to read what Spark reads.
+    None if it is large, or if the driver cannot read it, or is not certain to read what Spark reads.
     """
     table = readable_table(path, version)
     fields = flat_fields(table) if table is not None else None

@@ -16,7 +16,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.range_read import RangeQuery
-from spark_jobs.snapshot.read_here import range_threads, read_into_files
+from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.storage import Location
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.apply.net_change.on_driver import NetChange, net_change
+from spark_jobs.apply.net_change.net_change import NetChange, net_change
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, SchemaChangeError, UnrepresentableError
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Delete, Insert, Message, Truncate, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint

@@ -1,4 +1,4 @@
-"""Reads one table in threads of this process, straight into data files: without a JVM, and without Python workers.
+"""Reads one table in threads of the driver, straight into data files: without a JVM, and without Python workers.
 
 Server, decoder and Parquet writer are C++ that runs beside Python, so threads use all cores; each holds a few batches.
 """

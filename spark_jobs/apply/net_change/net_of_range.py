@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
-from spark_jobs.apply.net_on_driver import net_on_driver
-from spark_jobs.apply.net_on_executors import described_on_executors, net_on_executors
+from spark_jobs.apply.net_change.on_driver import net_on_driver
+from spark_jobs.apply.net_change.on_executors import described_on_executors, net_on_executors
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.net_source import NetSource

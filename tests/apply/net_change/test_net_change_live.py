@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 
-from spark_jobs.apply.net_change.on_driver import net_change
+from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.logicalrep.messages import Begin, Delete, Insert, Truncate, Update
 from spark_jobs.logicalrep.pgoutput.read_message import read_message

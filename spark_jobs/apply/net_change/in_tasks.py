@@ -1,0 +1,192 @@
+"""The net change of a large range, in parallel: pure functions for ``DataFrame.mapInArrow``, with the outcome of
+``net_change``.
+
+::
+
+    log.where(<one table, kinds I U D>)
+       .mapInArrow(partial_net(rules), ddl(partial_fields(mode)))   each task gives its rows their keys
+       .repartition(n, "key")                                       all rows of one key into one partition
+       .mapInArrow(final_net(rules), ddl(final_fields(...)))        the net change, decoded and cast
+
+Contract for the caller:
+
+1. Look for TRUNCATEs first (one query on the log: kind 'T'): ``rules`` lists those of the range.
+2. If any row of the partial outcome has ``leans``, some key move needs the old key's unchanged TOAST value, which is in
+   another partition or was dropped. ``final_net`` then yields one row for its partition, with ``leans`` and without
+   ``op``: discard the outcome, and run ``ordered_net`` on all rows of the range in one partition.
+3. The range is insert-only if every final row is ``fresh``, and no TRUNCATE has ``ended`` rows of the table.
+4. In mode ``append`` and without a key, one step is enough: ``net_of_changes``. Without a key, copies are to be summed.
+
+Values stay unparsed in the messages until ``final_net``: a partial row is a change-log row with its key and the half
+of the change that it stands for. In mode ``mirror`` a task drops changes that its own rows supersede. That is safe
+because it keeps, for every key, the first action (it says whether the key had a row before the range) and everything
+from the last action on that holds the whole row. Actions between these two cannot affect the outcome, whatever rows
+other tasks hold. In the other modes every change counts.
+
+Executors need pyarrow and NumPy; the code of this package is sent with the tasks. A task holds at most ``_CELLS``
+values (or ``_BYTES``) in the partial step, and one partition in the final one: choose *n* accordingly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
+from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
+from spark_jobs.apply.net_change.net_rules import NetRules
+from spark_jobs.apply.net_change.rows import NetRows, all_columns
+from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode, holds_changes, keeps_past
+
+Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+Task: TypeAlias = "Callable[[Batches], Batches]"
+
+_CHANGES = (
+    NetField("commit_lsn", pa.int64(), "bigint"),
+    NetField("ordinal", pa.int64(), "bigint"),
+    NetField("kind", pa.string(), "string"),
+    NetField("version", pa.int64(), "bigint"),
+    NetField("data", pa.binary(), "binary"),
+)
+_COMMIT_TIME = NetField("commit_time", pa.timestamp("us", tz="UTC"), "timestamp")
+_XID = NetField("xid", pa.int64(), "bigint")
+# half    0: the row stands for the change's delete of the old key only, 1: for its put only
+# key     text of the key's columns joined by NUL: the column to repartition by
+# leans   a key move whose row needs an unchanged TOAST value of the old key
+_OF_HALVES = (NetField("half", pa.int8(), "tinyint"), NetField("key", pa.binary(), "binary"), LEANS)
+
+_CELLS = 4_000_000
+_BYTES = 64 << 20
+_OUTPUT_ROWS = 50_000
+
+
+def input_fields(mode: Mode) -> tuple[NetField, ...]:
+    """The columns of the change log that the first step reads."""
+    past = (_COMMIT_TIME,) if keeps_past(mode) else ()
+    return (*_CHANGES, *past, *((_XID,) if holds_changes(mode) else ()))
+
+
+def partial_fields(mode: Mode) -> tuple[NetField, ...]:
+    """What ``partial_net`` yields."""
+    return (*input_fields(mode), *_OF_HALVES)
+
+
+def final_fields(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
+    """All columns that a net change of the table can have, then the flags that the driver asks for."""
+    return (*NetColumns.all_possible(shape, mode).fields, FRESH, LEANS)
+
+
+def partial_net(rules: NetRules) -> Task:
+    """Changes of one task, in any order → rows of ``partial_fields``. Raises as ``net_change`` does."""
+
+    def run(batches: Batches) -> Batches:
+        for rows in _pieces(batches, rules):
+            yield from _in_batches(_partial(rules.counting(rows), rules))
+
+    return run
+
+
+def final_net(rules: NetRules) -> Task:
+    """Batches of ``partial_fields`` that hold all rows of their keys → ``final_fields``."""
+
+    def run(batches: Batches) -> Batches:
+        # columns are taken by name: Spark's batches declare every column nullable, so the schemas differ
+        rows = _whole(batches, partial_fields(rules.mode))
+        if pc.any(rows.column(LEANS.name)).as_py():
+            schema = arrow_schema(final_fields(rules.shape, rules.mode))
+            yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=schema)
+            return
+        halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
+        yield from _final(rules.rows_by_key(rules.actions(rows, halves), rows))
+
+    return run
+
+
+def ordered_net(rules: NetRules) -> Task:
+    """All changes of the range in one partition → ``final_fields``: ``net_change`` as one task."""
+
+    def run(batches: Batches) -> Batches:
+        rows = rules.counting(_whole(batches, input_fields(rules.mode)))
+        yield from _final(rules.rows_by_key(rules.actions(rows), rows))
+
+    return run
+
+
+def net_of_changes(rules: NetRules) -> Task:
+    """Changes of one task, in any order → the rows that each of them gives."""
+
+    def run(batches: Batches) -> Batches:
+        for rows in _pieces(batches, rules):
+            yield from _in_batches(rules.rows_of_changes(rules.counting(rows)))
+
+    return run
+
+
+def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
+    """The actions that may matter as change-log rows, with their half, their key, and whether they lean on another."""
+    actions = rules.actions(rows)
+    unknown = _unknown_to_themselves(actions)
+    kept = np.arange(len(actions)) if keeps_past(rules.mode) else _not_superseded(actions, unknown)
+    source = rows.take(pa.array(actions.ordered.order[actions.slots[kept]]))
+    named = {field.name: source.column(field.name) for field in input_fields(rules.mode)}
+    named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
+    named["key"] = actions.keys.take(pa.array(actions.codes[kept]))
+    named[LEANS.name] = pa.array(unknown[kept] & actions.moved[kept])
+    return pa.table(named).cast(arrow_schema(partial_fields(rules.mode)))
+
+
+def _unknown_to_themselves(actions: Actions) -> np.ndarray:
+    """Which actions are puts whose own message lacks some value."""
+    unknown = np.zeros(len(actions), dtype=bool)
+    for index, column in enumerate(actions.ordered.shape.columns):
+        if not column.key and has_unchanged(actions, index):
+            unknown |= unknown_puts(actions, index)
+    return unknown
+
+
+def _not_superseded(actions: Actions, unknown: np.ndarray) -> np.ndarray:
+    """For each key its first action, and all from the last one on that holds the whole row."""
+    places = np.arange(len(actions))
+    whole = places[~unknown]
+    last_whole = np.full(len(actions.keys), -1, dtype=np.int64)
+    last_whole[actions.codes[whole]] = whole
+    return np.flatnonzero((places >= last_whole[actions.codes]) | (places == actions.first_of_key()[actions.codes]))
+
+
+def _final(net: NetRows) -> Batches:
+    """The net change in batches of ``final_fields``."""
+    shape, mode = net.columns.shape, net.columns.mode
+    rows = all_columns(net.rows, shape, mode).append_column(FRESH.name, pa.array(net.fresh))
+    rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
+    yield from _in_batches(rows.cast(arrow_schema(final_fields(shape, mode))))
+
+
+def _whole(batches: Batches, fields: Sequence[NetField]) -> pa.Table:
+    """All rows of the partition; an empty table of ``fields`` if it has none."""
+    given = list(batches)
+    return pa.Table.from_batches(given) if given else arrow_schema(fields).empty_table()
+
+
+def _pieces(batches: Batches, rules: NetRules) -> Iterator[pa.Table]:
+    """The task's rows in tables of bounded size. The larger they are, the more rows of one key come together."""
+    most_rows = _CELLS // len(rules.shape.columns)
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= most_rows or size >= _BYTES:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _in_batches(rows: pa.Table) -> Batches:
+    yield from rows.to_batches(max_chunksize=_OUTPUT_ROWS)

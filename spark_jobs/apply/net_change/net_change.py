@@ -1,0 +1,93 @@
+"""Changes of one table in a range → one row per key: its last state, ready to be written. For a table without a key,
+see ``multiset``; the rules below are those of mode ``mirror``.
+
+A pure function of the change-log rows, taken in the order of (commit LSN, ordinal). A key change is a delete of the old
+key and an insert of the new one. An unchanged TOAST value comes from the last change that has it, else from the table's
+row under the key that the chain of changes started from. A TRUNCATE voids everything before it. A key that exists
+neither before nor after the range leaves no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.apply.net_change.appended import appended_truncates
+from spark_jobs.apply.net_change.net_rules import NetRules
+from spark_jobs.apply.net_change.truncates import truncates_of, truncations
+from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.schema import RowKind
+from spark_jobs.decode.ordered_changes import plain_columns
+from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.errors import DecodeError
+from spark_jobs.schema.moment import Moment
+from spark_jobs.schema.net_columns import COPIES, NetColumns
+from spark_jobs.schema.relation_version import RelationVersion
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode, holds_changes
+
+
+@dataclass(frozen=True)
+class NetChange:
+    """What to write to one table for one range of the change log.
+
+    ``rows`` of ``columns``, one per key; a delete has only the values of the key's columns. For a table without a key,
+    one for each row that comes or goes. ``truncated``: the table is emptied before the rows are written.
+    ``insert_only``: every row is an upsert of a key that did not exist before the range; for a table without a key, no
+    row goes. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: see ``NetRules``.
+    """
+
+    columns: NetColumns
+    rows: pa.Table
+    truncated: bool
+    insert_only: bool
+    changes: ChangeCounts
+    ended: Moment | None = None
+
+
+def net_change(
+    rows: pa.Table,
+    relations: Mapping[int, RelationVersion],
+    shape: TableShape,
+    *,
+    mode: Mode = "mirror",
+    lenient: bool = False,
+    on_unrepresentable: OnUnrepresentable = "error",
+) -> NetChange:
+    """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; see ``NetRules`` for the rest.
+
+    Raises DecodeError, UnrepresentableError, NeedsSnapshotError; all name the table and the position or range.
+    """
+    rows = plain_columns(rows)
+    counts = _counts(rows, shape)
+    truncates = truncations(rows, shape) if counts.truncates else ()
+    rules = NetRules(shape, relations, mode, truncates, lenient, on_unrepresentable)
+    changes = rules.counting(rows)
+    if rules.nets_by_key:
+        net = rules.rows_by_key(rules.actions(changes), changes)
+        insert_only = rules.ended is None and bool(net.fresh.all())
+        return NetChange(net.columns, net.rows, rules.truncated, insert_only, counts, rules.ended)
+    found = rules.rows_of_changes(changes)
+    if holds_changes(mode):
+        found, only_come = pa.concat_tables([found, appended_truncates(truncates_of(rows), shape)]), True
+    else:
+        only_come = not pc.any(pc.less(found.column(COPIES.name), 0)).as_py()
+    return NetChange(NetColumns(shape, mode=mode), found, rules.truncated, only_come, counts)
+
+
+def _counts(rows: pa.Table, shape: TableShape) -> ChangeCounts:
+    known = dict.fromkeys((RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE), 0)
+    for counted in pc.value_counts(rows.column("kind")).to_pylist():
+        try:
+            kind = RowKind(counted["values"])
+        except ValueError:
+            kind = RowKind.MESSAGE
+        if kind not in known:
+            raise DecodeError(
+                f"the change log holds rows of kind {counted['values']!r} among the changes of {shape.name}"
+            )
+        known[kind] = counted["counts"]
+    return ChangeCounts(*known.values())

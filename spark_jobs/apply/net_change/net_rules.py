@@ -1,0 +1,87 @@
+"""How the changes of one table become rows of its net change: the same on the driver and in tasks of executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.apply.net_change.actions import Actions
+from spark_jobs.apply.net_change.appended import appended_changes
+from spark_jobs.apply.net_change.history import history_rows
+from spark_jobs.apply.net_change.multiset import net_copies
+from spark_jobs.apply.net_change.rows import NetRows, net_rows
+from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
+from spark_jobs.apply.net_change.timeline import Timeline
+from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
+from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.schema.moment import Moment
+from spark_jobs.schema.relation_version import RelationVersion
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.table_mode import Mode, holds_changes, keeps_past
+
+
+@dataclass(frozen=True)
+class NetRules:
+    """What must be known of a table and a range. ``relations``: the relation versions, each mapped to the shape's
+    columns. ``truncates``: the table's TRUNCATEs in the range, in order. ``lenient``: an inserted key may already be in
+    the table."""
+
+    shape: TableShape
+    relations: Mapping[int, RelationVersion]
+    mode: Mode = "mirror"
+    truncates: tuple[Truncation, ...] = ()
+    lenient: bool = False
+    on_unrepresentable: OnUnrepresentable = "error"
+
+    @property
+    def nets_by_key(self) -> bool:
+        """Whether a row comes from all changes of its key. If not, each change gives rows of its own."""
+        return self.shape.has_key and not holds_changes(self.mode)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the table is emptied before the rows are written."""
+        return bool(self.truncates) and not keeps_past(self.mode)
+
+    @property
+    def ended(self) -> Moment | None:
+        """In modes ``soft_delete`` and ``history``, the first TRUNCATE: it ends every row of the table that is not in
+        the net change."""
+        ends = self.truncates and self.nets_by_key and keeps_past(self.mode)
+        return self.truncates[0].moment if ends else None
+
+    def counting(self, rows: pa.Table) -> pa.Table:
+        """Those of the I, U and D rows that count: in mode ``mirror`` a TRUNCATE voids all before it."""
+        if self.truncated:
+            return changes_after(rows, self.truncates[-1].position)
+        return without_truncates(rows) if self.truncates else rows
+
+    def actions(self, rows: pa.Table, halves: np.ndarray | None = None) -> Actions:
+        """``rows``: that count. ``halves``: which part of its change each stands for."""
+        ordered = OrderedChanges.of(rows, self.relations, self.shape, halves)
+        return Actions.of(ordered, None if halves is None else halves[ordered.order])
+
+    def rows_by_key(self, actions: Actions, given: pa.Table) -> NetRows:
+        """``given``: the rows that the actions were made of, in modes that keep the past with their commit times.
+
+        Raises DecodeError, UnrepresentableError, NeedsSnapshotError.
+        """
+        policy = self.on_unrepresentable
+        if not keeps_past(self.mode):
+            return net_rows(actions, truncated=self.truncated, on_unrepresentable=policy)
+        timeline = Timeline.of(actions, given, self.truncates)
+        if self.mode == "history":
+            return history_rows(timeline, lenient=self.lenient, on_unrepresentable=policy)
+        return soft_delete_rows(timeline, on_unrepresentable=policy)
+
+    def rows_of_changes(self, rows: pa.Table) -> pa.Table:
+        """The outcome if not netted by key. ``rows``: that count, in mode ``append`` with ``commit_time`` and ``xid``.
+        Without a key: copies of rows, to be added to those of other tasks. Raises as ``rows_by_key`` does."""
+        ordered = OrderedChanges.of(rows, self.relations, self.shape)
+        if holds_changes(self.mode):
+            return appended_changes(ordered, rows, on_unrepresentable=self.on_unrepresentable)
+        return net_copies(ordered, on_unrepresentable=self.on_unrepresentable)
