@@ -15,6 +15,8 @@ LIVE := postgres or spark or browser or slow
 # most of them wait for a server or a JVM, so there are more workers than cores. Each has servers and a session of its
 # own: up to 4 GiB
 WORKERS ?= 3
+# the quick ones never wait, and each worker begins with seconds of collecting all tests
+QUICK_WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 # without cached bytecode, each of the hundreds of processes that tests start compiles what it imports: 2 s
@@ -24,7 +26,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly kills faults schemas golden servers fuzz check coverage bench ui site lock clean
+.PHONY: help demo test nightly kills faults schemas golden servers fuzz check types quick coverage bench ui site lock log-store clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -71,9 +73,15 @@ fuzz: $(INSTALLED)  ## coverage-guided fuzzing of the decoders for SECONDS=600; 
 check: $(INSTALLED)  ## format, lint, types, import arrows, the quick tests
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(PYTEST) --dist worksteal -q -m "not ($(LIVE))" $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 types quick
+
+# mypy keeps one core busy
+types: $(INSTALLED)
+	@$(BIN)/mypy
+
+quick: $(INSTALLED)
+	@$(BIN)/python -m pytest -n $(QUICK_WORKERS) --dist worksteal -q -m "not ($(LIVE))" $(ARGS)
 
 coverage: export COVERAGE_FILE := .cache/coverage.data
 coverage: $(INSTALLED)  ## the percentage of lines that the quick tests run; each line in .cache/coverage/index.html
@@ -99,6 +107,9 @@ lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet --no-deps "uv>=0.9"
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra demo --extra connect --group dev pyproject.toml --output-file requirements.lock
+
+log-store: $(JARS_READY)  ## build the jar with our LogStore anew; needs a JDK
+	@$(BIN)/python tools/log_store.py $(JARS)
 
 clean:  ## remove what make made: .venv, .cache, tool caches
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

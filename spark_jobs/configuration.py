@@ -266,7 +266,8 @@ class SparkOptions:
     """How to get a Spark session: a classic ``master`` or a Connect ``remote``, and where Delta's jars come from.
 
     ``jars`` is ``packages`` (Maven, by Spark), ``provided`` (the cluster has them) or a folder of jar files.
-    ``handed_in``: the caller brings the session, whose executors may be anywhere.
+    ``handed_in``: the caller brings the session, whose executors may be anywhere. ``store``: the kind of object store
+    that the session is to open, by the scheme of its paths; its connector is added to the jars.
     """
 
     master: str | None = None
@@ -274,6 +275,7 @@ class SparkOptions:
     jars: str = "packages"
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold keys of object stores
     handed_in: bool = field(default=False, compare=False)
+    store: str | None = None
 
     @property
     def sets_delta(self) -> bool:

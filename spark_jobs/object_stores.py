@@ -22,19 +22,26 @@ if TYPE_CHECKING:
 
 # a busy store answers 503 for seconds: object_store asks ten times too
 _ATTEMPTS = 10
+# by line of Hadoop: see hadoop-project's pom
+_AWS_SDK = {"3.4.": "2.29.52", "3.5.": "2.35.4"}
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """One kind of store. ``arrow`` opens a bucket, or the container of an account; ``options`` are object_store's,
-    ``hadoop`` those of Spark's ``spark.hadoop.`` settings. ``scheme``: by which object_store knows it. ``takes``: the
-    settings that apply to it."""
+    """One kind of store. ``scheme``: by which object_store knows it. ``arrow`` opens a bucket, or the container of an
+    account; ``options`` are object_store's, ``hadoop`` those of Spark's ``spark.hadoop.`` settings. ``connector``: the
+    Maven coordinates of what Spark needs, for a version of Hadoop; ``excludes`` what those would bring for nothing.
+    ``takes``: the settings that apply to it. ``log_store``: the class that makes Spark's commits conditional, where
+    Delta's own does not."""
 
     scheme: str
     arrow: Callable[[StoreSettings, str], fs.FileSystem]
-    options: Callable[[StoreSettings], dict[str, str]]
     hadoop: Callable[[StoreSettings], dict[str, str]]
-    takes: frozenset[str] = frozenset({"endpoint"})
+    connector: Callable[[str], tuple[str, ...]]
+    options: Callable[[StoreSettings], dict[str, str]] = lambda _: {}
+    excludes: tuple[str, ...] = ()
+    takes: frozenset[str] = frozenset()
+    log_store: str = ""
 
     def uri(self, location: Location) -> str:
         return f"{self.scheme}://{location.partition('://')[2]}"
@@ -55,6 +62,11 @@ def store_of(path: str) -> ObjectStore | None:
     return _STORES[scheme]
 
 
+def store_named(name: str) -> ObjectStore:
+    """Raises KeyError."""
+    return _STORES[name]
+
+
 def arrow_filesystem(location: Location, store: ObjectStore) -> tuple[fs.FileSystem, str]:
     """The filesystem, and the path in it: the object's key as it is, percent signs included."""
     bucket, _, key = location.partition("://")[2].partition("/")
@@ -72,11 +84,14 @@ def storage_options(location: Location) -> dict[str, str] | None:
     return {**store.options(settings), **({"allow_http": "true"} if settings.is_unencrypted else {})} or None
 
 
-def hadoop_settings(location: Location) -> dict[str, str]:
-    """Spark's settings, for sessions that we start."""
+def spark_settings(location: Location) -> dict[str, str]:
+    """For sessions that we start."""
     store = store_of(location)
-    settings = store.hadoop(location.storage.settings) if store else {}
-    return {f"spark.hadoop.{key}": value for key, value in settings.items()}
+    if store is None:
+        return {}
+    hadoop = {f"spark.hadoop.{key}": value for key, value in store.hadoop(location.storage.settings).items()}
+    schemes = [scheme for scheme, known in _STORES.items() if known is store and store.log_store]
+    return hadoop | {f"spark.delta.logStore.{scheme}.impl": store.log_store for scheme in schemes}
 
 
 def _s3(settings: StoreSettings, bucket: str) -> fs.FileSystem:
@@ -119,42 +134,31 @@ def _s3_hadoop(settings: StoreSettings) -> dict[str, str]:
     }
 
 
-def _gcs(settings: StoreSettings, _: str) -> fs.FileSystem:
+def _aws_connector(hadoop: str) -> tuple[str, ...]:
+    """Of Amazon's SDK, the version that this Hadoop is built with. Its bundle of everything has 686 MB, these 19."""
+    sdk = next((version for line, version in _AWS_SDK.items() if hadoop.startswith(line)), _AWS_SDK["3.5."])
+    modules = (f"software.amazon.awssdk:{module}:{sdk}" for module in ("s3", "s3-transfer-manager", "sts"))
+    return (f"org.apache.hadoop:hadoop-aws:{hadoop}", *modules)
+
+
+def _gcs(*_: object) -> fs.FileSystem:
     from pyarrow import fs
 
-    url = urlsplit(settings.endpoint or "")
-    return fs.GcsFileSystem(endpoint_override=url.netloc or None, scheme=url.scheme or None)
+    return fs.GcsFileSystem()
 
 
-def _gcs_options(settings: StoreSettings) -> dict[str, str]:
-    return _given(google_base_url=settings.endpoint)
-
-
-def _gcs_hadoop(settings: StoreSettings) -> dict[str, str]:
-    return {
-        "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-        **_given(**{"fs.gs.storage.root.url": settings.endpoint}),
-    }
-
-
-def _azure(settings: StoreSettings, bucket: str) -> fs.FileSystem:
-    """``bucket``: the container, ``@`` and the host name, which begins with the account's."""
+def _azure(_: StoreSettings, bucket: str) -> fs.FileSystem:
+    """``bucket``: the container, ``@``, and the host name, which begins with the account's."""
     from pyarrow import fs
 
-    url = urlsplit(settings.endpoint or "")
+    account, domain = bucket.partition("@")[2].split(".", 1)
     return fs.AzureFileSystem(
-        bucket.partition("@")[2].partition(".")[0],
-        # Arrow looks for all other credentials by itself
+        account,
+        # Arrow finds all other credentials by itself
         account_key=_environment("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY"),
-        blob_storage_authority=url.netloc or None,
-        blob_storage_scheme=url.scheme or None,
-        dfs_storage_authority=url.netloc or None,
-        dfs_storage_scheme=url.scheme or None,
+        blob_storage_authority=f".{domain.replace('dfs.', 'blob.', 1)}",
+        dfs_storage_authority=f".{domain}",
     )
-
-
-def _azure_options(settings: StoreSettings) -> dict[str, str]:
-    return _given(azure_endpoint=settings.endpoint)
 
 
 def _given(**settings: str | None) -> dict[str, str]:
@@ -165,11 +169,21 @@ def _environment(*names: str) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
-_S3 = ObjectStore("s3", _s3, _s3_options, _s3_hadoop, frozenset({"endpoint", "region", "path_style"}))
-_STORES: Mapping[str, ObjectStore] = {
-    "s3": _S3,
-    "s3a": _S3,
-    "s3n": _S3,
-    "gs": ObjectStore("gs", _gcs, _gcs_options, _gcs_hadoop),
-    "abfss": ObjectStore("abfss", _azure, _azure_options, lambda _: {}),
-}
+_S3 = ObjectStore(
+    "s3",
+    _s3,
+    _s3_hadoop,
+    _aws_connector,
+    _s3_options,
+    excludes=("software.amazon.awssdk:bundle",),
+    takes=frozenset({"endpoint", "region", "path_style"}),
+    log_store="postgres_cdc.ConditionalLogStore",
+)
+_GS = ObjectStore(
+    "gs",
+    _gcs,
+    lambda _: {"fs.gs.impl": "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"},
+    lambda hadoop: (f"org.apache.hadoop:hadoop-gcp:{hadoop}",),
+)
+_ABFSS = ObjectStore("abfss", _azure, lambda _: {}, lambda hadoop: (f"org.apache.hadoop:hadoop-azure:{hadoop}",))
+_STORES: Mapping[str, ObjectStore] = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GS, "abfss": _ABFSS}

@@ -15,4 +15,5 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.pipelines",
     "tests.fixtures.object_store",
+    "tests.fixtures.s3_server",
 ]

@@ -50,6 +50,6 @@ def test_each_workflow_makes_targets_that_there_are() -> None:
 def test_pre_commit_checks_what_make_check_checks() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
     entries = {hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude") for hook in hooks}
-    (recipe,) = re.findall(r"^check:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
-    checks = {line.removesuffix(" --check") for line in re.findall(r"@\$\(BIN\)/(.*)", recipe)}
+    recipes = "".join(re.findall(r"^(?:check|types):.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE))
+    checks = {line.removesuffix(" --check") for line in re.findall(r"@\$\(BIN\)/(.*)", recipes)}
     assert entries == checks

@@ -27,7 +27,7 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
-from spark_jobs.object_stores import hadoop_settings
+from spark_jobs.object_stores import spark_settings, store_of
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.postgres.password_command import PasswordCommand
 from spark_jobs.storage import Storage, StoreSettings
@@ -76,8 +76,9 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
             master=model.spark.master,
             remote=model.spark.remote,
             jars=model.spark.jars,
-            config=tuple({**hadoop_settings(lake.root), **model.spark.config}.items()),
+            config=tuple({**spark_settings(lake.root), **model.spark.config}.items()),
             handed_in=model.spark.resource is not None,
+            store=store.scheme if (store := store_of(lake.path)) else None,
         ),
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,

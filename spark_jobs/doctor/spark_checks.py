@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.doctor.checks import Check, Verdict, fail, ok
 from spark_jobs.errors import CdcError, SparkError
-from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf
+from spark_jobs.spark.delta_jars import coordinates, jars_conf
 from spark_jobs.spark.java import find_java
 from spark_jobs.spark.session import spark_session
 from spark_jobs.spark.session_conf import has_executors
@@ -49,15 +49,15 @@ def _java() -> Check:
 
 def _jars(options: SparkOptions) -> Check:
     try:
-        conf = jars_conf(options.jars)
-        coordinate = delta_coordinate()
+        conf = jars_conf(options)
+        wanted = ", ".join(coordinates(options.store))
     except SparkError as error:
         return fail(AREA, "Delta's jars", error.what, error.hint)
     if options.jars == "packages":
-        return ok(AREA, "Delta's jars", f"{coordinate}, fetched from Maven when Spark first starts")
+        return ok(AREA, "Delta's jars", f"{wanted}, fetched from Maven when Spark first starts")
     if options.jars == "provided":
-        return ok(AREA, "Delta's jars", f"the cluster's own; they must be {coordinate}")
-    return ok(AREA, "Delta's jars", f"{conf[0][1].count(',') + 1} jars in {options.jars}")
+        return ok(AREA, "Delta's jars", f"the cluster's own; they must be {wanted}")
+    return ok(AREA, "Delta's jars", f"{conf['spark.jars'].count(',') + 1} jars in {options.jars}")
 
 
 def _connect_client() -> Check:

@@ -134,7 +134,7 @@ _KNOWN: dict[tuple[str, ...], str] = {
         _ADD + '"org.apache.hadoop:hadoop-azure:{hadoop}"'
     ),
     (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.gs\.\w+ not found",): (
-        _ADD + '"com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26"'
+        _ADD + '"org.apache.hadoop:hadoop-gcp:{hadoop}"'
     ),
     (r'No FileSystem for scheme "\w+"',): "choose a lake.path that Spark can open: a folder, s3a://, gs:// or abfss://",
     (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (

@@ -1,4 +1,5 @@
-"""Delta Lake's jar files: which ones fit the installed pyspark, and how a session gets them.
+"""The jar files of Delta Lake, and of the connector to an object store: which ones fit the installed pyspark, and how a
+session gets them.
 
 Three ways, by ``spark.jars`` of the configuration: ``packages`` (Spark fetches them from Maven), ``provided`` (the
 cluster has them), or a folder of jar files, which ``python -m spark_jobs.spark.delta_jars FOLDER`` fills once.
@@ -6,18 +7,22 @@ cluster has them), or a folder of jar files, which ``python -m spark_jobs.spark.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import SparkError
+from spark_jobs.object_stores import store_named
 
+LOG_STORE = Path(__file__).parent / "log_store" / "postgres-cdc-log-store.jar"
 _SCALA = "2.13"
 # delta-storage is checked separately: a folder that was filled by hand often lacks it
 _REQUIRED = ("delta-spark_{minor}_" + _SCALA, "delta-storage")
@@ -36,54 +41,74 @@ def delta_coordinate() -> str:
         ) from error
 
 
-def jars_conf(jars: str) -> tuple[tuple[str, str], ...]:
-    """The Spark confs that add Delta's jars. Raises SparkError for a folder that does not hold them."""
-    if jars == "packages":
-        return (("spark.jars.packages", delta_coordinate()),)
-    if jars == "provided":
-        return ()
+def coordinates(store: str | None) -> tuple[str, ...]:
+    """Delta's, and those of the connector to this kind of object store."""
+    return (delta_coordinate(), *(store_named(store).connector(_hadoop_version()) if store else ()))
+
+
+def own_jars(store: str | None) -> tuple[Path, ...]:
+    """What this package brings itself: a LogStore, where Delta's own commits without a condition."""
+    return (LOG_STORE,) if store and store_named(store).log_store else ()
+
+
+def jars_conf(options: SparkOptions) -> dict[str, str]:
+    """The Spark confs that add the jars. Raises SparkError for a folder that does not hold them."""
+    packages, excludes = "", ""
+    if options.jars == "packages":
+        packages = ",".join(coordinates(options.store))
+        excludes = ",".join(store_named(options.store).excludes) if options.store else ""
+    jars = [] if options.jars in ("packages", "provided") else _of_folder(options.jars, options.store)
+    jars += [str(jar) for jar in own_jars(options.store)]
+    conf = {"spark.jars": ",".join(jars), "spark.jars.packages": packages, "spark.jars.excludes": excludes}
+    return {key: value for key, value in conf.items() if value}
+
+
+def _of_folder(jars: str, store: str | None) -> list[str]:
     folder = Path(jars)
-    for artifact in _required_artifacts():
+    for artifact in _required_artifacts(store):
         if not any(folder.glob(f"*{artifact}-[0-9]*.jar")):
+            option = f" --storage {store}" if store else ""
             raise SparkError(
                 f"the jars folder {jars} holds no {artifact}-*.jar",
-                hint=f"fill it with: python -m spark_jobs.spark.delta_jars {jars}",
+                hint=f"fill it with: python -m spark_jobs.spark.delta_jars {jars}{option}",
             )
-    return (("spark.jars", ",".join(str(jar.resolve()) for jar in sorted(folder.glob("*.jar")))),)
+    return [str(jar.resolve()) for jar in sorted(folder.glob("*.jar")) if jar.name != LOG_STORE.name]
 
 
-def fill_folder(folder: Path) -> bool:
-    """Put Delta's jars, and those of their dependencies that Spark lacks, into ``folder``. Returns False if there was
+def fill_folder(folder: Path, store: str | None = None) -> bool:
+    """Put the jars, and those of their dependencies that Spark lacks, into ``folder``. Returns False if there was
     nothing to do.
 
     Spark's own resolver (Ivy) does the work, with the proxies and repositories that Java and Spark are set up for.
     """
     from spark_jobs.spark.java import find_java
 
-    coordinate = delta_coordinate()
-    done = folder / "delta-jars.txt"  # written last: marks the folder as complete, and for which coordinate
-    if done.is_file() and done.read_text().split() == [coordinate, *sorted(p.name for p in folder.glob("*.jar"))]:
+    wanted = ",".join(coordinates(store))
+    done = folder / "delta-jars.txt"  # written last: marks the folder as complete, and for which coordinates
+    if done.is_file() and done.read_text().split() == [wanted, *sorted(p.name for p in folder.glob("*.jar"))]:
         return False
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="delta-jars-") as scratch:
-        resolved = resolve_packages(coordinate, Path(scratch), java.home)
+        excludes = store_named(store).excludes if store else ()
+        resolved = resolve_packages(wanted, Path(scratch), java.home, excludes)
         folder.mkdir(parents=True, exist_ok=True)
         done.unlink(missing_ok=True)
         for old in folder.glob("*.jar"):
             old.unlink()
-        for jar in resolved:
+        for jar in (*resolved, *own_jars(store)):
             shutil.copy(jar, folder / jar.name)
-    done.write_text("\n".join([coordinate, *sorted(p.name for p in folder.glob("*.jar"))]) + "\n")
+    done.write_text("\n".join([wanted, *sorted(p.name for p in folder.glob("*.jar"))]) + "\n")
     return True
 
 
-def resolve_packages(coordinate: str, scratch: Path, java_home: Path) -> list[Path]:
-    """Let spark-submit run an empty program with the package, and return the jars that it fetched."""
+def resolve_packages(packages: str, scratch: Path, java_home: Path, excludes: Sequence[str] = ()) -> list[Path]:
+    """Let spark-submit run an empty program with the packages, and return the jars that it fetched."""
     program = scratch / "nothing.py"
     program.write_text("")
     command = [
         str(_spark_home() / "bin" / "spark-submit"),
-        *("--master", "local[1]", "--packages", coordinate),
+        *("--master", "local[1]", "--packages", packages),
+        *(("--exclude-packages", ",".join(excludes)) if excludes else ()),
         *("--conf", f"spark.jars.ivy={scratch / 'ivy'}"),
         str(program),
     ]
@@ -93,7 +118,7 @@ def resolve_packages(coordinate: str, scratch: Path, java_home: Path) -> list[Pa
     if answer.returncode != 0 or not jars:
         reason = re.search(r"unresolved dependency[^\n]*|Server access error[^\n]*", answer.stdout + answer.stderr)
         raise SparkError(
-            f"{coordinate} could not be resolved from Maven ({reason[0] if reason else 'spark-submit failed'})",
+            f"{packages} could not be resolved from Maven ({reason[0] if reason else 'spark-submit failed'})",
             hint="check Java's proxy settings, or copy the jars into the folder by hand",
         )
     return not_shipped(jars)
@@ -120,21 +145,31 @@ def _spark_minor() -> str:
     return ".".join(version("pyspark").split(".")[:2])
 
 
-def _required_artifacts() -> tuple[str, ...]:
-    return tuple(artifact.format(minor=_spark_minor()) for artifact in _REQUIRED)
+def _hadoop_version() -> str:
+    """Of pyspark's own Hadoop, whose version a connector must have."""
+    [client] = (_spark_home() / "jars").glob("hadoop-client-api-*.jar")
+    return client.stem.removeprefix("hadoop-client-api-")
+
+
+def _required_artifacts(store: str | None) -> tuple[str, ...]:
+    connector = store_named(store).connector(_hadoop_version())[:1] if store else ()
+    of_delta = (artifact.format(minor=_spark_minor()) for artifact in _REQUIRED)
+    return (*of_delta, *(coordinate.split(":")[1] for coordinate in connector))
 
 
 def main(arguments: list[str]) -> int:
-    """``python -m spark_jobs.spark.delta_jars FOLDER``: exit code 0 when the folder is filled."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        sys.stderr.write("usage: python -m spark_jobs.spark.delta_jars FOLDER\n")
-        return 2
+    """``python -m spark_jobs.spark.delta_jars FOLDER [--storage STORE]``: exit code 0 when the folder is filled."""
+    parser = argparse.ArgumentParser("python -m spark_jobs.spark.delta_jars", description="Fetch the jars from Maven.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--storage", choices=("s3", "gs", "abfss"), help="add the connector to this object store")
+    asked = parser.parse_args(arguments)
     try:
-        filled = fill_folder(Path(arguments[0]))
+        filled = fill_folder(asked.folder, asked.storage)
     except SparkError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    sys.stderr.write(f"{delta_coordinate()}: {'fetched into' if filled else 'already in'} {arguments[0]}\n")
+    fetched = "fetched into" if filled else "already in"
+    sys.stderr.write(f"{', '.join(coordinates(asked.storage))}: {fetched} {asked.folder}\n")
     return 0
 
 

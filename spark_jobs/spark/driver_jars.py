@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.spark.cache_folder import is_trusted, trusted_cache
-from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf, not_shipped
+from spark_jobs.spark.delta_jars import coordinates, jars_conf, not_shipped, own_jars
 
 # a user's own settings of these kinds decide what is found, or where
 _OTHERS = ("spark.jars.packages", "spark.jars.excludes", "spark.jars.repositories", "spark.jars.ivy")
@@ -32,9 +32,9 @@ def class_path(options: SparkOptions) -> str:
         return ""
     if options.jars == "packages":
         jars = _remembered(options)
+        jars += map(str, own_jars(options.store)) if jars else ()
     else:
-        found = [jar for _, joined in jars_conf(options.jars) for jar in joined.split(",")]
-        jars = [str(jar) for jar in not_shipped(map(Path, found))]
+        jars = [str(jar) for jar in not_shipped(map(Path, jars_conf(options)["spark.jars"].split(",")))]
     return "" if any(os.pathsep in jar for jar in jars) else os.pathsep.join(jars)
 
 
@@ -71,5 +71,5 @@ def _file(options: SparkOptions) -> Path | None:
     if options.jars != "packages" or any(key.startswith(_OTHERS) for key, _ in options.config):
         return None
     folder = trusted_cache()
-    coordinate = hashlib.sha256(delta_coordinate().encode()).hexdigest()[:12]
-    return folder and folder / f"packages-{coordinate}.json"
+    found = hashlib.sha256(",".join(coordinates(options.store)).encode()).hexdigest()[:12]
+    return folder and folder / f"packages-{found}.json"

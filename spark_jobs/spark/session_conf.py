@@ -76,9 +76,10 @@ def session_conf(options: SparkOptions, *, with_jars: bool = True) -> dict[str, 
     if is_local(options):
         conf |= _LOCAL_CONF
     if with_jars:
-        conf |= dict(jars_conf(options.jars))
+        conf |= jars_conf(options)
     own = dict(options.config)
-    for key in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):  # lists: add the user's to ours
+    # lists: add the user's to ours
+    for key in ("spark.jars", "spark.jars.packages", "spark.jars.excludes", "spark.sql.extensions"):
         if key in own and key in conf:
             own[key] = f"{conf[key]},{own[key]}"
     return conf | own

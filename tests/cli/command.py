@@ -7,16 +7,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import pytest
 import yaml
 
 import cdc_assets.cli
+from spark_jobs.spark import own_jvm, session
+from tests.fixtures.forked_programs import run_program
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DSN_VARIABLE = "POSTGRES_CDC_TEST_DSN"
+PROGRAM = "cdc_assets.cli"
 SPARK = {"engine": "spark"}
 SCHEMAS = Path(cdc_assets.cli.__file__).parent / "schemas"
 
@@ -55,18 +62,48 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """``postgres-cdc`` on one configuration file, with this in the environment."""
+    """``postgres-cdc`` on one configuration file, with this in the environment. ``forked``: others do not see its
+    command line, and it starts two seconds earlier."""
 
     configuration: Path
     environment: dict[str, str]
+    forked: bool = field(default=True, kw_only=True)
 
     def __call__(self, name: str, *options: str, without_java: bool = False) -> Answer:
         environment = {**os.environ, **self.environment}
         if without_java:
             environment |= {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
-        command = [sys.executable, "-m", "cdc_assets.cli", name, "--config", str(self.configuration), *options]
-        answer = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        arguments = (name, "--config", str(self.configuration), *options)
+        if self.forked:
+            answer = run_program(PROGRAM, *arguments, environment=environment, timeout=300)
+        else:
+            command = [sys.executable, "-m", PROGRAM, *arguments]
+            answer = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
         return Answer(answer.returncode, answer.stdout, answer.stderr, name)
+
+
+@dataclass(frozen=True)
+class CommandHere(Command):
+    """The same, run by this process with the Spark session that it has: another JVM costs 20 s of CPU time."""
+
+    spark: SparkSession
+    printed: pytest.CaptureFixture[str]
+
+    def __call__(self, name: str, *options: str, without_java: bool = False) -> Answer:
+        assert not without_java
+        with pytest.MonkeyPatch.context() as patched:
+            for variable, value in self.environment.items():
+                patched.setenv(variable, value)
+            patched.setattr(session, "spark_session", lambda *_, **__: self.spark)
+            patched.setattr(own_jvm, "end_session", lambda *_, **__: None)
+            self.printed.readouterr()
+            exit_code = cdc_assets.cli.run([name, "--config", str(self.configuration), *options])
+        return Answer(exit_code, *self.printed.readouterr(), name)
+
+
+def run_here(command: Command, spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> CommandHere:
+    """``command`` by this process, from now on."""
+    return CommandHere(command.configuration, command.environment, spark, capfd)
 
 
 def configured(folder: Path, dsn: str, name: str, tables: Sequence[str | Mapping[str, Any]], **changes: Any) -> Command:

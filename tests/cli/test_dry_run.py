@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.command import Answer, Command, configured
+from tests.cli.command import Answer, Command, configured, run_here
 from tests.fixtures.servers import Database
 
-pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 TABLES = (
     "CREATE TABLE orders (id int PRIMARY KEY, v text)",
@@ -49,13 +52,18 @@ def _done(command: Command, verb: str = "sync") -> Answer:
     return answer
 
 
-def _with(folder: Path, database: Database, tables: Sequence[str | dict[str, str]]) -> Command:
-    return configured(folder, database.dsn, database.name, tables)
+Following = Callable[[Sequence[str | dict[str, Any]]], Command]
 
 
-def test_what_sync_would_do_is_what_it_does(database: Database, tmp_path: Path) -> None:
+@pytest.fixture
+def following(spark: SparkSession, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Following:
+    """The command that follows these tables."""
     database.execute(*TABLES)
-    command = _with(tmp_path, database, ["public.orders", "public.items"])
+    return lambda tables: run_here(configured(tmp_path, database.dsn, database.name, tables), spark, capfd)
+
+
+def test_what_sync_would_do_is_what_it_does(following: Following, database: Database, tmp_path: Path) -> None:
+    command = following(["public.orders", "public.items"])
 
     first = _planned(command, database)
     log = tmp_path / "lake" / "change_log"
@@ -97,10 +105,9 @@ def test_what_sync_would_do_is_what_it_does(database: Database, tmp_path: Path) 
     assert list(_read(_done(command).document)) == ["public.items"]
 
 
-def test_another_mode_and_another_table(database: Database, tmp_path: Path) -> None:
-    database.execute(*TABLES)
-    _done(_with(tmp_path, database, ["public.orders"]))
-    command = _with(tmp_path, database, [{"name": "public.orders", "mode": "soft_delete"}, "public.items"])
+def test_another_mode_and_another_table(following: Following, database: Database, tmp_path: Path) -> None:
+    _done(following(["public.orders"]))
+    command = following([{"name": "public.orders", "mode": "soft_delete"}, "public.items"])
     planned = _planned(command, database)
     assert planned["creates"] == [f"public.items in publication {database.name}"]
     assert _read(planned) == {
@@ -113,9 +120,8 @@ def test_another_mode_and_another_table(database: Database, tmp_path: Path) -> N
     assert list(_read(done)) == ["public.items"]
 
 
-def test_a_table_that_would_stop_is_a_problem(database: Database, tmp_path: Path) -> None:
-    database.execute(*TABLES)
-    command = _with(tmp_path, database, ["public.orders", "public.items"])
+def test_a_table_that_would_stop_is_a_problem(following: Following, database: Database, tmp_path: Path) -> None:
+    command = following(["public.orders", "public.items"])
     _done(command)
     database.execute("DROP TABLE items")
     planned = _planned(command, database, exit_code=1)
@@ -126,10 +132,11 @@ def test_a_table_that_would_stop_is_a_problem(database: Database, tmp_path: Path
     assert command("sync", "--json").exit_code == 1
 
 
-def test_a_change_that_is_refused_stops_the_table_there_too(database: Database, tmp_path: Path) -> None:
-    database.execute(*TABLES)
+def test_a_change_that_is_refused_stops_the_table_there_too(
+    following: Following, database: Database, tmp_path: Path
+) -> None:
     refusing = {"name": "public.items", "on_schema_change": {"add": "stop", "retype": "stop"}}
-    command = configured(tmp_path, database.dsn, database.name, [refusing, "public.orders"])
+    command = following([refusing, "public.orders"])
     _done(command)
     database.execute("ALTER TABLE items ADD c int", "ALTER TABLE orders ADD c int")
     planned = _planned(command, database, exit_code=1)
@@ -141,9 +148,8 @@ def test_a_change_that_is_refused_stops_the_table_there_too(database: Database, 
     assert "column c was added, and on_schema_change says add: stop" in command("sync").problem
 
 
-def test_what_recover_would_do_is_what_it_does(database: Database, tmp_path: Path) -> None:
-    database.execute(*TABLES)
-    command = _with(tmp_path, database, ["public.orders", "public.items"])
+def test_what_recover_would_do_is_what_it_does(following: Following, database: Database, tmp_path: Path) -> None:
+    command = following(["public.orders", "public.items"])
     none = command("recover", "--dry-run")
     assert none.exit_code == 1
     assert "no change log" in none.problem

@@ -7,29 +7,36 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.cli.command import SPARK, configured
+from tests.cli.command import SPARK, configured, run_here
 from tests.fixtures.java_processes import java_processes
 from tests.fixtures.servers import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-def test_one_line_says_so_and_the_next_sync_mends_it(database: Database, jars_folder: Path, tmp_path: Path) -> None:
+def test_one_line_says_so_and_the_next_sync_mends_it(
+    database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, note text)",
         "CREATE TABLE items (id int PRIMARY KEY, note text)",
         "INSERT INTO orders SELECT g, 'note' FROM generate_series(1, 2000) g",
         "INSERT INTO items SELECT g, 'note' FROM generate_series(1, 2000) g",
     )
-    spark = {"master": "local[2]", "jars": str(jars_folder)}
+    options = {"master": "local[2]", "jars": str(jars_folder)}
     command = configured(
-        tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=spark, merge=SPARK
+        tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=options, merge=SPARK
     )
-    first = command("sync")
+    here = run_here(command, spark, capfd)
+    first = here("sync")
     assert first.exit_code == 0, first.stderr
     database.execute(*(f"UPDATE {table} SET note = note || id WHERE id % 3 = 0" for table in ("orders", "items")))
     files = set(tmp_path.glob("lake/tables/**/*.parquet"))
@@ -46,8 +53,8 @@ def test_one_line_says_so_and_the_next_sync_mends_it(database: Database, jars_fo
     assert "Traceback" not in died.stderr
     assert "Spark's JVM has ended" in died.stderr
     assert all(line.startswith(("postgres-cdc: ", "hint: ")) for line in died.stderr.splitlines()), died.stderr
-    assert command("sync").exit_code == 0
-    assert command("verify").exit_code == 0
+    assert here("sync").exit_code == 0
+    assert here("verify").exit_code == 0
 
 
 def _kill_java(is_time: Callable[[], bool]) -> None:

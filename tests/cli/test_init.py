@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from spark_jobs.doctor import Verdict, diagnose_source
 from spark_jobs.doctor.table_checks import AREA
 from tests.cli.command import Answer
 from tests.documented_grants import documented_role
+from tests.fixtures.forked_programs import run_program
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -60,11 +59,9 @@ whole rows: ALTER TABLE public.events REPLICA IDENTITY FULL
 
 def init(folder: Path, dsn: str | None, *options: str) -> Answer:
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    command = [sys.executable, "-m", "cdc_assets.cli", "init", "--dsn-env", VARIABLE, *options]
     environment |= {} if dsn is None else {VARIABLE: dsn}
-    answer = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    arguments = ("init", "--dsn-env", VARIABLE, *options)
+    answer = run_program("cdc_assets.cli", *arguments, environment=environment, folder=folder, timeout=120)
     return Answer(answer.returncode, answer.stdout, answer.stderr, "init")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.qualified_name import QualifiedName
-from tests.cli.command import SPARK, configured
+from tests.cli.command import SPARK, configured, run_here
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -23,7 +23,9 @@ def _spark_options(jars_folder: Path) -> dict[str, object]:
     return {"master": "local[2]", "jars": str(jars_folder)}
 
 
-def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path) -> None:
+def test_from_nothing_to_equal(
+    database: Database, spark: SparkSession, jars_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     names = (QualifiedName("public", "orders"), QualifiedName("public", "items"))
     lake = Followed(spark, database, pipeline_of(database, tmp_path / "lake"), names)
     database.execute(
@@ -35,7 +37,9 @@ def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_fol
     tables = ["public.orders", "public.items"]
     command = configured(tmp_path, database.dsn, database.name, tables, spark=_spark_options(jars_folder), merge=SPARK)
 
-    assert command("doctor").exit_code == 0
+    here = run_here(command, spark, capfd)
+
+    assert here("doctor").exit_code == 0
     first = command("sync", "--json")
     assert first.exit_code == 0, first.stderr
     assert first.stderr == ""
@@ -56,7 +60,7 @@ def test_from_nothing_to_equal(database: Database, spark: SparkSession, jars_fol
     behind = {table["name"]: table["pending_changes"] for table in command("status", "--json").document["tables"]}
     assert behind == {"public.orders": 20, "public.items": 1}
 
-    applied = command("apply", "--json")
+    applied = here("apply", "--json")
     assert applied.exit_code == 0, applied.stderr
     counts = {
         table["name"]: (table["inserts"], table["updates"], table["deletes"]) for table in applied.document["tables"]

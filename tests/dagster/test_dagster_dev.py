@@ -136,6 +136,7 @@ def test_dagster_dev_has_no_warning_of_ours(trial: Trial) -> None:
     assert trial.database.server.password not in trial.dev.log.read_text()
 
 
+@pytest.mark.nightly
 def test_dg_dev_loads_without_a_warning_of_ours(tmp_path: Path) -> None:
     source = {"SHOP_DSN": "host=127.0.0.1 port=1 dbname=shop user=cdc", "SHOP_LAKE": str(tmp_path / "lake")}
     with dagster_dev(tmp_path / "home", DG_DEV, **source) as dev:

@@ -15,7 +15,7 @@ from spark_jobs.doctor.lake_checks import lake_path_check
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, latest_cut, write_cut
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.object_stores import hadoop_settings, storage_options
+from spark_jobs.object_stores import spark_settings, storage_options
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage, StoreSettings
 from tests.fixtures.object_store import BUCKET, ObjectStore
@@ -70,12 +70,15 @@ def test_one_client_serves_a_whole_lake(lake: Lake) -> None:
 def test_what_spark_and_object_store_are_told() -> None:
     settings = StoreSettings("http://minio:9000", "eu-central-1", path_style=True)
     location = Location("s3://bucket/shop", Storage(settings))
-    assert hadoop_settings(location) == {
+    assert spark_settings(location) == {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.s3a.endpoint": "http://minio:9000",
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.delta.logStore.s3.impl": "postgres_cdc.ConditionalLogStore",
+        "spark.delta.logStore.s3a.impl": "postgres_cdc.ConditionalLogStore",
+        "spark.delta.logStore.s3n.impl": "postgres_cdc.ConditionalLogStore",
     }
     assert storage_options(location) == {
         "aws_endpoint": "http://minio:9000",
@@ -84,7 +87,7 @@ def test_what_spark_and_object_store_are_told() -> None:
         "allow_http": "true",
     }
     folder = Location("/data/shop", Storage(settings))
-    assert (hadoop_settings(folder), storage_options(folder)) == ({}, None)
+    assert (spark_settings(folder), storage_options(folder)) == ({}, None)
 
 
 @pytest.mark.parametrize("scheme", ["hdfs", "wasbs", "r2", "az"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -28,14 +27,17 @@ from spark_jobs.snapshot import snapshot as snapshot_module
 from spark_jobs.spark.session import spark_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import snapshot, sync
+from tests.fixtures.forked_programs import ForkedProgram, start_program
+
+SAID = "said"
 
 
-def started(step: str, pipeline: Pipeline, folder: Path) -> subprocess.Popen[str]:
-    """That process; ``folder`` is of the test, for the pickled pipeline."""
+def started(step: str, pipeline: Pipeline, folder: Path) -> ForkedProgram:
+    """That process; ``folder`` is of the test, for the pickled pipeline and what is printed."""
     file = folder / "pipeline.pickle"
     file.write_bytes(pickle.dumps(pipeline))
-    command = [sys.executable, "-m", "tests.spark.crash", step, str(file)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    with (folder / SAID).open("w") as said:
+        return start_program("tests.spark.crash", step, str(file), stdout=said, stderr=said)
 
 
 def while_landing(pipeline: Pipeline) -> None:

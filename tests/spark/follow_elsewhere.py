@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.snapshot import table_read
 from spark_jobs.spark.session import spark_session
+from tests.fixtures.forked_programs import run_program
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 from tests.spark.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # each written in a way of its own: an overwrite and a MERGE on the driver, then a MERGE and an append by executors, all
 # in one partition, and by key
@@ -32,17 +36,14 @@ def follow_elsewhere(
     (folder / "options").write_bytes(pickle.dumps(options))
     (folder / "database").write_bytes(pickle.dumps(database))
     arguments = [str(folder / "options"), str(folder / "database"), str(folder / "lake")]
-    answer = subprocess.run([sys.executable, "-m", program, *arguments], capture_output=True, text=True, check=False)
+    answer = run_program(program, *arguments)
     assert answer.stdout.splitlines()[-1:] == ["lake equals source"], answer.stderr
     return str(folder / "lake" / "tables" / "public" / "item")
 
 
-def main(options: str, database_file: str, lake: str) -> None:
-    table_read._SMALL_BYTES = -1  # executors read every table
-    kind = pickle.loads(Path(options).read_bytes())  # noqa: S301 - our own file
-    spark = spark_session(kind)
-    database = pickle.loads(Path(database_file).read_bytes())  # noqa: S301
-    followed = Followed.start(spark, database, Path(lake), "item", options=kind)
+def follow_item(spark: SparkSession, options: SparkOptions, database: Database, lake: Path) -> str:
+    """Follow it through this Spark; the path of its Delta table."""
+    followed = Followed.start(spark, database, lake, "item", options=options)
     (snapshot,) = followed.snapshot()
     assert snapshot.error is None, snapshot.error
     followed.assert_equal()
@@ -53,6 +54,14 @@ def main(options: str, database_file: str, lake: str) -> None:
         followed.assert_equal()
     (again,) = followed.apply()
     assert again.outcome == "already applied"
+    return followed.pipeline.lake.table(followed.names[0])
+
+
+def main(options: str, database_file: str, lake: str) -> None:
+    table_read._SMALL_BYTES = -1  # executors read every table
+    kind = pickle.loads(Path(options).read_bytes())  # noqa: S301 - our own file
+    spark = spark_session(kind)
+    follow_item(spark, kind, pickle.loads(Path(database_file).read_bytes()), Path(lake))  # noqa: S301
     spark.stop()
     sys.stdout.write("lake equals source\n")
 

@@ -38,7 +38,7 @@ SOURCES: dict[str, dict[str, Any]] = {"text": {}, "binary": {"binary": True}, "l
 
 
 @pytest.mark.parametrize(
-    "source", [at_night(source) if name == "binary" else source for name, source in SOURCES.items()], ids=SOURCES
+    "source", [source if name == "text" else at_night(source) for name, source in SOURCES.items()], ids=SOURCES
 )
 def test_chosen_types_are_followed(
     spark: SparkSession, database: Database, tmp_path: Path, source: dict[str, Any]

@@ -21,7 +21,8 @@ from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.crash import BORDERS, started
+from tests.fixtures.waiting import wait_until
+from tests.spark.crash import BORDERS, SAID, started
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ def versions(followed: Followed) -> list[int]:
 def killed_once(happened: Callable[[], bool], step: str, followed: Followed, folder: Path) -> None:
     """Start ``step`` and kill it, JVM and all, as soon as this is true."""
     process = started(step, followed.pipeline, folder)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    wait_until(lambda: "ready\n" in (folder / SAID).read_text(), "its session")
     deadline = time.monotonic() + 300
     while not happened() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)

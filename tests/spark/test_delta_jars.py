@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import SparkError
-from spark_jobs.spark.delta_jars import delta_coordinate, jars_conf, main
+from spark_jobs.spark.delta_jars import LOG_STORE, coordinates, delta_coordinate, jars_conf, main
 from spark_jobs.spark.driver_jars import class_path, remember
+from spark_jobs.spark.session_conf import session_conf
 
 
 def test_the_coordinate_is_for_the_installed_spark() -> None:
@@ -19,18 +23,34 @@ def test_the_coordinate_is_for_the_installed_spark() -> None:
 
 
 def test_packages_and_provided() -> None:
-    assert jars_conf("packages") == (("spark.jars.packages", delta_coordinate()),)
-    assert jars_conf("provided") == ()
+    assert jars_conf(SparkOptions(jars="packages")) == {"spark.jars.packages": delta_coordinate()}
+    assert jars_conf(SparkOptions(jars="provided")) == {}
+
+
+def test_an_object_store_adds_its_connector_in_the_version_of_sparks_hadoop() -> None:
+    found = jars_conf(SparkOptions(jars="packages", store="s3"))
+    packages = found["spark.jars.packages"]
+    hadoop = next(Path(str(pyspark.__file__)).parent.glob("jars/hadoop-client-api-*.jar")).stem.rpartition("-")[2]
+    assert packages.startswith(f"{delta_coordinate()},org.apache.hadoop:hadoop-aws:{hadoop},software.amazon")
+    assert found["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
+    own = (("spark.jars.packages", "a:b:1"), ("spark.jars.excludes", "c:d"))
+    conf = session_conf(SparkOptions(jars="packages", store="s3", config=own))
+    assert conf["spark.jars.packages"] == f"{packages},a:b:1"
+    assert conf["spark.jars.excludes"] == "software.amazon.awssdk:bundle,c:d"
+    for store, artifact in (("gs", "hadoop-gcp"), ("abfss", "hadoop-azure")):
+        assert coordinates(store)[1:] == (f"org.apache.hadoop:{artifact}:{hadoop}",)
 
 
 def test_a_folder_must_hold_delta_for_this_spark(tmp_path: Path) -> None:
     with pytest.raises(SparkError, match=r"holds no delta-spark_.*python -m spark_jobs.spark.delta_jars"):
-        jars_conf(str(tmp_path))
+        jars_conf(SparkOptions(jars=str(tmp_path)))
     spark = delta_coordinate().split(":")[1]
     for name in (f"io.delta_{spark}-4.4.0.jar", "delta-storage-4.4.0.jar", "other-1.jar"):
         (tmp_path / name).touch()
-    ((key, value),) = jars_conf(str(tmp_path))
+    ((key, value),) = jars_conf(SparkOptions(jars=str(tmp_path))).items()
     assert (key, len(value.split(","))) == ("spark.jars", 3)
+    with pytest.raises(SparkError, match=r"holds no hadoop-aws-.*delta_jars .* --storage s3"):
+        jars_conf(SparkOptions(jars=str(tmp_path), store="s3"))
 
 
 def test_what_ivy_found_is_used_again_as_long_as_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +76,16 @@ def test_a_folder_is_the_class_path_without_what_spark_brings(tmp_path: Path) ->
     assert found == sorted(str(tmp_path / name) for name in names[:2])
 
 
+def test_the_log_store_is_built_from_its_source_and_comes_with_s3_alone(tmp_path: Path) -> None:
+    manifest = zipfile.ZipFile(LOG_STORE).read("META-INF/MANIFEST.MF").decode()
+    digest = hashlib.sha256(LOG_STORE.with_name("ConditionalLogStore.java").read_bytes()).hexdigest()
+    assert digest[:40] in manifest, "make log-store"
+    for jars in ("packages", "provided"):
+        assert jars_conf(SparkOptions(jars=jars, store="s3"))["spark.jars"] == str(LOG_STORE)
+        assert "spark.jars" not in jars_conf(SparkOptions(jars=jars, store="gs"))
+
+
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main([])
     assert capsys.readouterr().err.startswith("usage:")

@@ -22,7 +22,7 @@ from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay import change_mode
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.tables import progress
+from spark_jobs.tables import ledger
 from spark_jobs.verify.row_compare import compare
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
@@ -172,7 +172,7 @@ def test_a_commit_of_others_to_an_idle_table_is_seen_in_its_turn_or_if_the_cut_i
     old: timedelta,
     syncs: int,
 ) -> None:
-    monkeypatch.setattr(progress, "_OLD", old)
+    monkeypatch.setattr(ledger, "_OLD", old)
     followed = _Followed.start(database, tmp_path / "lake", spark, 3)
     for table in ("t1", "t2"):
         path = followed.pipeline.lake.table(QualifiedName("public", table))

@@ -27,7 +27,7 @@ from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.tables import progress
+from spark_jobs.tables import ledger
 from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.object_store import BUCKET, ObjectStore
@@ -156,7 +156,7 @@ def test_on_an_object_store_all_are_checked_if_the_cut_is_old(
     before = {name: followed.state(name) for name in NAMES}
     for name in NAMES:
         _replaced(followed.pipeline.lake.table(name))
-    monkeypatch.setattr(progress, "_OLD", timedelta(0))
+    monkeypatch.setattr(ledger, "_OLD", timedelta(0))
     followed.sync()
     assert {name: followed.state(name) for name in NAMES} == {
         name: (number, version + 1) for name, (number, version) in before.items()
@@ -179,7 +179,7 @@ def test_a_table_whose_lost_windows_are_no_longer_in_the_log_is_read_again(
     assert last is not None
     keep_log_small(log, last, timedelta(0), last.ordinal)
     _replaced(followed.pipeline.lake.table(IDLE))
-    monkeypatch.setattr(progress, "_OLD", timedelta(0))
+    monkeypatch.setattr(ledger, "_OLD", timedelta(0))
     followed.change(BUSY)
     report = followed.sync()
     assert [taken.name for taken in report.snapshots] == [IDLE]
@@ -199,7 +199,7 @@ def test_maintenance_does_not_show_a_table_that_has_lost_a_commit(
     assert last is not None
     show_in_latest_cut(followed.pipeline.lake, last.identity, NAMES)
     assert latest_cut(followed.pipeline.lake) == before
-    monkeypatch.setattr(progress, "_OLD", timedelta(0))
+    monkeypatch.setattr(ledger, "_OLD", timedelta(0))
     followed.sync()
     followed.assert_equal()
 

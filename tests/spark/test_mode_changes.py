@@ -17,6 +17,7 @@ from spark_jobs.new_generations import begin_generations
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.run import Run
 from spark_jobs.table_mode import Mode
+from tests.at_night import at_night
 from tests.fixtures.servers import Database
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Item, audited_item
 
@@ -58,7 +59,13 @@ def test_under_load_all_since_the_snapshot_is_kept(item: Item, before: Mode, mod
         item.assert_current_rows(mode)
 
 
-def test_there_and_back_with_columns_that_change(item: Item) -> None:
+# each mode is begun once, and the mirror left and come back to
+ROUND: tuple[Mode, ...] = ("append", "mirror", "soft_delete", "history")
+LONGER: tuple[Mode, ...] = ("history", "mirror", "append", "mirror", "soft_delete", "history")
+
+
+@pytest.mark.parametrize("modes", [ROUND, at_night(LONGER)], ids=["round", "longer"])
+def test_there_and_back_with_columns_that_change(item: Item, modes: tuple[Mode, ...]) -> None:
     """The columns keep their numbers: what is renamed later is still the same."""
     (taken,) = item.sync("mirror").snapshots
     item.run(CHANGES[:3])
@@ -66,7 +73,6 @@ def test_there_and_back_with_columns_that_change(item: Item) -> None:
     item.run([["ALTER TABLE item ADD w int DEFAULT 5", "ALTER TABLE item RENAME v TO words"]])
     item.run([["UPDATE item SET w = 6, words = 'wide' WHERE id = 2", "DELETE FROM item WHERE id = 3"]])
     item.sync("mirror")
-    modes: tuple[Mode, ...] = ("history", "mirror", "append", "mirror", "soft_delete", "history")
     for number, mode in enumerate(modes):
         item.run([[f"UPDATE item SET w = {number} WHERE id = 4"]])
         report = item.sync(mode)

@@ -18,6 +18,7 @@ from spark_jobs.sync import capture, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import lake_rows as table_rows
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.audit import AUDIT, Row, audit_of, audited
@@ -113,11 +114,16 @@ def _run(database: Database, transactions: Sequence[Sequence[str]]) -> None:
                     connection.execute(statement)
 
 
-def test_each_step(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+# each way to write of Spark's: the others repeat them on other rows
+_BY_DAY = ("each kind of change", "keys that move keep their documents, keys come again", "emptied in the middle")
+
+
+@pytest.mark.parametrize("steps", [_BY_DAY, at_night(tuple(STEPS))], ids=["by day", "all"])
+def test_each_step(spark: SparkSession, database: Database, tmp_path: Path, steps: tuple[str, ...]) -> None:
     followed = _started(spark, database, tmp_path / "lake")
     assert_as_audited(followed, _snapshot_rows())
-    for step, transactions in STEPS.items():
-        _run(database, transactions)
+    for step in steps:
+        _run(database, STEPS[step])
         assert [(step, applied.error) for applied in followed.sync()] == [(step, None)] * len(TABLES)
         assert_as_audited(followed, _snapshot_rows())
     report = verify(followed.pipeline, lambda: spark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import duckdb_extension_delta
@@ -13,8 +13,11 @@ import pytest
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import SparkOptions
 from tests.fixtures.servers import Database, fresh_database
-from tests.spark.follow_elsewhere import follow_elsewhere
+from tests.spark.follow_elsewhere import follow_elsewhere, follow_item
 from tests.spark.scenarios import make_item
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
@@ -73,20 +76,21 @@ def source_rows(database: Database) -> list[tuple[Any, ...]]:
     return sorted(database.execute(f"SELECT {as_they_are}, {as_text} FROM item"))
 
 
+@pytest.mark.usefixtures("read_by_executors")
 def test_classic_and_connect_write_one_schema_and_duckdb_reads_it(
-    server: PostgresServer, jars_folder: Path, connect_server: str, tmp_path: Path
+    server: PostgresServer, spark: SparkSession, jars_folder: Path, connect_server: str, tmp_path: Path
 ) -> None:
-    ways = {
-        "classic": SparkOptions(master="local[2]", jars=str(jars_folder)),
-        "connect": SparkOptions(remote=connect_server),
-    }
     schemas = {}
-    for way, options in ways.items():
+    for way in ("classic", "connect"):
         folder = tmp_path / way
         folder.mkdir()
         with fresh_database(server) as database:
             make_wide_item(database)
-            table = follow_elsewhere(options, database, folder)
+            if way == "classic":
+                options = SparkOptions(master="local[2]", jars=str(jars_folder))
+                table = follow_item(spark, options, database, folder / "lake")
+            else:
+                table = follow_elsewhere(SparkOptions(remote=connect_server), database, folder)
             assert has_deletion_vectors(table)
             assert read_by_duckdb(table) == source_rows(database), way
         schemas[way] = schema_of(table)

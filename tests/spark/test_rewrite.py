@@ -150,7 +150,7 @@ def test_a_small_part_of_the_rows_is_merged(followed: Followed) -> None:
 def test_another_writer_between_the_choice_and_the_write(
     spark: SparkSession, followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = _limited(followed, ALWAYS)
+    followed = replace(_limited(followed, ALWAYS), names=followed.names[:1])
     path = f"{followed.pipeline.lake.path}/tables/public/by_number"
 
     def meanwhile(statement: str) -> Callable[[Location], int]:
@@ -165,7 +165,7 @@ def test_another_writer_between_the_choice_and_the_write(
     followed.database.execute("UPDATE by_number SET n = 5 WHERE id % 2 = 1")
     with monkeypatch.context() as other:
         other.setattr(spark_writer, "newest_version", meanwhile(f"OPTIMIZE delta.`{path}` ZORDER BY (id)"))
-        assert [each.error for each in followed.sync()] == [None] * len(TABLES)
+        assert [each.error for each in followed.sync()] == [None]
     _assert_equal(followed)
     followed.database.execute("UPDATE by_number SET n = 6 WHERE id % 2 = 1")
     with monkeypatch.context() as other:
@@ -176,5 +176,5 @@ def test_another_writer_between_the_choice_and_the_write(
     assert "of another writer was undone by commit" in str(errors[0])
     # the commit itself is right, and the table goes on
     followed.database.execute("UPDATE by_number SET n = 7 WHERE id % 2 = 1")
-    assert [each.error for each in followed.sync()] == [None] * len(TABLES)
+    assert [each.error for each in followed.sync()] == [None]
     _assert_equal(followed)

@@ -24,8 +24,10 @@ import pyspark
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from spark_jobs.configuration import MergeEngine
 from spark_jobs.table_mask import SALT_VARIABLE
-from tests.cli.command import SPARK, Answer, Command, configured
+from tests.at_night import at_night
+from tests.cli.command import Answer, Command, configured
 from tests.documented_grants import TABLES, documented_role
 from tests.fixtures.free_port import free_port
 from tests.fixtures.servers import Database, fresh_database
@@ -75,8 +77,14 @@ class Trial:
     folder: Path
 
 
-@pytest.fixture(scope="module")
-def trial(server: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+@pytest.fixture(scope="module", params=["auto", at_night("spark")])
+def trial(
+    request: pytest.FixtureRequest,
+    server: PostgresServer,
+    jars_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Trial]:
+    """``auto``: only the run that takes the snapshots and the one in Dagster start Spark."""
     folder = tmp_path_factory.mktemp("secrets")
     for name in ("events", "tmp", "home"):
         (folder / name).mkdir()
@@ -93,7 +101,7 @@ def trial(server: PostgresServer, jars_folder: Path, tmp_path_factory: pytest.Te
             "INSERT INTO items SELECT g, repeat('-', 1000000) FROM generate_series(10, 15) g",
         )
         with documented_role(database, PASSWORD) as dsn, watched(port, folder / "tmp") as seen:
-            journey = Journey(folder, database, dsn, _spark(folder, jars_folder, port))
+            journey = Journey(folder, database, dsn, _spark(folder, jars_folder, port), request.param)
             yield Trial(journey.said(), seen, folder)
 
 
@@ -117,6 +125,7 @@ class Journey:
     database: Database
     dsn: str
     spark: dict[str, Any]
+    engine: MergeEngine
 
     def said(self) -> dict[str, Answer]:
         role = conninfo_to_dict(self.dsn)["user"]
@@ -147,8 +156,10 @@ class Journey:
     def _command(self, dsn: str | None = None, **spark: str) -> Command:
         keys = dict.fromkeys(STORE_KEYS, "{{ env.STORE_KEY }}")
         options = {**self.spark, **spark, "config": {**self.spark["config"], **keys}}
-        command = configured(self.folder, dsn or self.dsn, self.database.name, FOLLOWED, spark=options, merge=SPARK)
-        return replace(command, environment={**command.environment, **self._environment})
+        command = configured(
+            self.folder, dsn or self.dsn, self.database.name, FOLLOWED, spark=options, merge={"engine": self.engine}
+        )
+        return replace(command, environment={**command.environment, **self._environment}, forked=False)
 
     @property
     def _environment(self) -> dict[str, str]:

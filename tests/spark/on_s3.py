@@ -1,0 +1,85 @@
+"""Programs on an S3 server: processes of their own, as their JVM needs the connector's jars. ``python -m
+tests.spark.on_s3 PROGRAM CONFIGURATION ...`` prints what the test asks for as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+from cdc_assets import SyncReport, load_pipeline, sync
+from spark_jobs.configuration import Pipeline
+from spark_jobs.maintain.maintain import maintain
+from spark_jobs.spark.session import spark_session
+from spark_jobs.verify.verify import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHANGES = (
+    "UPDATE \"my table\" SET v = v || '!', id = id + 100 WHERE id % 3 = 0",
+    'DELETE FROM "my table" WHERE id % 5 = 0',
+    "UPDATE versions SET n = n + 1 WHERE id < 4",
+    "DELETE FROM note WHERE a = 1",
+    "ALTER TABLE versions ADD extra text DEFAULT 'e'",
+    "INSERT INTO versions VALUES (900, 1, 'x')",
+)
+
+
+def follow(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
+    """Snapshot, changes, DDL, TRUNCATE, maintenance; then source and lake are compared."""
+    reports: list[SyncReport] = [sync(pipeline, lambda: spark)]
+    for statements in (CHANGES, ("TRUNCATE note", "INSERT INTO note VALUES (7, 'last')")):
+        with psycopg.connect(pipeline.source.dsn.get_secret_value(), autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        reports.append(sync(pipeline, lambda: spark))
+    maintained = maintain(pipeline, lambda: spark)
+    return {
+        "errors": [str(error) for report in reports for error in report.errors] + list(map(str, maintained.errors)),
+        "engines": sorted({table.engine for report in reports for table in report.tables if table.engine}),
+        "snapshots": [len(report.snapshots) for report in reports],
+        "problems": [str(problem) for problem in verify(pipeline, lambda: spark).problems],
+    }
+
+
+def write_one_version_twice(pipeline: Pipeline, spark: SparkSession) -> list[str]:
+    """What the LogStore that the session uses says to each of four writes of one file."""
+    jvm: Any = spark._jvm
+    assert spark.conf.get("spark.delta.logStore.s3.impl") == "postgres_cdc.ConditionalLogStore"
+    hadoop: Any = spark._jsparkSession.sessionState().newHadoopConf()
+    store = jvm.postgres_cdc.ConditionalLogStore(hadoop)
+    file = jvm.org.apache.hadoop.fs.Path(f"{pipeline.lake.path}/raced/_delta_log/00000000000000000000.json")
+    said = []
+    for content, overwrite in (("ours", False), ("ours", False), ("theirs", False), ("theirs", True)):
+        try:
+            store.write(file, jvm.java.util.Collections.singletonList(content).iterator(), overwrite, hadoop)
+            said.append("written")
+        except Py4JJavaError as error:
+            said.append(error.java_exception.getClass().getSimpleName())
+    return said
+
+
+def append(pipeline: Pipeline, spark: SparkSession, first: str, count: str) -> int:
+    """One row per commit, as fast as it goes."""
+    for number in range(int(first), int(first) + int(count)):
+        rows = spark.range(number, number + 1).coalesce(1)
+        rows.write.format("delta").mode("append").save(f"{pipeline.lake.path}/shared")
+    return int(count)
+
+
+def count(pipeline: Pipeline, spark: SparkSession) -> int:
+    return spark.read.format("delta").load(f"{pipeline.lake.path}/shared").distinct().count()
+
+
+PROGRAMS: dict[str, Any] = {run.__name__: run for run in (follow, write_one_version_twice, append, count)}
+
+if __name__ == "__main__":
+    _, programs, file, *arguments = sys.argv
+    pipeline = load_pipeline(Path(file))
+    session = spark_session(pipeline.spark)
+    sys.stdout.write(json.dumps([PROGRAMS[name](pipeline, session, *arguments) for name in programs.split(",")]))
