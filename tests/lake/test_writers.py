@@ -94,7 +94,8 @@ STEPS = ("append", "merge", "keep", "rewrite", "overwrite")
 # the steps that the driver's process writes; all others are Spark's
 BY_DRIVER: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*KEYS, "two columns", "deletion vectors"), STEPS[:-1]),
-    **dict.fromkeys(("appends only", "a shallow clone"), STEPS[:1]),
+    "appends only": ("append",),
+    "a shallow clone": ("append", "keep", "rewrite"),  # the merge in between leaves no file of the other table
     "double": (),
 }
 # what Spark merges in place of a rewrite: their readers follow single rows, or nobody knows how many rows they have

@@ -185,7 +185,7 @@ def test_with_the_engine_spark_every_row_is_written_by_spark(
         ((), None),
         ((_INSERT,), "append"),
         (_REWRITE, "rewrite"),
-        (("DELETE FROM thing WHERE id = 7",), "merge"),
+        (("DELETE FROM thing WHERE id = 8",), "merge"),
     ):
         database.execute(*statements)
         if strategy is None:
