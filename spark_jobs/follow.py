@@ -19,12 +19,12 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError, SnapshotWaitsError
 from spark_jobs.lake.messages_state import has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.repair import apply_and_repair
+from spark_jobs.repair.new_generations import NewGenerations, begin_generations
+from spark_jobs.repair.repair import apply_and_repair
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import IN_ROUNDS, Exporter

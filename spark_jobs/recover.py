@@ -18,10 +18,10 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError
 from spark_jobs.lake.drop_mark import refuse_half_removed
-from spark_jobs.new_generations import NewGenerations, begin_generations
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.repair.new_generations import NewGenerations, begin_generations
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spark_jobs.configuration import Pipeline
+from spark_jobs.postgres.write_guard import UNGUARDED, WriteGuard, write_guard
 from spark_jobs.progress import Progress, silent
 from spark_jobs.spark.provider import LazySession, SparkProvider
-from spark_jobs.write_guard import UNGUARDED, WriteGuard, write_guard
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,16 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.new_generations import NewGenerations, begin_generations
-from spark_jobs.partitions.read_partitions import PartitionsReport
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.read_again import told_to_wait
-from spark_jobs.repair import repair
+from spark_jobs.repair.new_generations import NewGenerations, begin_generations
+from spark_jobs.repair.read_again import told_to_wait
+from spark_jobs.repair.read_partitions import PartitionsReport
+from spark_jobs.repair.repair import repair
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run

@@ -1,4 +1,4 @@
-"""From which counts and sizes on a table is written in which way: ``lake/write_choice.py`` decides by these."""
+"""From which counts and sizes on a table is written in which way: ``writers/write_choice.py`` decides by these."""
 
 from __future__ import annotations
 

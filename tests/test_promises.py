@@ -11,8 +11,8 @@ from cdc_assets.cli.invocation import INTERRUPTED, USAGE
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.lake.cuts import CUTS_SCHEMA
 from spark_jobs.lake.generation import Generation
-from spark_jobs.lake.table_commit import ModeOrigin, Provenance
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.writers.table_commit import ModeOrigin, Provenance
 
 PAGE = (Path(__file__).parents[1] / "docs" / "promises.md").read_text()
 CODE = [path.read_text() for path in Path(cdc_assets.__file__).parent.rglob("*.py")]

@@ -53,7 +53,7 @@ from spark_jobs.qualified_name import QualifiedName
 if TYPE_CHECKING:
     from spark_jobs.apply.table_applied import TableApplied
     from spark_jobs.change_log.chapters import Chapters
-    from spark_jobs.new_generations import NewGenerations
+    from spark_jobs.repair.new_generations import NewGenerations
     from spark_jobs.run import Run
     from spark_jobs.snapshot.exporter import Exporter
     from spark_jobs.snapshot.table_waiting import TableWaiting
@@ -133,7 +133,7 @@ def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[
     A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
     not landed are refused.
     """
-    from spark_jobs.repair import apply_and_repair
+    from spark_jobs.repair.repair import apply_and_repair
     from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
     from spark_jobs.snapshot.table_waiting import tables_waiting
 
@@ -241,7 +241,7 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, engine_run:
     If the source is down or the slot is lost, tables that already have a snapshot still get what is landed.
     """
     from spark_jobs.lake.table_state import has_delta_table
-    from spark_jobs.new_generations import NewGenerations
+    from spark_jobs.repair.new_generations import NewGenerations
     from spark_jobs.sync import begin_generations, prepare
 
     pipeline = run.blueprint.pipeline

@@ -17,14 +17,14 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.errors import SchemaChangeError, by_itself
-from spark_jobs.lake.delta_table import table_columns
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.region_merge import RegionRows, write_regions
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.writers.delta_table import table_columns
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.region_merge import RegionRows, write_regions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

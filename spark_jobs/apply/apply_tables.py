@@ -17,11 +17,7 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.opened_table import OpenedTable, opened_table
-from spark_jobs.lake.table_commit import Provenance, commit_without_rows
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.lake.table_writer import WrittenTable, write_net
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
@@ -30,6 +26,10 @@ from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
 from spark_jobs.tables.understood_windows import understood_windows
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.opened_table import OpenedTable, opened_table
+from spark_jobs.writers.table_commit import Provenance, commit_without_rows
+from spark_jobs.writers.table_writer import WrittenTable, write_net
 
 _TABLES_AT_ONCE = 3
 

@@ -10,9 +10,9 @@ from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.errors import SchemaChangeError, new_snapshot
-from spark_jobs.lake.column_ddl import alter_columns, rewrite_columns
 from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.writers.column_ddl import alter_columns, rewrite_columns
 
 
 def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.apply.plan import Plan
-from spark_jobs.lake.opened_table import opened_table
+from spark_jobs.writers.opened_table import opened_table
 
 # Bytes of changes, and of the tables that they are merged into. A sync of 900,000 changes of a table of a million rows
 # took 15.6 s with a JVM that compiles its code once, and 17.1 s with the usual one, which takes the lead later

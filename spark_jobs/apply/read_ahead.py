@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.lake.delta_table import table_at
+from spark_jobs.writers.delta_table import table_at
 
 
 @contextmanager

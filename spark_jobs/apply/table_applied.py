@@ -10,9 +10,9 @@ from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState
-from spark_jobs.lake.write_choice import Engine
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.writers.write_choice import Engine
 
 Outcome = Literal["applied", "nothing to apply", "already applied", "stopped"]
 

@@ -13,13 +13,13 @@ from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, Wi
 from spark_jobs.configuration import Pipeline, SchemaPolicy
 from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
 from spark_jobs.lake.lost_commits import note_lost_commit
-from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import column_changes_of
+from spark_jobs.writers.table_commit import Provenance
 
 if TYPE_CHECKING:
     from spark_jobs.apply.regions_read import RegionsRead

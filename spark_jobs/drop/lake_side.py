@@ -18,11 +18,11 @@ from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.drop.drop_report import Kind, Left, Removal
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.drop_mark import MARK_NAME, DropMark, LakeOwner
-from spark_jobs.lake.leftovers import files_without_table
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_folders import name_of_folder
 from spark_jobs.lake.table_state import TXN_PREFIX, stream_id
 from spark_jobs.storage import Location
+from spark_jobs.writers.leftovers import files_without_table
 
 _LOG = "_delta_log/"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -1,1 +1,1 @@
-"""Delta tables in the lake: their state, their commits, the statements that write them."""
+"""What is in a lake: how far each table is and what it grew from, cuts, and whose files there are."""

@@ -23,16 +23,16 @@ from spark_jobs.lake.cuts import keep_cuts_small
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.lake.table_upkeep import TableFiles, history_properties, keep_table_small
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.needed_windows import needed_windows
+from spark_jobs.postgres.write_guard import WriteGuard, write_guard
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.write_guard import WriteGuard, write_guard
+from spark_jobs.writers.table_upkeep import TableFiles, history_properties, keep_table_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

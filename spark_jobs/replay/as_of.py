@@ -19,8 +19,6 @@ from spark_jobs.change_log.commit_times import first_commit_after
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError, new_snapshot
-from spark_jobs.lake.delta_table import rows_written
-from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -33,6 +31,8 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.writers.delta_table import rows_written
+from spark_jobs.writers.merge_sql import TABLE_PROPERTIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,9 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, SchemaPolicy, Table
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.errors import SchemaChangeError
-from spark_jobs.lake.delta_table import replace_table
-from spark_jobs.lake.table_commit import Provenance, commit_without_rows, committing_session
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.write_guard import UNGUARDED
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.other_mode import OtherMode
 from spark_jobs.run import Run
@@ -28,7 +27,8 @@ from spark_jobs.storage import Location
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event
-from spark_jobs.write_guard import UNGUARDED
+from spark_jobs.writers.delta_table import replace_table
+from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
-from spark_jobs.lake.delta_table import column_numbers, replace_table, rows_written, table_at
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.past_states import PastState
-from spark_jobs.lake.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
@@ -36,6 +34,8 @@ from spark_jobs.table_mode import Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger, concerns
+from spark_jobs.writers.delta_table import column_numbers, replace_table, rows_written, table_at
+from spark_jobs.writers.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import GapError, NeedsSnapshotError
-from spark_jobs.lake.delta_table import is_readable
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.replay.landed_windows import LandedWindows
@@ -22,6 +21,7 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mode import Mode, keeps_past
+from spark_jobs.writers.delta_table import is_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import NeedsSnapshotError
-from spark_jobs.lake.delta_table import table_at, table_columns, with_attribute_numbers
-from spark_jobs.lake.past_rows import snapshot_rows
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, mode_columns
 from spark_jobs.schema.moment import Moment
 from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.writers.delta_table import table_at, table_columns, with_attribute_numbers
+from spark_jobs.writers.past_rows import snapshot_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

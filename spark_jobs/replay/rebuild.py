@@ -15,9 +15,7 @@ from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, LakeError, new_snapshot
-from spark_jobs.lake.delta_table import column_numbers, rows_written
 from spark_jobs.lake.latest_cut import show_in_latest_cut
-from spark_jobs.lake.table_commit import committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Step
@@ -31,6 +29,8 @@ from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.writers.delta_table import column_numbers, rows_written
+from spark_jobs.writers.table_commit import committed_version, committing_session, overtaking
 
 
 def rebuild(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = None) -> ReplayReport:

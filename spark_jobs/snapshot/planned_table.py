@@ -9,12 +9,8 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.column_options import ChosenTypes
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.lake.generation import Generation
-from spark_jobs.lake.opened_table import opened_table
-from spark_jobs.lake.table_commit import Provenance
 from spark_jobs.lake.table_state import TableState, table_state
-from spark_jobs.lake.write_choice import Engine, snapshot_writer
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection, clock_microseconds
@@ -35,6 +31,10 @@ from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
+from spark_jobs.writers.delta_table import table_columns
+from spark_jobs.writers.opened_table import opened_table
+from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.write_choice import Engine, snapshot_writer
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.delta_table import replace_table, rows_written, with_attribute_numbers
-from spark_jobs.lake.leftovers import files_without_table, remove_files
-from spark_jobs.lake.past_rows import rows_with_past, snapshot_rows
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.lake.whole_table import WholeTable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
 from spark_jobs.postgres.connection import Connection, conninfo
@@ -31,6 +26,11 @@ from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, r
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
+from spark_jobs.writers.delta_table import replace_table, rows_written, with_attribute_numbers
+from spark_jobs.writers.leftovers import files_without_table, remove_files
+from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
+from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.whole_table import WholeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, PreconditionError
-from spark_jobs.lake.merge_sql import named_columns
-from spark_jobs.lake.variants import with_variants
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
 from spark_jobs.postgres.password_command import Conninfo
 from spark_jobs.postgres.published_tables import PublishedTable
@@ -30,6 +28,8 @@ from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.snapshot.values import SnapshotColumn
 from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
+from spark_jobs.writers.merge_sql import named_columns
+from spark_jobs.writers.variants import with_variants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,11 +11,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.merge_sql import quoted
-from spark_jobs.lake.row_equality import printed
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.table_verified import RowCounts
+from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.held_rows import held_rows, readable_table
-from spark_jobs.lake.opened_table import file_bytes, flat_fields, source_columns
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
+from spark_jobs.writers.held_rows import held_rows, readable_table
+from spark_jobs.writers.opened_table import file_bytes, flat_fields, source_columns
 
 _log = logging.getLogger(__name__)
 

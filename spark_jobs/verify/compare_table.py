@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError, SchemaChangeError, new_snapshot
-from spark_jobs.lake.delta_table import table_at, table_columns
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
@@ -27,6 +26,7 @@ from spark_jobs.verify.compare_on_driver import are_equal, lake_on_driver
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import RowCounts, TableVerified
+from spark_jobs.writers.delta_table import table_at, table_columns
 
 
 @dataclass(frozen=True)

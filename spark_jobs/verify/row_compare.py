@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.lake.held_rows import held_rows, readable_table
-from spark_jobs.lake.merge_sql import quoted
 from spark_jobs.postgres.bulk_read import bulk_connection, streamed
 from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import connected, conninfo
@@ -30,6 +28,8 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.storage import Location
 from spark_jobs.table_mask import TableMask
+from spark_jobs.writers.held_rows import held_rows, readable_table
+from spark_jobs.writers.merge_sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

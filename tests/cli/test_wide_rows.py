@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.configuration import Lake
-from spark_jobs.lake.held_rows import held_rows, readable_table
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.writers.held_rows import held_rows, readable_table
 from tests.cli.command import configured
 from tests.fixtures.servers import Database
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.lake import write_choice
 from spark_jobs.snapshot import table_read
+from spark_jobs.writers import write_choice
 from tests.fixtures import spark_connect
 
 

@@ -18,7 +18,6 @@ from spark_jobs.apply import apply_regions
 from spark_jobs.capture import chapter
 from spark_jobs.capture.capture import capture, capture_session, land_window
 from spark_jobs.configuration import Pipeline
-from spark_jobs.lake import region_merge, whole_table
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.recover import recover
@@ -27,6 +26,7 @@ from spark_jobs.snapshot import snapshot as snapshot_module
 from spark_jobs.spark.session import spark_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import snapshot, sync
+from spark_jobs.writers import region_merge, whole_table
 from tests.fixtures.forked_programs import ForkedProgram, start_program
 
 SAID = "said"

@@ -12,8 +12,6 @@ from psycopg import sql
 
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.delta_table import replace_table
-from spark_jobs.lake.merge_sql import NET_CHANGE, merge_statement, named_columns
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import role_privileges
 from spark_jobs.qualified_name import QualifiedName
@@ -24,6 +22,8 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.sync import sync
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.delta_table import replace_table
+from spark_jobs.writers.merge_sql import NET_CHANGE, merge_statement, named_columns
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

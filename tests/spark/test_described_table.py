@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.lake.delta_table import replace_table
-from spark_jobs.lake.described_table import described_table
 from spark_jobs.storage import Location
+from spark_jobs.writers.delta_table import replace_table
+from spark_jobs.writers.described_table import described_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.lake import arrow_writer
 from spark_jobs.lake.cuts import latest_cut
-from spark_jobs.lake.held_rows import held_rows
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers import arrow_writer
+from spark_jobs.writers.held_rows import held_rows
 from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.new_generations import begin_generations
+from spark_jobs.repair.new_generations import begin_generations
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.run import Run
 from spark_jobs.table_mode import Mode

@@ -19,13 +19,13 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import OvertakenError
 from spark_jobs.follow import Follower, FollowRound
-from spark_jobs.partitions import read_partitions as room
-from spark_jobs.partitions.read_partitions import read_partitions
+from spark_jobs.postgres.write_guard import WriteGuard
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.repair import read_partitions as room
+from spark_jobs.repair.read_partitions import read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
-from spark_jobs.write_guard import WriteGuard
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -13,11 +13,11 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.plan import plan_apply
 from spark_jobs.capture.capture import capture
-from spark_jobs.lake.delta_table import table_columns
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.delta_table import table_columns
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
 from tests.spark.altered_tables import assert_equal, read_again, synced

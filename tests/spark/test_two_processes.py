@@ -14,10 +14,10 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.postgres.write_guard import write_guard
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply, snapshot, sync
-from spark_jobs.write_guard import write_guard
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed

@@ -10,12 +10,12 @@ from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_change.on_driver import net_on_driver
 from spark_jobs.apply.net_change.on_executors import described_on_executors, net_on_executors
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.lake.delta_table import table_columns
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.opened_table import OpenedTable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.writers.delta_table import table_columns
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.opened_table import OpenedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,12 +28,12 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.lake.copies_merge import summed_copies
-from spark_jobs.lake.merge_sql import KeyRange, ranged_key
-from spark_jobs.lake.net_source import Frame, NetSource
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import COPIES, FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
 from spark_jobs.table_mode import holds_changes
+from spark_jobs.writers.copies_merge import summed_copies
+from spark_jobs.writers.merge_sql import KeyRange, ranged_key
+from spark_jobs.writers.net_source import Frame, NetSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -22,15 +22,7 @@ from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError, OvertakenError
-from spark_jobs.lake.delta_table import replace_table, table_at, with_attribute_numbers
 from spark_jobs.lake.generation import Generation
-from spark_jobs.lake.merge_sql import named_columns
-from spark_jobs.lake.net_source import NetSource, key_range_of
-from spark_jobs.lake.opened_table import opened_table
-from spark_jobs.lake.past_rows import snapshot_rows
-from spark_jobs.lake.table_commit import Provenance, commit_without_rows, committing_session
-from spark_jobs.lake.table_writer import WrittenTable, write_net
-from spark_jobs.lake.whole_table import WholeTable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
@@ -41,6 +33,14 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.delta_table import replace_table, table_at, with_attribute_numbers
+from spark_jobs.writers.merge_sql import named_columns
+from spark_jobs.writers.net_source import NetSource, key_range_of
+from spark_jobs.writers.opened_table import opened_table
+from spark_jobs.writers.past_rows import snapshot_rows
+from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
+from spark_jobs.writers.table_writer import WrittenTable, write_net
+from spark_jobs.writers.whole_table import WholeTable
 from tests.at_night import at_night
 
 if TYPE_CHECKING:

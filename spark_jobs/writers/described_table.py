@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.opened_table import SPARK_NAMES
 from spark_jobs.storage import Location
+from spark_jobs.writers.opened_table import SPARK_NAMES
 
 
 @dataclass(frozen=True)

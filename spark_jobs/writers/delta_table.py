@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.transaction_log import TransactionLog
-from spark_jobs.lake.merge_sql import TABLE_PROPERTIES, quoted
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
+from spark_jobs.writers.merge_sql import TABLE_PROPERTIES, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

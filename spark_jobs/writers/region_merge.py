@@ -11,10 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.merge_sql import NET_CHANGE, in_range, kept_values_query, merge_statement, quoted
-from spark_jobs.lake.net_source import Frame, NetSource
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, has_committed, overtaking
-from spark_jobs.lake.variants import with_variants
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
 from spark_jobs.schema.partition_bounds import BoundColumn, Region
@@ -22,6 +18,10 @@ from spark_jobs.schema.region_sql import in_spark
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.storage import Location
+from spark_jobs.writers.merge_sql import NET_CHANGE, in_range, kept_values_query, merge_statement, quoted
+from spark_jobs.writers.net_source import Frame, NetSource
+from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, has_committed, overtaking
+from spark_jobs.writers.variants import with_variants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

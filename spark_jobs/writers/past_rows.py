@@ -10,9 +10,6 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.delta_table import table_columns
-from spark_jobs.lake.merge_sql import quoted
-from spark_jobs.lake.row_equality import printed
 from spark_jobs.schema.mode_columns import (
     CHANGE,
     COMMIT_LSN,
@@ -27,6 +24,9 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.writers.delta_table import table_columns
+from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

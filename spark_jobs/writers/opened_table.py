@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import TableToWrite, open_to_write
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.delta_table import ATTNUM, MODE
-from spark_jobs.lake.merge_sql import KeyRange, ranged_key
-from spark_jobs.lake.write_choice import TableFacts
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
+from spark_jobs.writers.delta_table import ATTNUM, MODE
+from spark_jobs.writers.merge_sql import KeyRange, ranged_key
+from spark_jobs.writers.write_choice import TableFacts
 
 _log = logging.getLogger(__name__)
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.lake.arrow_writer import ArrowWriter
-from spark_jobs.lake.kept_values import with_kept_values
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.opened_table import OpenedTable, facts_of, facts_of_unopened
-from spark_jobs.lake.spark_writer import SparkWriter
-from spark_jobs.lake.table_commit import Provenance
-from spark_jobs.lake.write_choice import TableFacts, WriteWay, may_be_rewritten, write_way
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.storage import Location
+from spark_jobs.writers.arrow_writer import ArrowWriter
+from spark_jobs.writers.kept_values import with_kept_values
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.opened_table import OpenedTable, facts_of, facts_of_unopened
+from spark_jobs.writers.spark_writer import SparkWriter
+from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.write_choice import TableFacts, WriteWay, may_be_rewritten, write_way
 
 
 class TableWriter(Protocol):

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
-from spark_jobs.lake.merge_sql import KeyRange, ranged_key
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.lake.merge_sql import sql_text
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.causes import NOT_A_VARIANT
+from spark_jobs.writers.merge_sql import sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

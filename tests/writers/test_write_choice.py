@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.write_choice import Engine, TableFacts, WriteWay, snapshot_writer, write_way
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
@@ -19,6 +17,8 @@ from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.write_choice import Engine, TableFacts, WriteWay, snapshot_writer, write_way
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,15 +20,15 @@ from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import keep_written
-from spark_jobs.lake.delta_table import ATTNUM
-from spark_jobs.lake.file_layout import file_layout
-from spark_jobs.lake.merge_sql import TABLE_PROPERTIES
-from spark_jobs.lake.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
-from spark_jobs.lake.table_commit import Provenance, numbered_commit
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
+from spark_jobs.writers.delta_table import ATTNUM
+from spark_jobs.writers.file_layout import file_layout
+from spark_jobs.writers.merge_sql import TABLE_PROPERTIES
+from spark_jobs.writers.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
+from spark_jobs.writers.table_commit import Provenance, numbered_commit
 
 STEM = "snapshot"  # of the names of data files: see leftovers
 _FEATURE = "delta.feature."

@@ -17,21 +17,6 @@ from spark_jobs.delta.commit import Commit
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.copies_merge import copied_rows, merge_copies
-from spark_jobs.lake.delta_table import table_at
-from spark_jobs.lake.merge_sql import (
-    NET_CHANGE,
-    kept_values_query,
-    key_matches,
-    merge_statement,
-    named_columns,
-    quoted,
-)
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.past_sql import history_statement, named_mode_columns, open_values_query, soft_delete_statement
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.lake.variants import with_variants
-from spark_jobs.lake.write_choice import WriteWay
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
@@ -39,6 +24,21 @@ from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import holds_changes
+from spark_jobs.writers.copies_merge import copied_rows, merge_copies
+from spark_jobs.writers.delta_table import table_at
+from spark_jobs.writers.merge_sql import (
+    NET_CHANGE,
+    kept_values_query,
+    key_matches,
+    merge_statement,
+    named_columns,
+    quoted,
+)
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.past_sql import history_statement, named_mode_columns, open_values_query, soft_delete_statement
+from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.variants import with_variants
+from spark_jobs.writers.write_choice import WriteWay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

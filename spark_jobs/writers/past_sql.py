@@ -6,16 +6,6 @@ See ``merge_sql`` for the aliases ``t`` and ``s``.
 from __future__ import annotations
 
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.lake.merge_sql import (
-    NET_CHANGE,
-    KeyRange,
-    inserted_values,
-    key_matches,
-    left_key_matches,
-    missing_row,
-    quoted,
-    updated_values,
-)
 from spark_jobs.schema.mode_columns import (
     DELETED_AT,
     VALID_TO,
@@ -25,6 +15,16 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, unchanged, value
 from spark_jobs.table_mode import Mode
+from spark_jobs.writers.merge_sql import (
+    NET_CHANGE,
+    KeyRange,
+    inserted_values,
+    key_matches,
+    left_key_matches,
+    missing_row,
+    quoted,
+    updated_values,
+)
 
 
 def named_mode_columns(mode: Mode) -> tuple[str, ...]:

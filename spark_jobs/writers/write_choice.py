@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
-from spark_jobs.lake.net_source import NetSource
 from spark_jobs.lake.table_state import Strategy
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.net_source import NetSource
 
 Engine = Literal["spark", "deltalake"]
 _FLOATS = {LakeKind.FLOAT, LakeKind.DOUBLE}

@@ -12,8 +12,8 @@ from deltalake import DeltaTable, QueryBuilder
 
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.opened_table import FEATURES
 from spark_jobs.storage import Location
+from spark_jobs.writers.opened_table import FEATURES
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pyarrow import fs
 
 from spark_jobs.delta.files import lake_filesystem
-from spark_jobs.lake.whole_table import STEM
 from spark_jobs.storage import Location
+from spark_jobs.writers.whole_table import STEM
 
 _LOG = "_delta_log/"
 # as Delta names the files of a table with column mapping, and we those of a snapshot; a user's own files are never

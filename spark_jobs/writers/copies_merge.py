@@ -11,11 +11,11 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.lake.merge_sql import KeyRange, in_range, quoted
-from spark_jobs.lake.row_equality import printed, printed_sql
 from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.causes import MISSING_ROW
+from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
+from spark_jobs.writers.row_equality import printed, printed_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

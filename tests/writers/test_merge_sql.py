@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import date
 
-from spark_jobs.lake.merge_sql import KeyRange, kept_values_query, merge_statement, named_columns, quoted, ranged_key
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.writers.merge_sql import KeyRange, kept_values_query, merge_statement, named_columns, quoted, ranged_key
 
 
 def _shape(*columns: tuple[str, LakeKind, bool]) -> TableShape:

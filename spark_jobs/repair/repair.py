@@ -11,10 +11,10 @@ from spark_jobs.apply.apply import CatchUpReport, apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.new_generations import NewGenerations, begin_generations
-from spark_jobs.partitions.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.read_again import tables_to_read_again, told_to_wait
+from spark_jobs.repair.new_generations import NewGenerations, begin_generations
+from spark_jobs.repair.read_again import tables_to_read_again, told_to_wait
+from spark_jobs.repair.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot

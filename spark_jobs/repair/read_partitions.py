@@ -28,9 +28,9 @@ from spark_jobs.errors import (
 )
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.partitions.region_plan import RegionPlan, TablesSeen, reasons_of
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.repair.region_plan import RegionPlan, TablesSeen, reasons_of
 from spark_jobs.run import Run
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.exporter import Exporter, given_or_own

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.lake.delta_table import replace_table, table_columns, with_attribute_numbers
-from spark_jobs.lake.merge_sql import quoted
-from spark_jobs.lake.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.lake.variants import stored_sql
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
+from spark_jobs.writers.delta_table import replace_table, table_columns, with_attribute_numbers
+from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.variants import stored_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

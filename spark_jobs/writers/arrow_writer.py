@@ -20,15 +20,15 @@ from spark_jobs.delta.commit_errors import commit_errors, first_line, is_of_stor
 from spark_jobs.delta.data_files import DataFiles, row_groups
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.written_tables import keep_written
-from spark_jobs.lake.file_layout import file_layout
-from spark_jobs.lake.held_rows import held_rows
-from spark_jobs.lake.merge_sql import RANGED, key_matches, quoted
-from spark_jobs.lake.net_source import NetSource
-from spark_jobs.lake.opened_table import OpenedTable
-from spark_jobs.lake.table_commit import Provenance, numbered_commit
-from spark_jobs.lake.write_choice import WriteWay
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.writers.file_layout import file_layout
+from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.merge_sql import RANGED, key_matches, quoted
+from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.opened_table import OpenedTable
+from spark_jobs.writers.table_commit import Provenance, numbered_commit
+from spark_jobs.writers.write_choice import WriteWay
 
 _log = logging.getLogger(__name__)
 

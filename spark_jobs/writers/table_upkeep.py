@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.lake.merge_sql import TRANSACTIONS_STAY
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.writers.merge_sql import TRANSACTIONS_STAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

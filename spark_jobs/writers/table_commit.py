@@ -219,7 +219,7 @@ def has_committed(session: SparkSession) -> bool:
 def overtaking(path: str, *, by_any: bool = False, creates: bool = False) -> Iterator[None]:
     """Turn Delta's error about a conflict with a concurrent commit of ours into OvertakenError; with ``by_any``, about
     a conflict with anybody's commit. ``creates``: the commit creates the table, so a file that is gone was removed as a
-    leftover by the writer that committed first (``lake/leftovers.py``)."""
+    leftover by the writer that committed first (``writers/leftovers.py``)."""
     try:
         yield
     except Exception as error:

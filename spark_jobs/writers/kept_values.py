@@ -11,12 +11,12 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.lake.held_rows import held_rows
-from spark_jobs.lake.merge_sql import in_range
-from spark_jobs.lake.net_source import NetSource, key_range_of
-from spark_jobs.lake.opened_table import OpenedTable, file_bytes
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.merge_sql import in_range
+from spark_jobs.writers.net_source import NetSource, key_range_of
+from spark_jobs.writers.opened_table import OpenedTable, file_bytes
 
 _ROW, _HELD = "row", "held"
 

@@ -1,1 +1,0 @@
-"""Read partitions again that were attached, detached or dropped, and nothing else of their tables."""
