@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 def test_a_bucket_that_can_be_written(scheme: str) -> None:
     path = Location.of(f"{scheme}://{BUCKET}/shop")
     check = lake_path_check(Lake(path))
-    assert (check.verdict, check.found) == (Verdict.OK, f"{path} is writable")
+    assert (check.verdict, check.found) == (Verdict.OK, f"{path} is writable, and refuses a second file of one name")
     filesystem, _ = lake_filesystem(path)
     assert filesystem.get_file_info(f"{BUCKET}/shop").is_file is False, "the probe is gone again"
 
@@ -50,3 +51,20 @@ def test_folders(tmp_path: Path, prefix: str) -> None:
     (tmp_path / "lake").write_text("a file")
     stands = lake_path_check(Lake(f"{prefix}{tmp_path}/lake"))
     assert (stands.verdict, stands.found) == (Verdict.FAIL, f"{tmp_path}/lake is not a folder")
+
+
+@pytest.mark.usefixtures("object_store")
+def test_a_store_that_ignores_the_condition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As old servers do: they never see it, and the second file of one name replaces the first."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+
+    heard = MotoRequestHandler.make_environ
+
+    def unheard(handler: MotoRequestHandler) -> dict[str, Any]:
+        return {name: value for name, value in heard(handler).items() if name != "HTTP_IF_NONE_MATCH"}
+
+    monkeypatch.setattr(MotoRequestHandler, "make_environ", unheard)
+    check = lake_path_check(Lake(f"s3a://{BUCKET}/shop"))
+    assert check.verdict is Verdict.FAIL
+    assert "both would commit" in check.found
+    assert "If-None-Match" in check.remedy
