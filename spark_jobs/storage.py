@@ -38,12 +38,9 @@ class Storage:
     def memory(self, kind: type[Memory]) -> Memory:
         """The one memory of this kind; an empty one if it is asked for the first time."""
         with self._lock:
-            return self._memories.setdefault(kind, kind())  # type: ignore[no-any-return]
-
-    def forget(self, kind: type[Any]) -> None:
-        """Begin this memory anew, as a process that has just been started."""
-        with self._lock:
-            self._memories.pop(kind, None)
+            if kind not in self._memories:
+                self._memories[kind] = kind()
+            return self._memories[kind]  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[type[Storage], tuple[StoreSettings]]:
         return type(self), (self.settings,)  # another process remembers nothing

@@ -44,7 +44,8 @@ def remember(options: SparkOptions, found: Sequence[str]) -> None:
     jars = [jar.removeprefix("file:") for jar in found]
     if file is None or not jars or not all(Path(jar).is_file() for jar in jars):
         return
-    kept = not_shipped(map(Path, jars))
+    own = own_jars(options.store)
+    kept = not_shipped(path for path in map(Path, jars) if path not in own)
     try:
         descriptor, temporary = tempfile.mkstemp(dir=file.parent, text=True)
         with os.fdopen(descriptor, "w") as stream:
