@@ -84,7 +84,7 @@ class Command:
 
 @dataclass(frozen=True)
 class CommandHere(Command):
-    """The same, run by this process with the Spark session that it has: another JVM costs 20 s of CPU time."""
+    """The same, run by this process with the Spark session that it has: another JVM costs ten seconds of CPU time."""
 
     spark: SparkSession
     printed: pytest.CaptureFixture[str]

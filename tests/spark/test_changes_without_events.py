@@ -9,7 +9,6 @@ import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.status import pipeline_status
-from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
 from tests.spark.altered_tables import (
@@ -153,7 +152,7 @@ READ_AGAIN = {
         reason="column b was added",
     ),
 }
-# of these no more than that: by day in test_partitions_read_again.py alone
+# of these no more than that, see test_partitions_read_again.py
 PARTITIONS_READ = {
     "attached": partitioned(
         "CREATE TABLE {t}_2 (LIKE {t} INCLUDING ALL)",
@@ -246,28 +245,27 @@ UNALTERED = {
         ),
     ),
 }
+TABLES = {**READ_AGAIN, **PARTITIONS_READ, **IN_PLACE, **UNALTERED}
 
 
-@pytest.mark.parametrize("partly_read", [{}, at_night(PARTITIONS_READ)], ids=["", "beside partitions"])
 def test_every_kind_of_change_ends_equal_without_a_command(
-    spark: SparkSession, postgres_15: PostgresServer, tmp_path: Path, partly_read: dict[str, Altered]
+    spark: SparkSession, postgres_15: PostgresServer, tmp_path: Path
 ) -> None:
     """On one server: tests/postgres/test_fingerprints.py sees each kind on all of them."""
-    tables = {**READ_AGAIN, **partly_read, **IN_PLACE, **UNALTERED}
-    names = in_public((*tables, "idle"))
+    names = in_public((*TABLES, "idle"))
     with fresh_database(postgres_15) as database:
         database.execute("CREATE TYPE mood AS ENUM ('good', 'bad')", "CREATE TYPE place AS (x int, y int)")
-        database.execute(*making(tables), "CREATE TABLE idle (id int PRIMARY KEY)", "INSERT INTO idle VALUES (1)")
+        database.execute(*making(TABLES), "CREATE TABLE idle (id int PRIMARY KEY)", "INSERT INTO idle VALUES (1)")
         pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names))
         synced(spark, pipeline)
         first = versions(pipeline, *names)
-        database.execute(*altering(tables, database.name))
+        database.execute(*altering(TABLES, database.name))
         report = synced(spark, pipeline)
         again = read_again(report)
         assert set(again) == set(READ_AGAIN)
         assert {name: why for name, why in again.items() if READ_AGAIN[name].reason not in why} == {}
         partly = {applied.name.relname: applied.partitions.reason for applied in report.tables if applied.partitions}
-        assert partly == {name: table.reason for name, table in partly_read.items()}
+        assert partly == {name: table.reason for name, table in PARTITIONS_READ.items()}
         followed = {applied.name.relname: applied.columns for applied in report.tables if applied.columns}
         assert followed == {name: table.followed for name, table in IN_PLACE.items()}
         assert_equal(spark, pipeline, *names)
@@ -275,7 +273,7 @@ def test_every_kind_of_change_ends_equal_without_a_command(
         grown = {name: second[name] - first[name] for name in second}
         assert {name: grown[name] for name in (*UNALTERED, "idle")} == {"mixed": 1, "moved_key": 1, "idle": 0}
         # where a file was moved, a window's rows may be written before it is clear why
-        assert {name for name in (*READ_AGAIN, *partly_read) if grown[name] not in (1, 2)} == set()
+        assert {name for name in (*READ_AGAIN, *PARTITIONS_READ) if grown[name] not in (1, 2)} == set()
         # once per cause
         database.execute("UPDATE swapped SET a = 5 WHERE id = 2", "UPDATE moved_key SET t = 'more' WHERE id = 2")
         assert read_again(synced(spark, pipeline)) == {}

@@ -36,7 +36,7 @@ from tests.spark.watched_processes import Seen, watched
 if TYPE_CHECKING:
     from cdc_assets.demo.embedded_postgres import PostgresServer
 
-# a dozen processes, four of them with a JVM: minutes on a machine that is busy with other tests
+# a dozen processes, some of them with a JVM: minutes on a machine that is busy with other tests
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.timeout(1800)]
 
 CANARY = f"canary{uuid.uuid4().hex}"
