@@ -26,7 +26,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly kills faults schemas golden servers fuzz check types quick coverage bench ui site lock log-store clean
+.PHONY: help demo test nightly kills faults schemas golden servers fuzz check types quick coverage bench ui site lock logstore clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -108,7 +108,7 @@ lock: $(INSTALLED)  ## write requirements.lock anew from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra demo --extra connect --group dev pyproject.toml --output-file requirements.lock
 
-log-store: $(JARS_READY)  ## build the jar with our LogStore anew; needs a JDK
+logstore: $(JARS_READY)  ## build the jar with our LogStore anew; needs a JDK
 	@$(BIN)/python tools/log_store.py $(JARS)
 
 clean:  ## remove what make made: .venv, .cache, tool caches

@@ -137,7 +137,7 @@ def _apply_range(work: TableRange) -> TableApplied:
             result = replace(result, columns=landed.words)
             if landed.columns:
                 _require_accepted(work, landed)
-                opened, by_spark = None, True  # it shows the columns of before
+                opened, by_spark = None, True  # it shows the columns before the change
                 work = follow_columns(work, landed)
                 result = _columns_followed(work, result)
             with net_of_range(work, landed, for_spark=by_spark) as net:

@@ -112,7 +112,7 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
 class _Description:
     """What is known about the table's columns in a range. ``facts``: the catalogue's, oldest first. ``held``: the
     lake's columns. ``looks``: what the looks at the catalogue found changed. ``options``: those of the lake's table.
-    ``work``: which of the source's columns stay out of it, and which of its own it keeps."""
+    ``work``: which of the source's columns are left out of it, and which of its own it keeps."""
 
     facts: tuple[RelationFacts, ...]
     held: Sequence[DeltaColumn]
@@ -130,7 +130,7 @@ class _Description:
 
     def shape(self, messages: Sequence[bytes]) -> tuple[TableShape, DifferingColumns]:
         """The table at the end of the range: those of the catalogue's columns that the lake or the last Relation
-        message has, or that were added, without those that stay out of the lake, and with dropped columns that it
+        message has, or that were added, without those that are left out of the lake, and with dropped columns that it
         keeps. A message that fits no description is ignored here; changes that need it are refused when they are
         decoded."""
         versions = [self._sent(message) for message in messages]

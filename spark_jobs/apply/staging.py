@@ -45,8 +45,8 @@ def _staging(lake: Lake, state: TableState) -> Location:
 def sweep_staging(lake: Lake, state: TableState) -> None:
     """Remove what killed processes have staged for commits that the table already has.
 
-    Folders staged for the next commit stay: locks may be lost, and a process that loses some of its files might commit
-    the rest.
+    Folders staged for the next commit are kept: locks may be lost, and a process that loses some of its files might
+    commit the rest.
     """
     filesystem, folder = lake_filesystem(_staging(lake, state))
     with lake_errors(f"{state.name}: {folder} cannot be read"):

@@ -144,8 +144,8 @@ class TableRange:
         return (counts for marker in self.markers for counts in marker.relations if counts.relid == self.relid)
 
     def columns_provenance(self, columns: Sequence[str]) -> Provenance:
-        """The provenance of a commit that changes only the columns, ahead of the range's own: the table stays at its
-        window."""
+        """The provenance of a commit that changes only the columns, ahead of the range's own: the table still shows the
+        same window."""
         whole = self.provenance(NO_CHANGES, columns)
         lo = self.first.window.lo
         return replace(whole, first=self.state.ordinal, last=self.state.ordinal, lo=lo, hi=lo)

@@ -36,7 +36,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.storage import Location, Recent
 
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
-# Delta's commits are only needed until a checkpoint covers them; windows stay, whatever these properties say
+# Delta's commits are only needed until a checkpoint covers them; windows are kept, whatever these properties say
 LOG_CONFIGURATION = {
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     "delta.dataSkippingStatsColumns": _STATS_COLUMNS,
@@ -110,7 +110,7 @@ class ChangeLog:
         return next((markers[0] for markers in of_each if markers), None)
 
     def create(self) -> None:
-        """Create the empty table; an existing one stays as it is. Raises LakeError."""
+        """Create the empty table; an existing one is not changed. Raises LakeError."""
         # deltalake 1.6 decodes a path once more than it encodes it: it would look for the log in the wrong place
         if ("%25" if "://" in self.path else "%") in self.path:
             raise LakeError(f"{self._what} cannot be created: its path holds a '%'", hint=WRITABLE)

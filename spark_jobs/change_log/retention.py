@@ -15,7 +15,7 @@ from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upke
 def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: int) -> Upkeep:
     """Remove windows that were landed longer ago than ``age`` and before the ordinal ``needed``, in whole files.
 
-    ``last`` is the last window's marker: this window stays, and so do the fingerprints that it refers to. Raises
+    ``last`` is the last window's marker: this window is kept, and so are the fingerprints that it refers to. Raises
     LakeError; OvertakenError when another process maintains the log.
     """
     expiry = Expiry(age, min(needed, last.ordinal), _fingerprints_of(last))

@@ -29,8 +29,8 @@ _CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 def append(
     table: DeltaTable, path: Location, batches: Iterable[pa.RecordBatch], layout: Layout, commit: CommitProperties
 ) -> None:
-    """Append in one commit, on the version that ``table`` is at; it stays at that version. ``batches`` are consumed one
-    by one; at least one must have rows.
+    """Append in one commit, on the version that ``table`` is at, which it still shows then. ``batches`` are consumed
+    one by one; at least one must have rows.
 
     Raises LakeError when files cannot be written, whatever ``batches`` raises, and whatever ``deltalake`` raises at the
     commit, such as CommitFailedError.
@@ -50,7 +50,7 @@ def append(
     except BaseException:
         files.remove()
         raise
-    # an error here may come after the commit, as its answer was lost: so the files must stay
+    # an error here may come after the commit, as its answer was lost: so the files must be kept
     commit_files(table, files.actions, "append", layout.schema, commit)
 
 
@@ -61,8 +61,8 @@ def commit_files(
     schema: pa.Schema | Schema,
     commit: CommitProperties,
 ) -> None:
-    """Commit data files that are written already, on the version that ``table`` is at; it stays at that version. Raises
-    whatever ``deltalake`` raises."""
+    """Commit data files that are written already, on the version that ``table`` is at, which it still shows then.
+    Raises what ``deltalake`` raises."""
     table.create_write_transaction(
         [*files], mode, schema, commit_properties=commit, post_commithook_properties=after_commit(commit)
     )

@@ -98,7 +98,7 @@ class DataFiles:
     def remove(self) -> None:
         """Delete everything that was written."""
         for name in {self._name, *(action.path for action in self.actions)} - {""}:
-            with suppress(OSError):  # a file that stays is not part of the table either
+            with suppress(OSError):  # a file that is left is not part of the table either
                 self._filesystem.delete_file(name)
 
     def _open(self, wide: Collection[str]) -> None:

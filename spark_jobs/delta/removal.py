@@ -1,4 +1,4 @@
-"""Files of the lake listed and deleted by name, so that nothing goes that was not looked at."""
+"""Files of the lake listed and deleted by name, so that nothing is deleted that was not looked at."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def delete_files(path: Location, names: Sequence[str], *, are_all: bool) -> None
 
 
 def remove_empty_folders(path: Location) -> None:
-    """Remove the folder and those in it, if no file is in them. One that cannot be removed stays: it holds nothing."""
+    """Remove the folder and those in it, if no file is in them. One that cannot be removed does no harm."""
     filesystem, folder = lake_filesystem(path)
     if isinstance(filesystem, fs.LocalFileSystem):
         for inner, _, _ in os.walk(folder, topdown=False):

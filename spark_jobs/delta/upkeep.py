@@ -60,7 +60,7 @@ class Upkeep:
 @dataclass(frozen=True)
 class CountedTable:
     """``files``, and how to write them. ``apart``: rows that are often read alone, and so get row groups of their own.
-    ``by_day``: rows of different days stay in different files."""
+    ``by_day``: rows of different days are kept in different files."""
 
     files: CountedFiles
     layout: Layout
@@ -70,8 +70,8 @@ class CountedTable:
 
 @dataclass(frozen=True)
 class Expiry:
-    """Rows appended longer ago than ``age`` expire. Rows from the number ``needed`` on stay, and so do rows that meet
-    ``keep``."""
+    """Rows appended longer ago than ``age`` expire. Rows from the number ``needed`` on are kept, and so are rows that
+    meet ``keep``."""
 
     age: timedelta
     needed: int

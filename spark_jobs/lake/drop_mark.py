@@ -1,4 +1,4 @@
-"""The file that says that ``drop`` is removing this lake: from before the first file goes until after the last.
+"""The file that says that ``drop`` is removing this lake: from before the first file is deleted until after the last.
 
 A lake of which a part is gone looks like one that was never written, or like a damaged one. With the mark, ``sync``
 begins no new log among the remains, and the next ``drop`` knows whose they are when the change log is gone already.

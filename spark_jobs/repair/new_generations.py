@@ -66,7 +66,7 @@ def begin_generations(
     nobody asked for; a table that has a reason is read from the source, whatever its mode was.
 
     A table that fails, or whose snapshot waits for an open transaction, is reported with its error, and keeps what it
-    held. Raises what else ``snapshot`` raises.
+    held. Raises the other errors of ``snapshot``.
     """
     reasons = {name: why for name, why in (reasons or {}).items() if why}
     without = [name for name in names if name not in reasons]

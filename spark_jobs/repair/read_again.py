@@ -14,8 +14,8 @@ from spark_jobs.snapshot.pace import next_snapshot_at
 
 def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
     """The tables that need a new generation, each with the reason for a snapshot; the reason is empty for a table that
-    is only in another mode. Empty if ``on_rewrite`` is ``error``; without the tables whose snapshots took too
-    much time of late."""
+    is only in another mode. Empty if ``on_rewrite`` is ``error``; without the tables whose latest snapshots
+    took too much time."""
     if pipeline.on_rewrite == "error":
         return {}
     return {

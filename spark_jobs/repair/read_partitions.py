@@ -52,7 +52,7 @@ class PartitionsReport:
     windows: tuple[WindowMarker, ...] = ()
 
     def outcome(self, before: TableApplied) -> TableApplied:
-        """The table's outcome here if it was tried, else ``before``."""
+        """The table's outcome if its partitions were tried, else ``before``."""
         return next((table for table in self.tables if table.name == before.name), before)
 
 
@@ -82,7 +82,7 @@ def read_partitions(
     capturing: AbstractContextManager[object] | None = None,
 ) -> PartitionsReport:
     """Bring tables that stopped only because partitions were attached or removed to the LSN of a new exported snapshot,
-    from which just these partitions are read. With ``on_rewrite: error`` all tables stay stopped.
+    from which just these partitions are read. With ``on_rewrite: error`` all tables remain stopped.
 
     ``outcomes``: results of applying, of which other tables are ignored. A table that needs a snapshot of the whole
     table is not in the report; one that may succeed the next time is in it with its error.

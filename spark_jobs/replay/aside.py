@@ -77,7 +77,7 @@ class Build:
     @property
     def policy(self) -> SchemaPolicy:
         """It stops at no change, as the table has had these windows before. A table that leaves out columns gets no
-        others either, and one that keeps dropped columns keeps them, whatever the configuration says by now."""
+        others either, and one that keeps dropped columns keeps them, whatever the configuration says now."""
         policy, differing = self.pipeline.schema_policy(self.base.name).without_stops, self.base.differing
         policy = replace(policy, add="ignore") if differing.ignored else policy
         return replace(policy, drop="keep") if differing.kept else policy

@@ -38,7 +38,7 @@ def rebuild(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = 
     current watermark.
 
     A table is never rebuilt from before its snapshot: then the range begins after that. A table that fails is reported
-    and stays as it was; the others are rebuilt. Raises as ``replay`` does.
+    and is left as it was; the others are rebuilt. Raises as ``replay`` does.
     """
     pipeline = resolved(run.pipeline)
     landed = LandedWindows.of(pipeline)

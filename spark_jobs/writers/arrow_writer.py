@@ -42,7 +42,7 @@ class ArrowWriter:
 
     Rows are in memory: those of the net change, and the whole table's for a rewrite. Many rows are written in several
     files at once, each of ``rows_of_file`` at least. After a LakeError no file is left; after an error at the commit it
-    may have been made, so the files stay.
+    may have been made, so the files are kept.
     """
 
     opened: OpenedTable
@@ -105,9 +105,9 @@ def _rewritten(opened: OpenedTable, shape: TableShape, net: pa.Table) -> pa.Tabl
     keys = [shape.columns[place].name for place in shape.key_indices]
     changed = [value(place) for place in shape.key_indices]
     held = held_rows(opened.table).select([column.name for column in shape.columns]).cast(_schema(shape.columns))
-    stay = held.join(net.select(changed), keys, changed, join_type="left anti")
-    come = net.filter(pc.equal(net.column(OPERATION), UPSERT))
-    return pa.concat_tables([stay, _values(shape, come)])
+    unchanged = held.join(net.select(changed), keys, changed, join_type="left anti")
+    upserts = net.filter(pc.equal(net.column(OPERATION), UPSERT))
+    return pa.concat_tables([unchanged, _values(shape, upserts)])
 
 
 def _values(shape: TableShape, net: pa.Table) -> pa.Table:
@@ -133,7 +133,7 @@ def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitPr
         commit_properties=commit,
         post_commithook_properties=after_commit(commit),
     ).when_matched_delete(f"s.{OPERATION} = {DELETE}")
-    if updates := {name: come for name, come in values.items() if name not in keys}:
+    if updates := {name: new for name, new in values.items() if name not in keys}:
         merge = merge.when_matched_update(updates, predicate=f"s.{OPERATION} = {UPSERT}")
     merge = merge.when_not_matched_insert(values, predicate=f"s.{OPERATION} = {UPSERT}")
     merge.execute()

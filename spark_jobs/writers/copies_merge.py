@@ -38,8 +38,8 @@ def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
 
 
 def copied_rows(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
-    """The values of each row, repeated as often as it comes. A row that goes makes the query fail, as there are no rows
-    to delete it from; if ``lenient``, it is ignored."""
+    """The values of each row, once for each copy that is added. A row that is removed makes the query fail, as
+    there are no rows to delete it from; if ``lenient``, it is ignored."""
     from pyspark.sql import functions as fn
 
     copies = _never_below_zero(fn.col(COPIES.name), lenient=lenient)
@@ -64,7 +64,7 @@ def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRa
 
 
 def _going(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> DataFrame:
-    """Each row that goes, once, with the number of copies of it that ``stay``."""
+    """Each row that loses copies, once, with the number of copies that are left (``stay``)."""
     from pyspark.sql import functions as fn
 
     table = rows.sparkSession.read.format("delta").load(path).alias("t")

@@ -1,4 +1,4 @@
-"""Values that a change did not send, because they are stored out of line and stayed as they are: from the table's rows.
+"""Values that a change did not send, as they are stored out of line and did not change: taken from the table's rows.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html#PROTOCOL-LOGICALREP-MESSAGE-FORMATS-TUPLEDATA
 """

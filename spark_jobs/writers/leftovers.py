@@ -39,7 +39,7 @@ def files_without_table(path: Location) -> tuple[str, ...]:
 
 
 def remove_files(path: Location, files: Sequence[str]) -> None:
-    """Delete ``files`` of the folder ``path``. One that cannot be deleted stays: it harms nothing."""
+    """Delete ``files`` of the folder ``path``. A file that cannot be deleted does no harm."""
     filesystem, _ = lake_filesystem(path)
     for file in files:
         with suppress(OSError):

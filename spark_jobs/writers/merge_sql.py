@@ -32,7 +32,7 @@ TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
     TRANSACTIONS_STAY,
 )
 
-# types by whose values every reader skips files rightly, whatever has written the statistics
+# types by whose values every reader can skip files, whoever has written the statistics
 RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
 
 
@@ -62,8 +62,8 @@ def merge_statement(
 ) -> str:
     """The MERGE of the view ``net_change`` into the table at ``path``.
 
-    ``kept`` are the indices of columns that may be unchanged: where one is, the table's value stays. Such a row must be
-    in the table; if it is not, the statement fails instead of storing a null. ``among``: a condition that holds for
+    ``kept`` are the indices of columns that may be unchanged: where one is, the table keeps its value. Such a row must
+    be in the table; if it is not, the statement fails instead of storing a null. ``among``: a condition that holds for
     every row of the table that the net change can match.
     """
     matches = [*key_matches(shape, key_range), *filter(None, [among])]

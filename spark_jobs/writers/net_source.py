@@ -26,9 +26,9 @@ class NetSource:
     """A net change ready to be written: ``read`` returns it in a given session, as ``rows`` rows of ``columns``.
 
     ``truncated``: the table is emptied first. ``insert_only``: every row is an upsert of a key that the table lacks;
-    for a table without a key, no row goes. ``lenient``: rows that go may be missing in the table. ``changes``: those
-    that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of the
-    table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
+    for a table without a key, no row is deleted. ``lenient``: deleted rows may be missing in the table. ``changes``:
+    those that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of
+    the table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
     rows are not shuffled. ``in_memory``: the rows, if the driver has them.
     """
 

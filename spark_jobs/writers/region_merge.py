@@ -70,7 +70,7 @@ def write_regions(
 
 def _outside(own: SparkSession, path: str, net: NetSource, rows: RegionRows) -> DataFrame:
     """The net change outside the regions. An update that moves a row out of a region either sends the row whole, or
-    stays in one partition, which then neither came nor went: so the table has the old row."""
+    is in one partition before and after, which was neither attached nor detached: so the table has the old row."""
     shape, kept, moved = rows.shape, net.columns.unchanged, net.columns.old_keys
     among = _condition(rows, value)
     outside = with_variants(net.read(own), shape.columns).where(f"NOT ({among})")

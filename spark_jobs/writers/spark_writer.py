@@ -98,12 +98,12 @@ def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
     commits."""
     shape, mode = net.columns.shape, net.columns.mode
     if holds_changes(mode):
-        come = rows
+        new = rows
     elif shape.has_key:
-        come = rows.where(f"{OPERATION} = {UPSERT}")
+        new = rows.where(f"{OPERATION} = {UPSERT}")
     else:
-        come = copied_rows(rows, shape, lenient=net.lenient)
-    written = come.selectExpr(*named_columns(shape.columns), *named_mode_columns(mode))
+        new = copied_rows(rows, shape, lenient=net.lenient)
+    written = new.selectExpr(*named_columns(shape.columns), *named_mode_columns(mode))
     written.write.format("delta").mode("overwrite" if net.truncated else "append").save(path)
 
 
@@ -150,10 +150,10 @@ def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, ver
     if way.broadcasts:
         keys = broadcast(keys)
     table = table_at(rows.sparkSession, path, version)
-    stay = table.alias("t").join(keys.alias("s"), expr(" AND ".join(key_matches(shape, None))), "left_anti")
-    come = rows.where(f"{OPERATION} = {UPSERT}").selectExpr(*named_columns(shape.columns))
+    unchanged = table.alias("t").join(keys.alias("s"), expr(" AND ".join(key_matches(shape, None))), "left_anti")
+    upserts = rows.where(f"{OPERATION} = {UPSERT}").selectExpr(*named_columns(shape.columns))
     names = [quoted(column.name) for column in shape.columns]
-    stay.select(*names).union(come.select(*names)).write.format("delta").mode("overwrite").save(path)
+    unchanged.select(*names).union(upserts.select(*names)).write.format("delta").mode("overwrite").save(path)
 
 
 def _check_nothing_undone(path: Location, read: int, committed: int) -> None:

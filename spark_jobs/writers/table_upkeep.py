@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LEAST_HISTORY = timedelta(days=30)
 _BEYOND_CUTS = timedelta(days=1)
-# since when the table's files hold what is deleted; a table that is replaced has nothing of before
+# since when the table's files hold what is deleted; a table that was replaced has no earlier data
 _PURGED = "postgres_cdc.purged"
 
 

@@ -79,7 +79,7 @@ def snapshot_writer(engine: MergeEngine, mode: Mode, options: SparkOptions, *, i
 
 
 def may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
-    """Whether Spark would write the whole table anew, if the net change is much of it: most are not worth a look."""
+    """Whether Spark would rewrite the whole table if the net change is much of it. Most net changes are not."""
     if net.least != "merge" or net.rows < limits.rewritten_rows or net.keeps_values:
         return False
     return net.columns.shape.has_key and not keeps_past(net.columns.mode)
@@ -133,7 +133,7 @@ def _is_much(net: NetSource, held: int | None, limits: WriteLimits) -> bool:
 
 
 def _fits(net: NetSource, held: int | None, in_files: int, limits: WriteLimits) -> bool:
-    """Whether ``held`` rows fit in memory, if they are as wide as the changed ones. Rows that go have no values but the
+    """Whether ``held`` rows fit in memory, if they are as wide as the changed ones. Deleted rows have no values but the
     key's, so the bytes that these rows take in files are limited too."""
     if held is None or in_files > limits.in_files_bytes:
         return False

@@ -79,7 +79,7 @@ def test_a_folder_is_the_class_path_without_what_spark_brings(tmp_path: Path) ->
 def test_the_log_store_is_built_from_its_source_and_comes_with_s3_alone(tmp_path: Path) -> None:
     manifest = zipfile.ZipFile(LOG_STORE).read("META-INF/MANIFEST.MF").decode()
     digest = hashlib.sha256(LOG_STORE.with_name("ConditionalLogStore.java").read_bytes()).hexdigest()
-    assert digest[:40] in manifest, "make log-store"
+    assert digest[:40] in manifest, "make logstore"
     for jars in ("packages", "provided"):
         assert jars_conf(SparkOptions(jars=jars, store="s3"))["spark.jars"] == str(LOG_STORE)
         assert "spark.jars" not in jars_conf(SparkOptions(jars=jars, store="gs"))

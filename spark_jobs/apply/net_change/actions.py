@@ -118,7 +118,7 @@ class Actions:
     def last_of_key(self) -> np.ndarray:
         """For each code its last action, -1 if it has none."""
         last = np.zeros(len(self.keys), dtype=np.int64) - 1
-        last[self.codes] = np.arange(len(self))  # NumPy assigns in order: the last one stays
+        last[self.codes] = np.arange(len(self))  # NumPy assigns in order: the last one wins
         return last
 
     def first_of_key(self) -> np.ndarray:

@@ -22,7 +22,7 @@ from spark_jobs.schema.table_faults import whole_rows_sql
 class Carried:
     """One column's values for the wanted actions.
 
-    ``kept``: where the table's own value stays; None if every value is known. That value is in the row whose key the
+    ``kept``: where the table keeps its own value; None if every value is known. That value is in the row whose key the
     action in ``roots`` started from.
     """
 

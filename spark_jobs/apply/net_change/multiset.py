@@ -1,4 +1,4 @@
-"""The net change of a table without a key: how many copies of each row come, and how many go.
+"""The net change of a table without a key: how many copies of each row are added and removed.
 
 REPLICA IDENTITY FULL sends the old row whole: a delete removes one row that is equal in all columns, an update replaces
 one, and it makes no difference which of several equal rows that is. So the order of changes does not matter: a sum per
@@ -29,16 +29,16 @@ def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable
     came without its old row, and what casting raises.
     """
     changes, shape = ordered.changes, ordered.shape
-    comes = np.flatnonzero(changes.kinds != DELETE)
-    goes = np.flatnonzero(changes.kinds != INSERT)
-    _require_old_rows(ordered, goes)
+    added = np.flatnonzero(changes.kinds != DELETE)
+    removed = np.flatnonzero(changes.kinds != INSERT)
+    _require_old_rows(ordered, removed)
 
     def column(index: int) -> pa.ChunkedArray:
-        new, old = _new_spans(ordered, index, comes), _old_spans(changes, index, goes)
+        new, old = _new_spans(ordered, index, added), _old_spans(changes, index, removed)
         return typed_values(ordered, index, _both(new, old), on_unrepresentable)
 
     values = in_threads(column, range(len(shape.columns)))
-    copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(comes), len(goes)])
+    copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])
     rows = pa.Table.from_arrays(
         [pa.chunked_array([pa.array(copies)]), *values], schema=arrow_schema(NetColumns(shape).fields)
     )
@@ -54,11 +54,11 @@ def summed(rows: pa.Table) -> pa.Table:
     return found.cast(rows.schema)
 
 
-def _require_old_rows(ordered: OrderedChanges, goes: np.ndarray) -> None:
-    whole = ordered.has_whole_old_row[goes]
+def _require_old_rows(ordered: OrderedChanges, removed: np.ndarray) -> None:
+    whole = ordered.has_whole_old_row[removed]
     if whole.all():
         return
-    shape, at = ordered.shape, ordered.position(int(goes[np.argmin(whole)]))
+    shape, at = ordered.shape, ordered.position(int(removed[np.argmin(whole)]))
     raise NeedsSnapshotError(
         f"the change of {shape.name} at {at} arrived without its old row, and the table has no key",
         hint=f"{whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))}; {new_snapshot(shape.name)}",

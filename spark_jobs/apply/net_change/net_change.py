@@ -35,9 +35,9 @@ class NetChange:
     """What to write to one table for one range of the change log.
 
     ``rows`` of ``columns``, one per key; a delete has only the values of the key's columns. For a table without a key,
-    one for each row that comes or goes. ``truncated``: the table is emptied before the rows are written.
+    one for each row that is added or removed. ``truncated``: the table is emptied before the rows are written.
     ``insert_only``: every row is an upsert of a key that did not exist before the range; for a table without a key, no
-    row goes. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: see ``NetRules``.
+    row is removed. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: see ``NetRules``.
     """
 
     columns: NetColumns

@@ -61,7 +61,7 @@ def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepre
 @dataclass(frozen=True)
 class Outcome:
     """The chosen actions ``rows`` as columns, ``named`` as in ``NetColumns``. ``kept``: the rows in which some of the
-    table's own values stay. Those are in the row whose key the action in ``roots`` started from."""
+    table's own values are kept. Those are in the row whose key the action in ``roots`` started from."""
 
     actions: Actions
     rows: np.ndarray

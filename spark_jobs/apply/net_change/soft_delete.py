@@ -14,7 +14,7 @@ from spark_jobs.schema.net_columns import NetColumns
 
 def soft_delete_rows(timeline: Timeline, *, on_unrepresentable: OnUnrepresentable) -> NetRows:
     """A key that was inserted and deleted in the range leaves its last values too. A key that was only deleted has no
-    values: those in the table stay. Raises as ``net_rows`` does."""
+    values: the table keeps its own. Raises as ``net_rows`` does."""
     actions = timeline.actions
     rows = np.sort(_chosen(timeline))
     is_put = actions.is_put[rows]
@@ -31,5 +31,5 @@ def _chosen(timeline: Timeline) -> np.ndarray:
     actions = timeline.actions
     chosen = actions.first_of_key()
     puts = np.flatnonzero(actions.is_put)
-    chosen[actions.codes[puts]] = puts  # NumPy assigns in order: the last one stays
+    chosen[actions.codes[puts]] = puts  # NumPy assigns in order: the last one wins
     return chosen[chosen >= 0]
