@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -46,8 +47,8 @@ def item(database: Database) -> Database:
     return database
 
 
-def follow(spark: SparkSession, database: Database, lake: Path) -> Followed:
-    pipeline = pipeline_of(database, lake, "public.item", engine="spark")
+def follow(spark: SparkSession, database: Database, lake: Path, engine: MergeEngine = "spark") -> Followed:
+    pipeline = pipeline_of(database, lake, "public.item", engine=engine)
     return Followed(spark, database, pipeline, (QualifiedName("public", "item"),))
 
 
@@ -61,18 +62,16 @@ def assert_one_line(error: CdcError | None, database: Database, *words: str) -> 
     assert database.server.password not in text
 
 
-@pytest.mark.parametrize("reader", ["here", "executors"])
+@pytest.mark.parametrize(("engine", "hint"), [("auto", "room on its disk"), ("spark", "")], ids=["driver", "executors"])
 def test_a_full_disk_during_a_snapshot(
-    spark: SparkSession, item: Database, disk: Disk, reader: str, request: pytest.FixtureRequest
+    spark: SparkSession, item: Database, disk: Disk, engine: MergeEngine, hint: str
 ) -> None:
-    if reader == "executors":
-        request.getfixturevalue("read_by_executors")
-    followed = follow(spark, item, disk.folder / "lake")
+    followed = follow(spark, item, disk.folder / "lake", engine)
     prepare(followed.pipeline)
     disk.spoil()
     (taken,) = snapshot(Run(followed.pipeline, lambda: spark))
     assert_one_line(taken.error, item, "public.item: snapshot at ", " failed: ", disk.said)
-    assert (disk.hint if reader == "executors" else "room on its disk") in str(taken.error)
+    assert (hint or disk.hint) in str(taken.error)
     disk.mend()
     assert sync(followed.pipeline, lambda: spark).errors == ()
     followed.assert_equal()
