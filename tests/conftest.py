@@ -17,3 +17,8 @@ pytest_plugins = [
     "tests.fixtures.object_store",
     "tests.fixtures.s3_server",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file is one worker's, so the longest begins first: it would run alone at the end."""
+    items.sort(key=lambda item: item.path.name != "test_writers.py")
