@@ -93,8 +93,11 @@ class Recent(Generic[Value]):
 
     def value(self, name: str, make: Callable[[], Value]) -> Value:
         """The value remembered, or else the one that ``make`` returns."""
-        known = self.take(name)
-        value = make() if known is None else known
+        with self._lock:
+            if (known := self._values.get(name)) is not None:
+                self._values.move_to_end(name)
+                return known
+        value = make()
         self.keep(name, value)
         return value
 
@@ -103,6 +106,3 @@ class Recent(Generic[Value]):
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
-
-    def __len__(self) -> int:
-        return len(self._values)
