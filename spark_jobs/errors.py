@@ -49,6 +49,11 @@ def one_line(text: str) -> str:
     return " ".join(CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
 
 
+def first_line(error: Exception) -> str:
+    """Of its message, which is safe to show, as lines with rows may follow it; or what kind it is."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def by_itself(table: object) -> str:
     """The hint where ``sync`` re-snapshots ``table`` without being told to."""
     return f"`postgres-cdc sync` re-snapshots it by itself; else {new_snapshot(table)}"

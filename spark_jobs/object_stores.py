@@ -63,8 +63,13 @@ def store_of(path: str) -> ObjectStore | None:
 
 
 def store_named(name: str) -> ObjectStore:
-    """Raises KeyError."""
+    """By its ``scheme``. Raises KeyError."""
     return _STORES[name]
+
+
+def store_names() -> list[str]:
+    """Those that ``store_named`` takes, each kind of store once."""
+    return list(dict.fromkeys(store.scheme for store in _STORES.values()))
 
 
 def arrow_filesystem(location: Location, store: ObjectStore) -> tuple[fs.FileSystem, str]:

@@ -10,7 +10,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.delta.files import storage_hint
 from spark_jobs.delta.table import delta_identifier, log_errors
-from spark_jobs.errors import CdcError, LakeError, OvertakenError
+from spark_jobs.errors import CdcError, LakeError, OvertakenError, first_line
 
 # statements for any Spark session with Delta: they undo what somebody has set on the table
 APPENDS_ONLY = "allow other changes: ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.appendOnly')"
@@ -48,8 +48,3 @@ def commit_errors(
 def is_of_storage(error: DeltaError) -> bool:
     """Whether the storage has failed, and not what ``deltalake`` was to do: Spark would meet the same."""
     return re.search(r"Error performing [A-Z]+ |Generic \w+ error|necessary privileges", str(error)) is not None
-
-
-def first_line(error: Exception) -> str:
-    """What is safe to show: lines with rows may follow it."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -13,7 +13,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from spark_jobs.delta.files import lake_filesystem, storage_hint
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, first_line
 from spark_jobs.object_stores import store_of
 from spark_jobs.storage import Location
 
@@ -28,7 +28,7 @@ def create_file(folder: Location, name: str, content: bytes) -> bool:
     except AlreadyExistsError:
         return False
     except (BaseError, OSError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
+        said = first_line(error)
         raise LakeError(f"{folder} cannot be written: {said}", hint=storage_hint(said)) from None
     return True
 

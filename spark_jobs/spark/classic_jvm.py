@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from spark_jobs.configuration import SparkOptions
-from spark_jobs.errors import SparkError
+from spark_jobs.errors import SparkError, first_line
 from spark_jobs.spark.class_archive import ClassArchive, class_archive
 from spark_jobs.spark.driver_jars import class_path, remember
 from spark_jobs.spark.java import find_java
@@ -144,8 +144,3 @@ def _reason(log: IO[bytes], error: Exception) -> str:
     said = Path(log.name).read_text(errors="replace")
     match = re.search(r"^(?:Exception in thread .*|Error: .*|.*unresolved dependency.*)$", said, re.MULTILINE)
     return match[0].strip() if match else first_line(error)
-
-
-def first_line(error: Exception) -> str:
-    """Of its message, or what kind it is."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

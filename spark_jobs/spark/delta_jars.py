@@ -20,7 +20,7 @@ from pathlib import Path
 
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import SparkError
-from spark_jobs.object_stores import store_named
+from spark_jobs.object_stores import store_named, store_names
 
 LOG_STORE = Path(__file__).parent / "log_store" / "postgres-cdc-log-store.jar"
 _SCALA = "2.13"
@@ -161,7 +161,7 @@ def main(arguments: list[str]) -> int:
     """``python -m spark_jobs.spark.delta_jars FOLDER [--storage STORE]``: exit code 0 when the folder is filled."""
     parser = argparse.ArgumentParser("python -m spark_jobs.spark.delta_jars", description="Fetch the jars from Maven.")
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--storage", choices=("s3", "gs", "abfss"), help="add the connector to this object store")
+    parser.add_argument("--storage", choices=store_names(), help="add the connector to this object store")
     asked = parser.parse_args(arguments)
     try:
         filled = fill_folder(asked.folder, asked.storage)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import spark_jobs
 from spark_jobs.configuration import SparkOptions
-from spark_jobs.errors import SparkError
-from spark_jobs.spark.classic_jvm import first_line, start_jvm
+from spark_jobs.errors import SparkError, first_line
+from spark_jobs.spark.classic_jvm import start_jvm
 from spark_jobs.spark.session_conf import CATALOG, EXTENSION, RUNTIME_CONF, session_conf
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import FilesMode, after_commit, commit_files
-from spark_jobs.delta.commit_errors import commit_errors, first_line, is_of_storage
+from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles, row_groups
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.written_tables import keep_written
+from spark_jobs.errors import first_line
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.writers.file_layout import file_layout
