@@ -179,6 +179,10 @@ class LakeError(CdcError):
     """The lake cannot be read or written."""
 
 
+class StorageBusyError(LakeError):
+    """The lake's storage is too busy to answer. Its client has asked several times; a minute later it may answer."""
+
+
 class LakeInUseError(LakeError):
     """Another process is writing the Delta table."""
 

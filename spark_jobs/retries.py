@@ -5,7 +5,9 @@ error                        tries                           why
 ===========================  ==============================  ======================================================
 SourceBusyError              4 within 2 s                    a starting server soon accepts connections
 ConnectionLostError          6 within 20 s                   a server that restarts or fails over is back by then
-OvertakenError               5 at once                       another writer's commit stands; this one reads it first
+StorageBusyError             8 within 35 s, beside those of  a storm of "slow down" is over after a minute
+                             the storage's client
+OvertakenError               6 at once                       another writer's commit stands; this one reads it first
 a concurrent Delta commit    5 within 8 s                    no writer of ours: an OPTIMIZE or VACUUM, soon done
 a whole run of Dagster's     as the run's own policy says    ``MAY_PASS``: a second try may differ
 ===========================  ==============================  ======================================================
@@ -40,16 +42,20 @@ from spark_jobs.errors import (
     SourceUnreachableError,
     SparkError,
     SpoolError,
+    StorageBusyError,
 )
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result", covariant=True)
 
+# what may pass while one table is written, so that it is written again
+PASSING = (OvertakenError, StorageBusyError)
 # other errors (a gap, a lost slot, a wrong configuration) are the same on every retry of a run
 MAY_PASS = (SourceUnreachableError, LakeError, SpoolError, SparkError)
 
 _log = logging.getLogger(__name__)
+_PAUSE = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
 
 
 class Retried(Protocol[P, Result]):
@@ -73,11 +79,11 @@ def again_when_busy(work: Callable[P, Answer]) -> Callable[P, Answer]:
 
 def again_when_lost(work: Callable[P, Answer]) -> Callable[P, Answer]:
     """Try ``work`` six times within about twenty seconds: a server that restarts, fails over or had a session ended is
-    back by then. ``work`` makes its own connections."""
+    back by then. ``work`` makes its own connections. The same while the lake's storage is busy."""
     again = retry(
         retry=_lost_before,
-        stop=stop_after_attempt(6),
-        wait=wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5),
+        stop=_is_enough,
+        wait=_PAUSE,
         before_sleep=_log_retry,
         reraise=True,
     )
@@ -85,9 +91,16 @@ def again_when_lost(work: Callable[P, Answer]) -> Callable[P, Answer]:
 
 
 def again_when_overtaken(work: Callable[P, Answer]) -> Callable[P, Answer]:
-    """Try ``work`` five times without a pause. ``work`` reads the table's state itself. Every lost try means that
-    another writer has committed, so it does not meet the same commit twice."""
-    again = retry(retry=retry_if_exception_type(OvertakenError), stop=stop_after_attempt(5), reraise=True)
+    """Try ``work`` six times without a pause. ``work`` reads the table's state itself. Every lost try means that
+    another writer has committed, so it does not meet the same commit twice. With pauses while the lake's storage is
+    busy."""
+    again = retry(
+        retry=retry_if_exception_type(PASSING),
+        stop=_is_enough,
+        wait=_pause_when_busy,
+        before_sleep=_log_busy,
+        reraise=True,
+    )
     return again(work)
 
 
@@ -109,7 +122,24 @@ def _lost_before(state: RetryCallState) -> bool:
     waited for. Whatever the lost session held, such as a slot, is free once the server has noticed the loss."""
     error = state.outcome.exception() if state.outcome else None
     back_soon = state.attempt_number > 1 and isinstance(error, (SourceUnreachableError, SlotInUseError))
-    return back_soon or isinstance(error, ConnectionLostError)
+    return back_soon or isinstance(error, (ConnectionLostError, StorageBusyError))
+
+
+def _is_enough(state: RetryCallState) -> bool:
+    return state.attempt_number >= (8 if _is_busy(state) else 6)
+
+
+def _pause_when_busy(state: RetryCallState) -> float:
+    return _PAUSE(state) if _is_busy(state) else 0.0
+
+
+def _is_busy(state: RetryCallState) -> bool:
+    return state.outcome is not None and isinstance(state.outcome.exception(), StorageBusyError)
+
+
+def _log_busy(state: RetryCallState) -> None:
+    if _is_busy(state):
+        _log_retry(state)
 
 
 def _log_retry(state: RetryCallState) -> None:

@@ -42,6 +42,7 @@ from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, app_id, created, refuse_schema_in_the_folder
+from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 
 MESSAGES_LAYOUT = Layout(MESSAGES_SCHEMA, statistics=("window", "commit_lsn_number", "ordinal"), unique=("content",))
@@ -72,6 +73,7 @@ def apply_messages(run: Run, plan: Plan) -> TableApplied:
         return TableApplied.without_commit(MESSAGES_NAME, last, state=state, error=error)
 
 
+@again_when_overtaken
 def _written(work: TableRange) -> TableApplied:
     """Write the range in one commit; if it holds a damaged message, write the windows before that message."""
     result = TableApplied.nothing_of(work)

@@ -20,7 +20,7 @@ from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, Over
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.retries import again_when_overtaken
+from spark_jobs.retries import PASSING, again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
@@ -143,7 +143,7 @@ def _apply_range(work: TableRange) -> TableApplied:
             with net_of_range(work, landed, for_spark=by_spark) as net:
                 provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
                 return _commit(work, provenance, net, result, opened)
-    except OvertakenError:
+    except PASSING:
         raise
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from spark_jobs.delta.files import storage_hint
+from spark_jobs.delta.files import storage_error
 from spark_jobs.delta.table import delta_identifier, log_errors
 from spark_jobs.errors import CdcError, LakeError, OvertakenError, first_line
 
@@ -42,7 +42,7 @@ def commit_errors(
             raise taken or overtaken(path) from error
     except (DeltaError, OSError) as error:
         said = first_line(error)
-        raise LakeError(f"{path} cannot be written: {said}", hint=storage_hint(said)) from None
+        raise storage_error(f"{path} cannot be written", said) from None
 
 
 def is_of_storage(error: DeltaError) -> bool:

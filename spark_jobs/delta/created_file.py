@@ -12,8 +12,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from spark_jobs.delta.files import lake_filesystem, storage_hint
-from spark_jobs.errors import LakeError, first_line
+from spark_jobs.delta.files import lake_filesystem, storage_error
+from spark_jobs.errors import first_line
 from spark_jobs.object_stores import store_of
 from spark_jobs.storage import Location
 
@@ -29,7 +29,7 @@ def create_file(folder: Location, name: str, content: bytes) -> bool:
         return False
     except (BaseError, OSError) as error:
         said = first_line(error)
-        raise LakeError(f"{folder} cannot be written: {said}", hint=storage_hint(said)) from None
+        raise storage_error(f"{folder} cannot be written", said) from None
     return True
 
 

@@ -13,7 +13,7 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from spark_jobs.delta.commit import time_now
-from spark_jobs.delta.files import storage_hint
+from spark_jobs.delta.files import storage_error
 from spark_jobs.delta.statistics import Statistics, is_wide
 from spark_jobs.errors import LakeError
 
@@ -135,7 +135,7 @@ class DataFiles:
         self._writer = self._sink = None
 
     def _failed(self, error: Exception) -> LakeError:
-        return LakeError(f"{self._path} cannot be written: {error}", hint=storage_hint(str(error)))
+        return storage_error(f"{self._path} cannot be written", str(error))
 
 
 def _may_be_nan(kind: pa.DataType) -> bool:

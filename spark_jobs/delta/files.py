@@ -13,34 +13,44 @@ from urllib.request import url2pathname
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, StorageBusyError
 from spark_jobs.object_stores import arrow_filesystem, store_of
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_lost
 from spark_jobs.storage import Location
 
 Answer = TypeVar("Answer")
 REACHABLE = "check lake.path, its permissions, and the credentials of its storage"
 WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
 
+BUSY = "run it again when the storage is less busy"
+
 # what object stores say through each of the libraries that ask them, and what to do
 _STORAGE_HINTS = {
     r"ACCESS_DENIED|necessary privileges|credential|Forbidden|Unauthorized|InvalidAccessKey|SignatureDoesNotMatch": (
         "check the credentials of the lake's storage, and that they may read and write lake.path"
     ),
-    r"SlowDown|Slow Down|TooManyRequests|Service Unavailable|Internal Server Error|timed? ?out": (
-        "the storage is busy: run it again"
-    ),
+    r"Slow_?\s?Down|TooManyRequests|Service_?\s?Unavailable|Internal ?Server ?Error|InternalError|INTERNAL_FAILURE"
+    r"|response code (?:429|50\d)|timed? ?out|Timeout was reached": BUSY,
     r"dns error|resolve host|Connection refused|connect error|NETWORK_CONNECTION|No route to host": (
         "check the address of the lake's storage, and that this machine can reach it; then run it again"
     ),
     r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist": "create the bucket, or correct lake.path",
+    r"NoSuchKey|NO_SUCH_KEY|Object at location \S+ not found": (
+        "a file that the table names is gone: restore it, or move the table's folder away to have it read again"
+    ),
     r"No space left|Disk quota": "lake.path is full: make room on its disk, then run it again",
 }
 
 
-def storage_hint(said: str, otherwise: str = WRITABLE) -> str:
-    """What to do when the lake's storage has failed with these words; ``otherwise`` if they are not known."""
-    return next((hint for words, hint in _STORAGE_HINTS.items() if re.search(words, said, re.IGNORECASE)), otherwise)
+def storage_error(what: str, said: str, otherwise: str = WRITABLE) -> LakeError:
+    """The error of the lake's storage that has failed with the words ``said``. ``otherwise``: what to do if they are
+    not known."""
+    known = (hint for words, hint in _STORAGE_HINTS.items() if re.search(words, said, re.IGNORECASE))
+    hint = next(known, otherwise)
+    if hint == BUSY:
+        return StorageBusyError(f"{what}: the storage is busy: {said}", hint=hint)
+    return LakeError(f"{what}: {said}", hint=hint)
 
 
 # an object store takes tens of milliseconds per request, but serves many at once
@@ -58,7 +68,7 @@ def lake_filesystem(path: Location) -> tuple[fs.FileSystem, str]:
     try:
         return arrow_filesystem(path, store)
     except (pa.ArrowException, OSError) as error:
-        raise LakeError(f"{path} cannot be opened: {error}", hint=storage_hint(str(error), REACHABLE)) from None
+        raise storage_error(f"{path} cannot be opened", str(error), REACHABLE) from None
 
 
 def decoded_path(path: Location) -> Location:
@@ -72,7 +82,7 @@ def lake_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LakeError(f"{what}: {error}", hint=storage_hint(str(error))) from None
+        raise storage_error(what, str(error)) from None
 
 
 def table_filesystem(path: Location) -> fs.FileSystem:
@@ -113,10 +123,11 @@ def ask_tables(
 ) -> dict[QualifiedName, Answer | LakeError]:
     """For each table what ``ask`` returns, or the LakeError that it raises, in the order of ``names``. Several tables
     are asked at once."""
+    ask_again = again_when_lost(ask)
 
     def answer_or_error(name: QualifiedName) -> Answer | LakeError:
         try:
-            return ask(name)
+            return ask_again(name)
         except LakeError as error:
             return error
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
-from spark_jobs.delta.files import REACHABLE, storage_hint
+from spark_jobs.delta.files import REACHABLE, storage_error
 from spark_jobs.errors import LakeError
 from spark_jobs.object_stores import storage_options
 from spark_jobs.storage import Location
@@ -47,9 +47,7 @@ def log_errors(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LakeError(
-            f"{what}: the transaction log of {path} cannot be read: {error}", hint=storage_hint(str(error), REACHABLE)
-        ) from error
+        raise storage_error(f"{what}: the transaction log of {path} cannot be read", str(error), REACHABLE) from error
     except (ValueError, KeyError) as error:
         raise LakeError(f"{what}: the transaction log of {path} is damaged", hint=moved_away(path)) from error
 
@@ -60,4 +58,4 @@ def table_errors(what: str, *, hint: str = REACHABLE) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise LakeError(f"{what}: {error}", hint=storage_hint(str(error), hint)) from None
+        raise storage_error(what, str(error), hint) from None

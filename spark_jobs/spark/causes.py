@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.delta.commit_errors import APPENDS_ONLY
+from spark_jobs.delta.files import BUSY
 from spark_jobs.delta.table import delta_identifier, moved_away
 from spark_jobs.errors import new_snapshot, one_line
 
@@ -136,6 +137,14 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.gs\.\w+ not found",): (
         _ADD + '"org.apache.hadoop:hadoop-gcp:{hadoop}"'
     ),
+    # as hadoop-aws names the answers 503, 500 and none at all, after its own retries
+    (
+        r"AWSServiceThrottledException",
+        r"AWSStatus500Exception",
+        r"AWSNoResponseException",
+        r"AWSApiCallTimeoutException",
+    ): BUSY,
+    (r"UnknownStoreException",): "create the bucket, or correct lake.path",
     (r'No FileSystem for scheme "\w+"',): "choose a lake.path that Spark can open: a folder, s3a://, gs:// or abfss://",
     (r"ConnectException", r"UnknownHostException", r"NoRouteToHostException", r"SocketTimeoutException"): (
         "check that Spark can reach the lake's storage"
@@ -174,6 +183,15 @@ def innermost_cause(error: Exception, name: object = "schema.table", path: str =
     return Cause(_plain(", ".join(named)), _SOMEBODY_ELSE.format(**known) if refused else "")
 
 
+def text_of(error: BaseException) -> str:
+    """The error's text. Py4J asks the JVM for that of a Java exception, and a JVM that has ended since does not answer:
+    then it is what asking for it has raised."""
+    try:
+        return str(error)
+    except Exception as unanswered:  # noqa: BLE001 - whatever py4j raises then
+        return f"{type(unanswered).__name__}: {unanswered}"
+
+
 def _hadoop() -> str:
     """The version of Hadoop that this process's Spark brings."""
     import pyspark
@@ -185,7 +203,7 @@ def _hadoop() -> str:
 def _chain(error: Exception) -> list[_Thrown]:
     """The error itself, then the causes that its text names. Never empty."""
     # attributes of pyspark's exceptions: the first of classic Spark's, the second of Connect's
-    traces = [str(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or ""]
+    traces = [text_of(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or ""]
     first = (traces[0].strip().splitlines() or [""])[0]
     itself = _Thrown(f"{type(error).__module__}.", type(error).__name__, first)
     matches = _THROWN.finditer("\n".join(traces))

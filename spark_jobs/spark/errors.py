@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from spark_jobs import errors
 from spark_jobs.delta.damaged_checkpoint import remove_damaged_checkpoint
+from spark_jobs.delta.files import BUSY
 from spark_jobs.errors import CdcError, LakeError, new_snapshot
-from spark_jobs.spark.causes import JVM_ENDED, Cause, innermost_cause
+from spark_jobs.spark.causes import JVM_ENDED, Cause, innermost_cause, text_of
 from spark_jobs.spark.own_jvm import has_ended
 from spark_jobs.storage import Location
 
@@ -35,17 +36,17 @@ _OVERTAKEN = re.compile(r"ConcurrentTransactionException|DELTA_CONCURRENT_TRANSA
 
 def is_concurrent_commit(error: BaseException) -> bool:
     """Whether another writer committed in between. Classic and Connect differ in classes, not in the text."""
-    return not isinstance(error, CdcError) and _CONCURRENT.search(str(error)) is not None
+    return not isinstance(error, CdcError) and _CONCURRENT.search(text_of(error)) is not None
 
 
 def is_overtaken(error: BaseException) -> bool:
     """Whether the other writer's commit had our transaction identifier."""
-    return not isinstance(error, CdcError) and _OVERTAKEN.search(str(error)) is not None
+    return not isinstance(error, CdcError) and _OVERTAKEN.search(text_of(error)) is not None
 
 
 def is_file_gone(error: BaseException) -> bool:
     """Whether a file that a version of a Delta table needs is no longer there."""
-    texts = (str(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or "")
+    texts = (text_of(error), getattr(error, "_stackTrace", None) or "", getattr(error, "_stacktrace", None) or "")
     return not isinstance(error, CdcError) and any(_FILE_GONE.search(text) for text in texts)
 
 
@@ -53,7 +54,9 @@ def refused_ddl(error: BaseException) -> str | None:
     """The class of Delta's error if the table, as it is, does not allow the statement; None for all other failures."""
     from pyspark.errors import AnalysisException, UnsupportedOperationException
 
-    found = _REFUSED.match(str(error)) if isinstance(error, AnalysisException | UnsupportedOperationException) else None
+    found = (
+        _REFUSED.match(text_of(error)) if isinstance(error, AnalysisException | UnsupportedOperationException) else None
+    )
     return found and found[1]
 
 
@@ -68,14 +71,14 @@ def spark_errors(
     except CdcError:
         raise
     except Exception as error:
-        if path is not None and _CHECKPOINT.search(str(error)) and (removed := remove_damaged_checkpoint(path)):
+        if path is not None and _CHECKPOINT.search(text_of(error)) and (removed := remove_damaged_checkpoint(path)):
             said = f"{what}: {removed} was damaged, and has been removed: the commits of the table say the same"
             raise LakeError(said, hint="run it again") from None
         raise _typed(error, what, innermost_cause(error, name, path or "PATH"), hint) from error
 
 
 def _typed(error: Exception, what: str, cause: Cause, hint: str) -> CdcError:
-    text = str(error)
+    text = text_of(error)
     if ours := _OURS.search(text):
         kind = getattr(errors, ours[1], None)
         if isinstance(kind, type) and issubclass(kind, CdcError):
@@ -84,4 +87,5 @@ def _typed(error: Exception, what: str, cause: Cause, hint: str) -> CdcError:
         return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint=new_snapshot(kept[1].strip()))
     # a JVM that runs out of memory may still answer, with any exception
     ended = JVM_ENDED if not cause.hint and has_ended() else ""
-    return LakeError(f"{what}: {cause.said}", hint=hint or cause.hint or ended)
+    kind = errors.StorageBusyError if cause.hint == BUSY else LakeError
+    return kind(f"{what}: {cause.said}", hint=hint or cause.hint or ended)

@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
-Fault = Literal["lost", "busy", "refused"]
+Fault = Literal["lost", "busy", "storm", "refused"]
 NAMES = (QualifiedName("public", "busy"), QualifiedName("public", "other"))
 _MOST_WRITES = 30  # of a sync; it makes eight
+_TRIES = 11  # of object_store, the first one included
 
 
 @dataclass
 class Faults:
     """What the store does at the write ``at`` of a sync, counted from 0, or never for -1.
 
-    ``lost``: it does what it is asked and says nothing; ``busy``: it refuses this one request; ``refused``: this one
-    and all after it.
+    ``lost``: it does what it is asked and says nothing; ``busy``: it refuses this one request; ``storm``: this one and
+    so many after it that its clients give up; ``refused``: this one and all after it.
     """
 
     kind: Fault = "lost"
@@ -62,13 +63,14 @@ class Faults:
             handler.wfile = answer
             return None
         handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        status = b"503 Slow Down" if self.kind == "busy" else b"403 Forbidden"
+        status = b"403 Forbidden" if self.kind == "refused" else b"503 Slow Down"
         handler.wfile.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         return None
 
     def _strikes(self) -> bool:
         number, self.seen = self.seen, self.seen + 1
-        return 0 <= self.at <= number and (self.kind == "refused" or not self.struck)
+        most = {"refused": _MOST_WRITES * _TRIES, "storm": 2 * _TRIES}.get(self.kind, 1)
+        return 0 <= self.at <= number and len(self.struck) < most
 
 
 @pytest.fixture
@@ -119,6 +121,16 @@ def test_each_write_fails_once(
         assert synced(pipeline) == ()
         assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == [], where
     assert 6 <= at < _MOST_WRITES - 1, "the writes of log, tables and cuts were each to fail"
+
+
+def test_a_storm_costs_time(spark: SparkSession, database: Database, pipeline: Pipeline, faults: Faults) -> None:
+    faults.kind = "storm"
+    for at in (0, 3):  # a write of the change log, and one of a table
+        database.execute("UPDATE busy SET n = n + 1", f"INSERT INTO other VALUES ({at + 2}, 0)")
+        faults.begin(at)
+        assert synced(pipeline) == ()
+        assert len(faults.struck) == 2 * _TRIES, "its clients were to give up once, at least"
+        assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == []
 
 
 def assert_said(errors: tuple[CdcError, ...], where: str) -> None:
