@@ -93,10 +93,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Lake:
-    """Where the Delta tables are; every location is a pure function of ``path``, without a trailing slash."""
+    """Where the Delta tables are; every location is a pure function of ``path``, without a trailing slash.
+
+    ``catalog``: the name of each table in Spark's catalogue, with ``{schema}`` and ``{table}`` in it; empty: none.
+    """
 
     path: str
     storage: Storage = field(default_factory=Storage, repr=False, compare=False)
+    catalog: str = ""
 
     @property
     def root(self) -> Location:

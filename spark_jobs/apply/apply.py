@@ -17,6 +17,7 @@ from spark_jobs.lake.cuts import Cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.register import register_where_possible
 from spark_jobs.run import Run
 from spark_jobs.tables.ledger import Ledger, cut_at
 
@@ -69,6 +70,7 @@ def apply(
         if plan.ahead and plan.shows_all_tables:
             with run.guard.cuts():
                 cut = _write_cut(run.pipeline, plan, done)
+        register_where_possible(run, [name for name in plan.tables if name in plan.ledger.states])
     for name in plan.tables:
         error = plan.ledger.errors.get(name)
         done.setdefault(name, TableApplied.without_commit(name, plan.last, error=error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -51,6 +52,17 @@ def checked_session(spark: SparkSession) -> SparkSession:
             hint=f"start it with spark.sql.extensions={EXTENSION} and spark.sql.catalog.spark_catalog={CATALOG}",
         )
     return spark
+
+
+def has_session() -> bool:
+    """Whether this process has a session already."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # a classic session is active in some threads only
+    return SparkContext._active_spark_context is not None or SparkSession.getActiveSession() is not None
 
 
 @contextmanager

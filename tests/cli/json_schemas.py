@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from cdc_assets.cli.config import Validated
 from cdc_assets.cli.init import InitReport
+from cdc_assets.cli.register import RegisterReport
 from cdc_assets.cli.snapshot import SnapshotReport
 from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.capture.capture import CaptureReport
@@ -55,6 +56,7 @@ REPORTS: Mapping[str, Sequence[type]] = {
     "init": [InitReport],
     "maintain": [MaintainReport],
     "recover": [RecoverReport, DryRun],
+    "register": [RegisterReport],
     "replay": [ReplayReport, TableAsOf],
     "snapshot": [SnapshotReport],
     "status": [PipelineStatus],
