@@ -30,6 +30,7 @@ FOLLOWED_IN_PLACE = {
 }
 
 
+@pytest.mark.nightly  # by day with what follows it: test_persons_path
 @pytest.mark.timeout(1200)  # six syncs and fourteen snapshots on a busy machine
 def test_demo_ends_equal_and_leaves_no_server(jars_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "demo"

@@ -41,8 +41,8 @@ from tests.matrix.workload import SCHEMA, TABLES, workload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BY_DAY = (15, 18, 19)
-APPLIED_BY_DAY = ((15, Cell("test_decoding")), (18, Cell(binary=True)), (19, Cell()))
+BY_DAY = (15, 19)
+APPLIED_BY_DAY = ((15, Cell(binary=True)), (19, Cell()))
 NAMES = tuple(map(QualifiedName.parse, TABLES))
 SEED = 11
 _PLUGINS: tuple[Plugin, ...] = ("pgoutput", "test_decoding")

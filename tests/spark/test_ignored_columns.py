@@ -264,6 +264,7 @@ def test_partitions(spark: SparkSession, database: Database, tmp_path: Path) -> 
     assert ignored(pipeline) == {"orders": ("c",)}
 
 
+@pytest.mark.nightly  # by day with columns that are kept: test_kept_columns
 def test_the_other_modes_and_the_past(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """What is rebuilt, put into another mode from the lake's own data, or copied as of an LSN lacks the column too."""
     modes: tuple[Mode, ...] = ("mirror", "soft_delete", "history", "append")

@@ -491,8 +491,9 @@ def test_partitions(spark: SparkSession, database: Database, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("on_driver_bytes", [128 << 20, at_night(0)], ids=["on_driver", "on_executors"])
+@pytest.mark.parametrize("rounds", [12, at_night(40)])
 def test_random_changes(
-    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, on_driver_bytes: int
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, on_driver_bytes: int, rounds: int
 ) -> None:
     """DDL between the rows of each window."""
     chance = random.Random(11)  # noqa: S311 - not for cryptography
@@ -503,7 +504,7 @@ def test_random_changes(
     synced(spark, pipeline)
     followed = Followed(spark, database, pipeline, in_public([name]), on_driver_bytes)
     columns, dropped = ["a", "b", "doc"], set[str]()
-    for number in range(40):
+    for number in range(rounds):
         for statement in _changes(chance, columns, 2 * number):
             twins.both(name, statement)
         kind = chance.choice(["add", "default", "rename", "drop", "", ""])

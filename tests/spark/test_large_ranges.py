@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 
+@pytest.mark.nightly  # by day on a cluster: test_on_cluster
 @pytest.mark.usefixtures("read_by_executors")
 def test_executors_do_what_the_driver_does(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     make_item(database)

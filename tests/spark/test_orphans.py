@@ -105,7 +105,7 @@ def ranges(commits: list[OurCommit]) -> list[tuple[str, int, int]]:
     return [(commit.run_id, commit.first, commit.last) for commit in commits]
 
 
-@pytest.mark.parametrize("step", ["before", "during"])
+@pytest.mark.parametrize("step", [at_night("before"), "during"])
 @pytest.mark.parametrize(("kind", "other"), WRITERS)
 def test_an_orphan_that_is_overtaken_writes_nothing(
     one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, other: MergeEngine, step: Step
@@ -126,7 +126,7 @@ def test_an_orphan_that_is_overtaken_writes_nothing(
     assert ranges(chain(one_table)) == [("", stands, stands), ("next", stands + 1, last)]
 
 
-@pytest.mark.parametrize("step", ["before", "during"])
+@pytest.mark.parametrize("step", [at_night("before"), "during"])
 @pytest.mark.parametrize(("kind", "other"), WRITERS)
 def test_the_next_run_that_is_overtaken_applies_what_the_orphan_left(
     one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, kind: str, other: MergeEngine, step: Step
@@ -159,8 +159,9 @@ def taking(followed: Followed, gate: Gate, step: Step) -> Callable[[], tuple[Tab
 
 
 @pytest.mark.usefixtures("read_by_executors")
-@pytest.mark.parametrize("step", ["before", "during"])
-@pytest.mark.parametrize("first", [True, False], ids=["first", "again"])
+@pytest.mark.parametrize(
+    ("first", "step"), [(True, "before"), (False, "during"), at_night(True, "during"), at_night(False, "before")]
+)
 def test_a_snapshot_beside_the_next_run(
     one_table: Followed, gate: Gate, in_background: ThreadPoolExecutor, first: bool, step: Step
 ) -> None:

@@ -76,6 +76,7 @@ def source_rows(database: Database) -> list[tuple[Any, ...]]:
     return sorted(database.execute(f"SELECT {as_they_are}, {as_text} FROM item"))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("read_by_executors")
 def test_classic_and_connect_write_one_schema_and_duckdb_reads_it(
     server: PostgresServer, spark: SparkSession, jars_folder: Path, connect_server: str, tmp_path: Path

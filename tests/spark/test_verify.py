@@ -27,6 +27,7 @@ from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -44,7 +45,7 @@ _ROWS = int(os.environ.get("VERIFY_ROWS", "40"))
 KINDS, EMPTY = QualifiedName("public", "kinds"), QualifiedName("public", "empty")
 
 
-@pytest.fixture(params=["auto", "spark"])
+@pytest.fixture(params=["auto", at_night("spark")])
 def engine(request: pytest.FixtureRequest) -> MergeEngine:
     """With ``auto``, small tables are compared without Spark unless something differs."""
     chosen: MergeEngine = request.param
@@ -85,6 +86,7 @@ def differing(difference: Difference, number: int, *columns: str, part: str = "x
     return DifferingRow(difference, (KeyValue("part", part), KeyValue("id", str(number))), columns)
 
 
+@pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_each_planted_difference_is_named_by_its_key(
     spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
 ) -> None:
