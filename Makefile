@@ -26,7 +26,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly kills faults schemas golden servers fuzz check types quick coverage bench ui site lock logstore clean
+.PHONY: help demo test nightly readers kills faults schemas golden servers fuzz check types quick coverage bench ui site lock logstore clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,11 @@ test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## each thing that must h
 
 nightly: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## the tests in every way: servers 14 to 19, each engine, plugin, option; ARGS=tests/matrix: a part of them
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder -m "" $(ARGS)
+
+readers: $(JARS_READY) $(SERVERS_READY)  ## which readers read which kind of table: docs/readers.md, in an environment of their own (1 GB)
+	@test -x .cache/readers/bin/pip || $(BIN)/python -m venv .cache/readers
+	@.cache/readers/bin/pip install -q -r tests/readers/requirements.txt
+	@$(BIN)/python -m tests.readers.matrix
 
 KILLS ?= 50
 kills: $(JARS_READY) $(SERVERS_READY)  ## kill KILLS=50 clients of a Spark Connect server while it writes for them; ARGS="--seed N"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import quote, unquote
 
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
+
 OnUnrepresentable: TypeAlias = Literal["error", "null", "clamp"]
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
@@ -79,11 +81,13 @@ NO_CHOSEN_TYPES = ChosenTypes()
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """``types``: the chosen types. ``policies``: those of single columns; ``policy`` applies to all other columns."""
+    """``types``: the chosen types. ``policies``: those of single columns; ``policy`` applies to all other columns.
+    ``layout``: by which of them the table's files are arranged."""
 
     types: ChosenTypes = NO_CHOSEN_TYPES
     policies: tuple[tuple[str, OnUnrepresentable], ...] = ()
     policy: OnUnrepresentable = "error"
+    layout: TableLayout = NO_LAYOUT
 
 
 NO_OPTIONS = ColumnOptions()

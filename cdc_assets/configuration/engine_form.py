@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.models import PipelineModel, SourceModel
-from cdc_assets.configuration.table_model import TableModel
+from cdc_assets.configuration.table_model import LayoutModel, TableModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     ColumnSelection,
@@ -31,6 +31,7 @@ from spark_jobs.object_stores import spark_settings, store_of
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.postgres.password_command import PasswordCommand
 from spark_jobs.storage import Storage, StoreSettings
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_pattern import TablePattern
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -95,7 +96,7 @@ def _dsn_of(source: SourceModel) -> SecretStr:
 def lake_of(model: PipelineModel, folder: Path) -> Lake:
     """A relative ``lake.path`` is relative to ``folder``."""
     settings = StoreSettings(**model.lake.storage.model_dump())
-    return Lake(_absolute(model.lake.path, folder), Storage(settings))
+    return Lake(_absolute(model.lake.path, folder), Storage(settings), model.lake.catalog or "")
 
 
 def _patterns_of(model: PipelineModel) -> TablePatterns | None:
@@ -118,9 +119,16 @@ def _table_of(model: TableModel, policy: SchemaPolicy) -> Table:
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
-    options = ColumnOptions(types, tuple(model.on_unrepresentable.items()))
+    options = ColumnOptions(types, tuple(model.on_unrepresentable.items()), layout=_layout_of(model.layout))
     own = None if model.on_schema_change is None else model.on_schema_change.over(policy)
     return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask), own)
+
+
+def _layout_of(model: LayoutModel | None) -> TableLayout:
+    if model is None:
+        return NO_LAYOUT
+    properties = {name: str(value) for name, value in model.properties.items()}
+    return TableLayout(tuple(model.cluster_by), tuple(model.partition_by), tuple(properties.items()))
 
 
 def _absolute(path: str, folder: Path) -> str:

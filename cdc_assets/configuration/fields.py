@@ -152,6 +152,17 @@ def _lake_path(text: str) -> str:
     return text.strip().rstrip("/")
 
 
+def _catalog_template(text: str) -> str:
+    parts = text.split(".")
+    if not 2 <= len(parts) <= 3 or not all(parts):
+        raise ValueError("expected two or three names with dots between them, such as shop_{schema}.{table}")
+    if "{table}" not in parts[-1]:
+        raise ValueError("expected {table} in its last part: otherwise all tables would have one name")
+    if others := re.findall(r"\{(?!schema\}|table\})[^}]*\}?|`", text):
+        raise ValueError(f"holds {others[0]}; only {{schema}} and {{table}} stand for something")
+    return text
+
+
 def _endpoint(text: str) -> str:
     url = urlsplit(text)
     if url.scheme not in ("http", "https") or not url.hostname:
@@ -213,6 +224,7 @@ OrNull = Annotated[
 ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
+CatalogTemplate = Annotated[str, AfterValidator(_catalog_template)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

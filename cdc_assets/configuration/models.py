@@ -16,6 +16,7 @@ from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.database_name import has_password
 from cdc_assets.configuration.fields import (
     MESSAGES,
+    CatalogTemplate,
     Count,
     Dsn,
     Endpoint,
@@ -187,6 +188,13 @@ class LakeModel(StrictModel):
         default_factory=StorageModel,
         description="How the object store of `path` is reached. Not for a folder.",
         examples=[{"endpoint": "https://minio.internal:9000", "path_style": True}],
+    )
+    catalog: CatalogTemplate | None = Field(
+        default=None,
+        description="The name that each table gets in a catalogue which Spark knows, such as a Hive metastore: two or"
+        " three parts, in which `{schema}` and `{table}` stand for the source's. The first run that has a Spark session"
+        " registers it. Default: tables have no names, only paths.",
+        examples=["shop_{schema}.{table}"],
     )
 
     @model_validator(mode="after")

@@ -9,12 +9,22 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from cdc_assets.configuration.fields import ChosenTypeText, OrNull, TableName, require_named_once
+from cdc_assets.configuration.fields import ChosenTypeText, OrNull, SparkValue, TableName, require_named_once
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Mode
 from spark_jobs.table_pattern import TablePattern
+
+_MOST_CLUSTERED = 4
+# by `retention`, and by what the transaction log and the columns of a table need
+_OURS = {
+    "delta.deletedFileRetentionDuration",
+    "delta.logRetentionDuration",
+    "delta.setTransactionRetentionDuration",
+    "delta.columnMapping.mode",
+    "delta.appendOnly",
+}
 
 
 class ColumnsModel(StrictModel):
@@ -32,6 +42,38 @@ class ColumnsModel(StrictModel):
         if bool(self.include) == bool(self.exclude):
             raise ValueError("expected either include or exclude")
         require_named_once([*self.include, *self.exclude])
+        return self
+
+
+class LayoutModel(StrictModel):
+    """How a table's data files are arranged, and its further properties. Spark writes such a table, with `auto` too."""
+
+    cluster_by: Sequence[str] = Field(
+        default=(),
+        description="Cluster the files by these columns (liquid clustering), four at most.",
+        examples=[["day"]],
+    )
+    partition_by: Sequence[str] = Field(
+        default=(),
+        description="Keep the rows of each value of these columns in a folder of its own. A table that exists is"
+        " partitioned by its next snapshot.",
+        examples=[["region"]],
+    )
+    properties: dict[str, SparkValue] = Field(
+        default_factory=dict,
+        description="Delta's table properties, beside those that the product sets itself.",
+        examples=[{"delta.enableChangeDataFeed": "true"}],
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> LayoutModel:
+        if self.cluster_by and self.partition_by:
+            raise ValueError("expected either cluster_by or partition_by: Delta has no tables with both")
+        if len(self.cluster_by) > _MOST_CLUSTERED:
+            raise ValueError(f"cluster_by: expected at most {_MOST_CLUSTERED} columns")
+        require_named_once([*self.cluster_by, *self.partition_by])
+        if others := sorted(name for name in self.properties if not name.startswith("delta.") or name in _OURS):
+            raise ValueError(f"properties: {others[0]} is not a property of Delta's, or is set by this product")
         return self
 
 
@@ -75,6 +117,12 @@ class TableDefaultsModel(StrictModel):
         description="Columns whose values are replaced by hashes in change log and lake. The salt is in the environment"
         " variable POSTGRES_CDC_MASK_SALT. Default: none.",
         examples=[{"email": "sha256"}],
+    )
+    layout: LayoutModel | None = Field(
+        default=None,
+        description="How the table's data files are arranged, and its further properties of Delta. Default: as Delta"
+        " does it.",
+        examples=[{"cluster_by": ["customer_id"]}],
     )
     # the component's own model defines its type
     translation: Any = Field(

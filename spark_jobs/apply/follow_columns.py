@@ -11,7 +11,6 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.spark.errors import refused_ddl, spark_errors
-from spark_jobs.spark.session import isolated_session
 from spark_jobs.writers.column_ddl import alter_columns, rewrite_columns
 
 
@@ -29,12 +28,12 @@ def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
     with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
         if landed.columns.rewrites_rows(work.state.mode):
             provenance = work.columns_provenance(landed.columns.words)
-            version = rewrite_columns(spark, work.path, landed.shape, provenance, work.pipeline.on_unrepresentable)
+            options = work.pipeline.column_options(work.name)
+            version = rewrite_columns(spark, work.path, landed.shape, provenance, options)
             made = KnownCommit(version, provenance.id)
             commits = work.state.commits + 1
             return replace(work, state=replace(work.state, version=version, commits=commits, last_commit=made))
-        with isolated_session(spark, {}) as own:
-            alter_columns(own, work.path, landed.columns)
+        alter_columns(spark, work.path, landed.columns)
     return work
 
 

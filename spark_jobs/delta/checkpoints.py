@@ -55,7 +55,8 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
     checkpoints = path.storage.memory(Checkpoints)
     try:
         if checkpoints.last.get(path, version + 1) > version:  # the first look, or another table is there now
-            checkpoints.last[path] = min(version, last_checkpoint(LogFolder.of(path)) or 0)
+            known = last_checkpoint(LogFolder.of(path))
+            checkpoints.last[path] = 0 if known is None else min(version, known.version)
         if version - checkpoints.last[path] < _interval(table) or not checkpoints.is_turn(at_once=at_once):
             return
         checkpoints.last[path] = version

@@ -18,8 +18,8 @@ from spark_jobs.delta.created_file import create_file
 from spark_jobs.storage import Location
 
 _FIRST = "00000000000000000000.json"
-_READER_FEATURES = ("columnMapping", "deletionVectors", "timestampNtz")
-_WRITER_FEATURES = (*_READER_FEATURES, "appendOnly", "invariants")
+# what the oldest protocol that is written today has anyway
+_LEGACY_FEATURES = ("appendOnly", "invariants")
 
 
 def create_table(
@@ -29,18 +29,19 @@ def create_table(
     files: Sequence[AddAction],
     transaction: Transaction,
     *,
+    features: Sequence[str],
     user_metadata: str,
     rows: int,
 ) -> bool:
     """Create the table at ``path`` with these fields (as the protocol's schema serialisation has them) and files.
 
-    False if somebody else has created it. The table may use deletion vectors, column mapping and timestamps without a
-    time zone. Raises LakeError if the storage refuses the write.
+    False if somebody else has created it. ``features``: those that its readers have to know. Raises LakeError if the
+    storage refuses the write.
     """
     now = time_now()
     actions = (
         {"commitInfo": _commit_info(now, files, user_metadata, rows)},
-        {"protocol": _protocol()},
+        {"protocol": _protocol(features)},
         {"metaData": _meta_data(now, fields, configuration)},
         {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now}},
         *({"add": _add(file)} for file in files),
@@ -65,12 +66,14 @@ def _commit_info(now: int, files: Sequence[AddAction], user_metadata: str, rows:
     }
 
 
-def _protocol() -> dict[str, Any]:
+def _protocol(features: Sequence[str]) -> dict[str, Any]:
+    if not features:
+        return {"minReaderVersion": 1, "minWriterVersion": 2}
     return {
         "minReaderVersion": 3,
         "minWriterVersion": 7,
-        "readerFeatures": list(_READER_FEATURES),
-        "writerFeatures": list(_WRITER_FEATURES),
+        "readerFeatures": list(features),
+        "writerFeatures": [*features, *_LEGACY_FEATURES],
     }
 
 

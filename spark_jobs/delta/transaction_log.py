@@ -123,14 +123,23 @@ def remove_checksum(table: Location, version: int) -> None:
         folder.filesystem.delete_file(folder.file(f"{version:020}.crc"))
 
 
-def last_checkpoint(folder: LogFolder) -> int | None:
-    """The version of the table's last checkpoint, by a file that is only a hint; None if it is missing or damaged.
+@dataclass(frozen=True)
+class LastCheckpoint:
+    """``actions``: how many it has: one for each data file, and a few more."""
+
+    version: int
+    actions: int
+
+
+def last_checkpoint(folder: LogFolder) -> LastCheckpoint | None:
+    """The table's last checkpoint, by a file that is only a hint; None if it is missing or damaged.
 
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
     """
     try:
         with folder.filesystem.open_input_stream(folder.file("_last_checkpoint")) as stream:
-            return int(json.loads(stream.read())["version"])
+            told = json.loads(stream.read())
+            return LastCheckpoint(int(told["version"]), int(told.get("size", 0)))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -140,7 +149,7 @@ def _commit_near_end(folder: LogFolder, seen: int | None) -> Commit | None:
     if seen is not None and (commit := folder.commit(seen)):
         return commit
     known = last_checkpoint(folder)
-    return None if known is None else folder.commit(known)
+    return None if known is None else folder.commit(known.version)
 
 
 def _newest_from(folder: LogFolder, known: int) -> int:

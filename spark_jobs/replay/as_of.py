@@ -32,7 +32,7 @@ from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.writers.delta_table import rows_written
-from spark_jobs.writers.merge_sql import TABLE_PROPERTIES
+from spark_jobs.writers.table_features import features_of, new_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,8 +172,7 @@ def _origin(landed: LandedWindows, name: QualifiedName, lsn: Lsn, base: TableSta
 def _publish(spark: SparkSession, built: str, into: Location, origin: str) -> int:
     """Copy the table to ``into`` in one commit. Returns the number of rows."""
     with spark_errors(f"{into} was not written"), isolated_session(spark, {}) as own:
-        writer = own.read.format("delta").load(built).write.format("delta").mode("error")
-        for key, value in (*TABLE_PROPERTIES, ("userMetadata", origin)):
-            writer = writer.option(key, value)
-        writer.save(into)
+        rows = own.read.format("delta").load(built)
+        properties = new_properties(features_of(rows.dtypes))
+        rows.write.format("delta").mode("error").options(**properties, userMetadata=origin).save(into)
         return rows_written(into, 0)

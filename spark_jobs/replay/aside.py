@@ -24,6 +24,7 @@ from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
+from spark_jobs.table_layout import NO_LAYOUT
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event
@@ -108,7 +109,7 @@ class Build:
         lake = _Aside(folder, folder.storage, log=self.pipeline.lake.change_log)
         # with the base's types, even if the configuration has others by now
         configured = self.pipeline.table(self.base.name)
-        options = replace(configured.options, types=self.base.generation.types)
+        options = replace(configured.options, types=self.base.generation.types, layout=NO_LAYOUT)
         table = Table(self.base.name, self.mode, options=options, mask=configured.mask)
         aside = replace(self.pipeline, lake=lake, tables=(table,), on_schema_change=self.policy)
         path = aside.lake.table(self.base.name)
@@ -143,7 +144,7 @@ class Build:
             differing=base.differing,
         )
         if self.other_mode is not None:
-            with committing_session(spark, provenance) as own:
+            with committing_session(spark, target, provenance) as own:
                 replace_table(self.other_mode.rows(own, source), target)
         else:
             with isolated_session(spark, {}) as own:

@@ -34,6 +34,7 @@ from spark_jobs.table_mode import Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger, concerns
+from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import column_numbers, replace_table, rows_written, table_at
 from spark_jobs.writers.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
 
@@ -167,13 +168,15 @@ def _put_in_place(
     other = build.other_mode
     assert other is not None
     path = build.pipeline.lake.table(state.name)
-    provenance = _provenance(build, other, state, changes)
+    provenance, spark = _provenance(build, other, state, changes), build.run.spark()
+    layout = build.pipeline.table(state.name).options.layout
     with (
         spark_errors(f"{state.name} was not brought into mode {other.mode}", name=state.name, path=path),
+        rewriting(spark, path, layout),
         overtaking(path, by_any=True),
-        committing_session(build.run.spark(), provenance) as own,
+        committing_session(spark, path, provenance) as own,
     ):
-        replace_table(rows(own), path)
+        replace_table(rows(own), path, layout)
         version = committed_version(own, path, provenance)
         written = rows_written(path, version)
     return ModeChanged(

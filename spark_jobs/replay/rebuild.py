@@ -29,6 +29,7 @@ from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import column_numbers, rows_written
 from spark_jobs.writers.table_commit import committed_version, committing_session, overtaking
 
@@ -102,10 +103,12 @@ def _put_in_place(build: Build, state: TableState, built: BuiltAside) -> tuple[i
     committed since ``state``."""
     path, first, last = build.pipeline.lake.table(state.name), build.ahead[0], build.ahead[-1]
     provenance = replace(build.provenance(state, first.ordinal, first.window.lo, last.window.hi), changes=built.changes)
+    spark, layout = build.run.spark(), build.pipeline.table(state.name).options.layout
     with (
         spark_errors(f"{state.name} was not rebuilt", name=state.name, path=path),
+        rewriting(spark, path, layout),
         overtaking(path, by_any=True),
-        committing_session(build.run.spark(), provenance) as own,
+        committing_session(spark, path, provenance) as own,
     ):
         own.read.format("delta").load(built.path).write.format("delta").mode("overwrite").save(path)
         version = committed_version(own, path, provenance)

@@ -95,6 +95,9 @@ def option_fault(facts: RelationFacts, sent: Collection[str], options: ColumnOpt
         if unknown := [name for name, _ in pairs if name not in columns]:
             what = f"has no column {', '.join(unknown)} that is followed, and {field}: names it"
             return TableFault(table, what, f"expected some of {', '.join(columns)}")
+    if unknown := [name for name in options.layout.columns if name not in columns]:
+        what = f"has no column {', '.join(unknown)} that is followed, and layout: names it"
+        return TableFault(table, what, f"expected some of {', '.join(columns)}")
     if keys := [name for name, _ in options.policies if name in facts.key]:
         what = f"has {', '.join(keys)} in its key, and a key column is never without its value"
         return TableFault(table, what, "take it out of on_unrepresentable:")

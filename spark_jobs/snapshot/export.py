@@ -22,6 +22,9 @@ from spark_jobs.table_mask import TableMask
 
 # each range is read by one statement; with a quarter of this, a snapshot by executors took 1.3 times as long
 RANGE_BYTES = 64 << 20
+# so that a table of 140 MB keeps more than three of a cluster's cores busy
+RANGES_FOR_EXECUTORS = 64
+_SHORT_RANGE_BYTES = 8 << 20
 _BLOCK_BYTES = 8192
 _FILE = "SELECT relfilenode::text FROM pg_catalog.pg_class WHERE oid = {}::oid"
 # each xmin is the transaction that last changed the catalogue's row for a column or its default. REPACK (CONCURRENTLY),
@@ -71,8 +74,11 @@ class CtidRange:
     form: _SnapshotValue
 
 
-def ctid_ranges(connection: Connection, relid: int, range_bytes: int = RANGE_BYTES) -> tuple[CtidRange, ...]:
-    """Divide a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap.
+def ctid_ranges(
+    connection: Connection, relid: int, range_bytes: int = RANGE_BYTES, least: int = 1
+) -> tuple[CtidRange, ...]:
+    """Divide a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap: into
+    ``least`` of them, if these are not very short.
 
     Sizes are the present ones, not those in the snapshot: blocks added since hold no row that it shows. A table dropped
     since has size 0 and one range.
@@ -86,6 +92,8 @@ def ctid_ranges(connection: Connection, relid: int, range_bytes: int = RANGE_BYT
         WHERE c.relkind = 'r' ORDER BY 1, 2"""
     with source_errors("the table could not be divided into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
+    total = sum(size for _, _, size, _, _ in leaves)
+    range_bytes = min(range_bytes, max(_SHORT_RANGE_BYTES, total // least))
     ranges: list[CtidRange] = []
     for nspname, relname, size, stored, leaf in leaves:
         name = QualifiedName(nspname, relname)

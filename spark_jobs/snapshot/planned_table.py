@@ -24,10 +24,12 @@ from spark_jobs.schema.differing_columns import added_since
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
-from spark_jobs.snapshot.export import RANGE_BYTES, CtidRange, ExportedSnapshot, ctid_ranges
+from spark_jobs.snapshot.export import RANGE_BYTES, RANGES_FOR_EXECUTORS, CtidRange, ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
+from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
@@ -80,7 +82,8 @@ def look(connection: Connection, work: SnapshotWork) -> Seen:
     published = published_tables(connection, watched.publications, work.names) if watched.publications else {}
     found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in found}
-    ranges = {name: ctid_ranges(connection, known.relid, RANGE_BYTES) for name, known in facts.items()}
+    least = 1 if runs_on_driver(work.pipeline.spark) else RANGES_FOR_EXECUTORS
+    ranges = {name: ctid_ranges(connection, known.relid, RANGE_BYTES, least) for name, known in facts.items()}
     there = tables_there(connection, work.names)
     return Seen(clock_microseconds(connection), words, published, there, facts, ranges)
 
@@ -141,6 +144,10 @@ class PlannedTable:
     def mode(self) -> Mode:
         return self.work.pipeline.mode_of(self.name)
 
+    @property
+    def layout(self) -> TableLayout:
+        return self.work.pipeline.table(self.name).options.layout
+
     def goes_on_from(self, before: TableState) -> bool:
         """Whether the table's history is kept: its mode keeps one, and mode, types and masks are as in ``before``."""
         same = (before.mode, before.generation.types, before.generation.mask) == (self.mode, self.types, self.mask)
@@ -167,6 +174,8 @@ class PlannedTable:
     def writer(self, read: TableRead) -> Engine:
         """What writes it: the driver's process reads it, too, and executors do where Spark writes a large table."""
         pipeline = self.work.pipeline
+        if self.layout != NO_LAYOUT:
+            return "spark"
         return snapshot_writer(pipeline.merge_engine, self.mode, pipeline.spark, is_small=read.is_small)
 
     def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:

@@ -26,10 +26,12 @@ from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, r
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
+from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, rows_written, with_attribute_numbers
 from spark_jobs.writers.leftovers import files_without_table, remove_files
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.table_features import add_features, features_of
 from spark_jobs.writers.whole_table import WholeTable
 
 if TYPE_CHECKING:
@@ -149,10 +151,14 @@ def _written_by_spark(
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""
     pipeline, path = table.work.pipeline, table.path
+    features = features_of((column.name, column.lake_type.sql) for column in read.shape.columns)
+    with spark_errors(table.failed, name=table.name, path=path):
+        add_features(spark, path, features)
     with (
         spark_errors(table.failed, name=table.name, path=path),
+        rewriting(spark, path, table.layout, read.shape.columns),
         overtaking(path, by_any=True, creates=before is None),
-        committing_session(spark, provenance) as own,
+        committing_session(spark, path, provenance) as own,
     ):
         source = conninfo(pipeline.source.dsn)
         rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
@@ -162,6 +168,6 @@ def _written_by_spark(
             for key, setting in INTERPRETED.items() if read.is_small else ():
                 own.conf.set(key, setting)
             all_rows = snapshot_rows(rows_read, table.mode, table.moment)
-        replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path)
+        replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path, table.layout)
         version = committed_version(own, path, provenance)
-        return version, rows_written(path, version)
+    return version, rows_written(path, version)

@@ -34,7 +34,8 @@ from spark_jobs.writers.variants import with_variants
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TASKS = 16  # small tables have one range per task; from 32 ranges on, tasks grow
+_SMALL_RANGES = 16  # each is a statement of its own
+_TASKS = 64  # one range each; from twice as many on, tasks grow
 _RANGES_PER_TASK = 4  # the most: 256 MB of heap, which a retried task reads again
 _SMALL_BYTES = 4 << 20
 _DRIVER_BYTES = 32 << 20  # values of a small table may be compressed: with more than this, executors read it
@@ -101,7 +102,7 @@ class TableRead:
     @property
     def is_small(self) -> bool:
         """Whether the driver reads the table, unless its values turn out to be large."""
-        return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _TASKS and bool(self.columns)
+        return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _SMALL_RANGES and bool(self.columns)
 
     def rows(
         self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str, on_unrepresentable: OnUnrepresentable

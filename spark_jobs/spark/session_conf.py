@@ -16,6 +16,10 @@ CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 HIDDEN = r"(?i)secret|password|token|access[.]?key|account[.]key|private[.]key"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
+# in how many partitions Delta keeps the list of a table's files; by default 50: three stages of as many tasks for each
+# commit, and one for each table that is read. Commits of large tables have more: see table_commit
+LOG_PARTITIONS, FEW_LOG_PARTITIONS = "spark.databricks.delta.snapshotPartitions", ("1", "4")
+
 # static: cannot be changed once a session exists
 _STATIC_CONF = {
     "spark.app.name": "postgres-cdc",
@@ -48,9 +52,9 @@ _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-# on one machine: few, larger tasks. snapshotPartitions alone takes a small MERGE from 3.6 s to 1.3 s
+# on one machine: few, larger tasks. LOG_PARTITIONS alone takes a small MERGE from 3.6 s to 1.3 s
 _LOCAL_CONF = {
-    "spark.databricks.delta.snapshotPartitions": "1",
+    LOG_PARTITIONS: FEW_LOG_PARTITIONS[0],
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
     "spark.sql.adaptive.enabled": "false",  # with so few partitions a MERGE took 6.3 s without it, 7.0 s with it
     "spark.ui.enabled": "false",
@@ -73,8 +77,7 @@ def session_conf(options: SparkOptions, *, with_jars: bool = True) -> dict[str, 
     ``with_jars`` false: Delta's jars are on the class path already.
     """
     conf = {**_STATIC_CONF, **RUNTIME_CONF}
-    if is_local(options):
-        conf |= _LOCAL_CONF
+    conf |= _LOCAL_CONF if is_local(options) else {LOG_PARTITIONS: FEW_LOG_PARTITIONS[1]}
     if with_jars:
         conf |= jars_conf(options)
     own = dict(options.config)

@@ -1,7 +1,7 @@
 """DDL that makes a Delta table follow its source table: columns are dropped, renamed and added in place.
 
-With column mapping by name (https://docs.delta.io/latest/delta-column-mapping.html) data files are rewritten only where
-existing rows get a value.
+With column mapping by name (https://docs.delta.io/latest/delta-column-mapping.html), which a table gets with its first
+such change, data files are rewritten only where existing rows get a value.
 """
 
 from __future__ import annotations
@@ -11,35 +11,42 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.column_options import ColumnOptions
 from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.mode_columns import live_rows, mode_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
+from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, table_columns, with_attribute_numbers
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.table_features import MAPPED_NAMES, Feature, add_features, features_of
 from spark_jobs.writers.variants import stored_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def alter_columns(spark: SparkSession, path: str, changes: ColumnChanges) -> None:
+def alter_columns(spark: SparkSession, path: Location, changes: ColumnChanges) -> None:
     """Change metadata only, in one commit per statement. After a kill, attribute numbers show what is left to do."""
+    features = MAPPED_NAMES if changes.dropped or changes.renamed else _features(changes.added)
+    add_features(spark, path, features)
     table = delta_identifier(path)
-    if changes.dropped:
-        names = ", ".join(quoted(column.name) for column in changes.dropped)
-        spark.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
-    for old, new in _renames(changes, held=[column.name for column in table_columns(spark, path)]):
-        spark.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-    if changes.added:
-        # SQL cannot give a column metadata
-        ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
-        nothing = with_attribute_numbers(spark.createDataFrame([], ddl), changes.added)
-        nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+    with isolated_session(spark, {}) as own:
+        if changes.dropped:
+            names = ", ".join(quoted(column.name) for column in changes.dropped)
+            own.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
+        for old, new in _renames(changes, held=[column.name for column in table_columns(own, path)]):
+            own.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
+        if changes.added:
+            # SQL cannot give a column metadata
+            ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
+            nothing = with_attribute_numbers(own.createDataFrame([], ddl), changes.added)
+            nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
 
 
 def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str]]:
@@ -54,16 +61,22 @@ def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str
 
 
 def rewrite_columns(
-    spark: SparkSession, path: Location, shape: TableShape, provenance: Provenance, policy: OnUnrepresentable
+    spark: SparkSession, path: Location, shape: TableShape, provenance: Provenance, options: ColumnOptions
 ) -> int:
-    """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit.
+    """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit. ``options``: those of the
+    table, with the pipeline's policy.
 
     New columns get their missing value, but not in rows that the source no longer has, which some modes keep. Returns
     the Delta version. Raises OvertakenError.
     """
     mode = provenance.generation.mode
+    add_features(spark, path, _features(shape.columns))
     kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode) or "false"
-    with overtaking(path), committing_session(spark, provenance) as own:
+    with (
+        rewriting(spark, path, options.layout, shape.columns),
+        overtaking(path),
+        committing_session(spark, path, provenance) as own,
+    ):
         held = {column.attnum: column.name for column in table_columns(own, path)}
         new = [column for column in shape.columns if column.attnum not in held]
         rows = own.read.format("delta").load(path)
@@ -72,7 +85,7 @@ def rewrite_columns(
             *kept,
         )
         # a cross join with a row that has no columns could leave no rows
-        filled = renamed.crossJoin(_missing_values(own, new, shape, policy)) if new else renamed
+        filled = renamed.crossJoin(_missing_values(own, new, shape, options.policy)) if new else renamed
         named = filled.selectExpr(
             *(
                 f"{_between_sql(c) if c.attnum in held else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
@@ -81,8 +94,12 @@ def rewrite_columns(
             ),
             *kept,
         )
-        replace_table(with_attribute_numbers(named, shape.columns, mode), path)
+        replace_table(with_attribute_numbers(named, shape.columns, mode), path, options.layout)
         return committed_version(own, path, provenance)
+
+
+def _features(columns: Sequence[LakeColumn]) -> tuple[Feature, ...]:
+    return features_of((column.name, column.lake_type.sql) for column in columns)
 
 
 def _in_type(value: str, column: LakeColumn) -> str:

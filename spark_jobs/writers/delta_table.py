@@ -11,8 +11,10 @@ from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.storage import Location
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import Mode
-from spark_jobs.writers.merge_sql import TABLE_PROPERTIES, quoted
+from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.table_features import features_of, new_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,15 +72,16 @@ def with_attribute_numbers(
     return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))
 
 
-def replace_table(frame: DataFrame, path: str) -> None:
+def replace_table(frame: DataFrame, path: str, layout: TableLayout = NO_LAYOUT) -> None:
     """Make the table at ``path`` hold exactly the columns and rows of ``frame``, in one commit. Creates it if missing.
+    ``layout``: its partitions, and the properties of a new table.
 
-    The commit's provenance is that of the session of ``frame``. An existing table keeps its properties.
+    The commit's provenance is that of the session of ``frame``. An existing table keeps its properties, and must have
+    the features that the columns need.
     """
     writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    for key, value in TABLE_PROPERTIES:
-        writer = writer.option(key, value)
-    writer.save(path)
+    properties = new_properties(features_of(frame.dtypes)) | dict(layout.properties)
+    writer.options(**properties).partitionBy(*layout.partition_by).save(path)
 
 
 def rows_written(path: Location, version: int) -> int:

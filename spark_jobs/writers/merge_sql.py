@@ -1,4 +1,4 @@
-"""Spark SQL as text: quoting, the properties of a new table, the one MERGE of a table and range.
+"""Spark SQL as text: quoting, and the one MERGE of a table and range.
 
 Users' columns are always qualified with ``t.`` and ours with ``s.``. Spark resolves a qualified name as a column of
 that alias before it looks for a struct field, so users may have columns named ``s``, ``op`` or ``s.v0``.
@@ -20,17 +20,6 @@ from spark_jobs.spark.causes import MISSING_ROW
 
 # the name of the temporary view that holds the net change: one row per key
 NET_CHANGE = "net_change"
-
-# Delta's default has no limit, but a session may set another default for new tables. If a table forgot our transaction
-# identifier, it would accept the same commit twice
-TRANSACTIONS_STAY = ("delta.setTransactionRetentionDuration", "interval 36500 days")
-
-TABLE_PROPERTIES: tuple[tuple[str, str], ...] = (
-    ("delta.enableDeletionVectors", "true"),  # random keys: 400 times less written than copying files
-    ("delta.columnMapping.mode", "name"),  # needed for RENAME, DROP and for names with spaces or ,;{}()=
-    ("delta.feature.timestampNtz", "supported"),  # else the first timestamp column added later is refused
-    TRANSACTIONS_STAY,
-)
 
 # types by whose values every reader can skip files, whoever has written the statistics
 RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)

@@ -53,7 +53,7 @@ def write_regions(
 
     Commits even if no row changes, to record how far the table is. Raises as ``write_net`` does.
     """
-    with overtaking(path), committing_session(spark, provenance) as own:
+    with overtaking(path), committing_session(spark, path, provenance) as own:
         kept = net.columns.unchanged if net is not None else ()
         read = _as_change(with_variants(rows.read(own), rows.shape.columns), UPSERT, rows.shape, kept)
         gone = _gone(own, path, rows)

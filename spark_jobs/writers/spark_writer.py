@@ -23,7 +23,9 @@ from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.storage import Location
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import holds_changes
+from spark_jobs.writers.arranged_table import arrange, rewriting
 from spark_jobs.writers.copies_merge import copied_rows, merge_copies
 from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import (
@@ -37,6 +39,7 @@ from spark_jobs.writers.merge_sql import (
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.past_sql import history_statement, named_mode_columns, open_values_query, soft_delete_statement
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.table_features import DELETION_VECTORS, add_features
 from spark_jobs.writers.variants import with_variants
 from spark_jobs.writers.write_choice import WriteWay
 
@@ -50,22 +53,29 @@ _WHOLE_FILES = {"spark.databricks.delta.merge.deletionVectors.persistent": "fals
 
 @dataclass(frozen=True)
 class SparkWriter:
-    """Writes to the table at ``path``. See ``TableWriter``.
+    """Writes to the table at ``path``, which has this ``layout``. See ``TableWriter``.
 
     Raises Spark's own exceptions. After a conflict with a foreign commit, such as an OPTIMIZE, the write is retried.
     """
 
     spark: SparkSession
     path: Location
+    layout: TableLayout = NO_LAYOUT
 
     def write(self, net: NetSource, way: WriteWay, provenance: Provenance) -> int:
-        return write_by_spark(self.spark, self.path, net, way, provenance)
+        if way.strategy in ("append", "merge"):
+            arrange(self.spark, self.path, self.layout)
+            return write_by_spark(self.spark, self.path, net, way, provenance)
+        with rewriting(self.spark, self.path, self.layout):
+            return write_by_spark(self.spark, self.path, net, way, provenance)
 
 
 @again_when_concurrent(is_concurrent_commit)
 def write_by_spark(spark: SparkSession, path: Location, net: NetSource, way: WriteWay, provenance: Provenance) -> int:
     read = newest_version(path) if way.strategy == "rewrite" else None
-    with overtaking(path), committing_session(spark, provenance, compact=way.compacts) as own:
+    if way.strategy == "merge" and not way.whole_files:
+        add_features(spark, path, [DELETION_VECTORS])
+    with overtaking(path), committing_session(spark, path, provenance, compact=way.compacts) as own:
         settings = (_WHOLE_FILES if way.whole_files else {}) | (INTERPRETED if way.interpreted else {})
         for key, setting in settings.items():
             own.conf.set(key, setting)

@@ -17,10 +17,10 @@ from deltalake import CommitProperties
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
-from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, Transaction
+from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
-from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
@@ -38,6 +38,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.spark.session_conf import FEW_LOG_PARTITIONS, LOG_PARTITIONS
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+_FILES_OF_PARTITION = 10_000
 
 
 @dataclass(frozen=True)
@@ -158,9 +160,11 @@ def numbered_commit(opened: TableToWrite, provenance: Provenance) -> CommitPrope
 
 
 @contextmanager
-def committing_session(spark: SparkSession, provenance: Provenance, *, compact: bool = False) -> Iterator[SparkSession]:
-    """A session whose next Delta commit carries ``provenance``. Delta skips the write if the table already has our
-    commit of that number: then another writer has committed since the table's state was read.
+def committing_session(
+    spark: SparkSession, path: Location, provenance: Provenance, *, compact: bool = False
+) -> Iterator[SparkSession]:
+    """A session whose next Delta commit, to the table at ``path``, carries ``provenance``. Delta skips the write if the
+    table already has our commit of that number: then another writer has committed since the table's state was read.
 
     ``compact``: small files are compacted in a second commit. Delta's table property is not used for this: in a fresh
     process its first commit always compacts, whatever the number of files.
@@ -173,11 +177,22 @@ def committing_session(spark: SparkSession, provenance: Provenance, *, compact: 
         "spark.databricks.delta.write.txnVersion": str(provenance.commits),
         "spark.databricks.delta.commitInfo.userMetadata": provenance.user_metadata(),
         "spark.databricks.delta.autoCompact.enabled": str(compact).lower(),
+        **_log_partitions(spark, path),
     }
     with isolated_session(spark, conf) as own:
         # in Connect a cloned session inherits this value, and a skipped write would look like a commit
         own.conf.unset(_LAST_COMMIT)
         yield own
+
+
+def _log_partitions(spark: SparkSession, path: Location) -> dict[str, str]:
+    """The setting for a table of so many files, unless somebody has set it otherwise for the session."""
+    if spark.conf.get(LOG_PARTITIONS, None) not in (None, *FEW_LOG_PARTITIONS):
+        return {}
+    with table_errors(f"{path} cannot be read"):
+        known = last_checkpoint(LogFolder.of(path))
+    files = known.actions if known is not None else 0
+    return {LOG_PARTITIONS: str(1 + files // _FILES_OF_PARTITION)}
 
 
 def committed_version(session: SparkSession, path: Location, provenance: Provenance) -> int:
@@ -205,7 +220,7 @@ def _check_commit(path: Location, newest: int, provenance: Provenance) -> None:
 
 def commit_without_rows(spark: SparkSession, path: Location, provenance: Provenance) -> int:
     """A commit that only records its provenance. Returns the Delta version. Raises OvertakenError."""
-    with overtaking(path), committing_session(spark, provenance) as own:
+    with overtaking(path), committing_session(spark, path, provenance) as own:
         own.read.format("delta").load(path).where("false").write.format("delta").mode("append").save(path)
         return committed_version(own, path, provenance)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.writers.merge_sql import TRANSACTIONS_STAY
+from spark_jobs.writers.table_features import TRANSACTIONS_STAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ def keep_table_small(spark: SparkSession, path: str, cuts: timedelta) -> TableFi
 
 
 def _set_properties(spark: SparkSession, table: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    wanted = {**wanted, **dict([TRANSACTIONS_STAY])}
+    wanted = {**wanted, **TRANSACTIONS_STAY}
     if others := {name: value for name, value in wanted.items() if there.get(name) != value}:
         assignments = ", ".join(f"'{name}' = '{value}'" for name, value in others.items())
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({assignments})")

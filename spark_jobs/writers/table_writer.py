@@ -16,7 +16,7 @@ from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import OpenedTable, facts_of, facts_of_unopened
 from spark_jobs.writers.spark_writer import SparkWriter
 from spark_jobs.writers.table_commit import Provenance
-from spark_jobs.writers.write_choice import TableFacts, WriteWay, may_be_rewritten, write_way
+from spark_jobs.writers.write_choice import TableFacts, WriteWay, write_way
 
 
 class TableWriter(Protocol):
@@ -48,7 +48,7 @@ class WrittenTable:
     def facts(self, net: NetSource) -> TableFacts | None:
         if self.opened is not None:
             return facts_of(self.opened, net.columns.shape, net.touched_range)
-        return facts_of_unopened(self.path) if may_be_rewritten(net, self.pipeline.writes) else None
+        return facts_of_unopened(self.path)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, co
                 return written
     way = write_way(net, held, "spark", limits, compacts=compacts)
     with spark_errors(table.failed, name=table.name, path=table.path):
-        written = _written(SparkWriter(table.spark(), table.path), net, way, provenance)
+        layout = table.pipeline.table(table.name).options.layout
+        written = _written(SparkWriter(table.spark(), table.path, layout), net, way, provenance)
     assert written is not None, "Spark writes everything"
     return written
 

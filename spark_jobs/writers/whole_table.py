@@ -26,12 +26,11 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_table import ATTNUM
 from spark_jobs.writers.file_layout import file_layout
-from spark_jobs.writers.merge_sql import TABLE_PROPERTIES
 from spark_jobs.writers.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
+from spark_jobs.writers.table_features import COLUMN_MAPPING, TRANSACTIONS_STAY, Feature, features_of
 
 STEM = "snapshot"  # of the names of data files: see leftovers
-_FEATURE = "delta.feature."
 _NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
 _DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
 
@@ -39,7 +38,7 @@ _DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
 @dataclass(frozen=True)
 class WholeTable:
     """The table at ``path``. ``physical`` and ``ids``: the names and numbers of ``columns`` in the data files, in the
-    same order. ``is_new``: there was no table."""
+    same order; without column mapping they have their own names, and no numbers. ``is_new``: there was no table."""
 
     path: Location
     columns: tuple[LakeColumn, ...]
@@ -57,14 +56,21 @@ class WholeTable:
         with table_errors(f"{path} cannot be read"):
             log = TransactionLog.open(path)
             if log is None:
-                names = tuple(f"col-{uuid4()}" for _ in columns)
-                return cls(path, columns, names, tuple(range(1, len(columns) + 1)), is_new=True)
+                return cls._new(path, columns)
             held = log.transaction_version(provenance.txn_app_id) or 0
         opened = opened_table(path, log.version)
         # a number that does not fit: the table has forgotten it, see table_state
         if held != provenance.commits - 1 or opened is None or not _has_exactly(opened, columns):
             return None
         return cls(path, columns, *opened.in_files(columns), is_new=False)
+
+    @classmethod
+    def _new(cls, path: Location, columns: tuple[LakeColumn, ...]) -> WholeTable:
+        if COLUMN_MAPPING not in _features(columns):
+            names = tuple(column.name for column in columns)
+            return cls(path, columns, names, (None,) * len(columns), is_new=True)
+        names = tuple(f"col-{uuid4()}" for _ in columns)
+        return cls(path, columns, names, tuple(range(1, len(columns) + 1)), is_new=True)
 
     @property
     def layout(self) -> Layout:
@@ -79,11 +85,19 @@ class WholeTable:
         if not self.is_new:
             return self._replaced(files, provenance)
         transaction = Transaction(provenance.txn_app_id, provenance.commits)
-        settings = {key: value for key, value in TABLE_PROPERTIES if not key.startswith(_FEATURE)}
-        settings["delta.columnMapping.maxColumnId"] = str(len(self.columns))
-        fields = list(map(_field, self.columns, self.physical, self.ids))
+        features, settings = _features(self.columns), {**TRANSACTIONS_STAY}
+        if COLUMN_MAPPING in features:
+            settings |= {COLUMN_MAPPING.key: COLUMN_MAPPING.value}
+            settings |= {"delta.columnMapping.maxColumnId": str(len(self.columns))}
         if not create_table(
-            self.path, fields, settings, files, transaction, user_metadata=provenance.user_metadata(), rows=rows
+            self.path,
+            list(map(_field, self.columns, self.physical, self.ids)),
+            settings,
+            files,
+            transaction,
+            features=[feature.name for feature in features],
+            user_metadata=provenance.user_metadata(),
+            rows=rows,
         ):
             raise overtaken(self.path)
         note_version(self.path, 0)
@@ -115,8 +129,14 @@ def _has_exactly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> bool:
 
 def _field(column: LakeColumn, physical: str, number: int | None) -> dict[str, object]:
     """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping"""
-    metadata = {ATTNUM: column.attnum, COLUMN_ID: number, PHYSICAL: physical}
+    metadata: dict[str, object] = {ATTNUM: column.attnum}
+    if number is not None:
+        metadata |= {COLUMN_ID: number, PHYSICAL: physical}
     return {"name": column.name, "type": _delta_type(column.lake_type), "nullable": True, "metadata": metadata}
+
+
+def _features(columns: Sequence[LakeColumn]) -> tuple[Feature, ...]:
+    return features_of((column.name, column.lake_type.sql) for column in columns)
 
 
 def _delta_type(lake_type: LakeType) -> str:

@@ -78,7 +78,7 @@ def snapshot_writer(engine: MergeEngine, mode: Mode, options: SparkOptions, *, i
     return "deltalake" if is_driver and (is_small or runs_on_driver(options)) else "spark"
 
 
-def may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
+def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
     """Whether Spark would rewrite the whole table if the net change is much of it. Most net changes are not."""
     if net.least != "merge" or net.rows < limits.rewritten_rows or net.keeps_values:
         return False
@@ -99,7 +99,7 @@ def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, 
     way = WriteWay("spark", net.least, compacts)
     if net.least != "merge" or table is None:
         return way
-    if may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
+    if _may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
         return replace(way, strategy="rewrite", broadcasts=net.rows <= limits.broadcast_keys)
     touched = table.touched_bytes if net.broadcast else math.inf
     return replace(

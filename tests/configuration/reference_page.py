@@ -22,7 +22,7 @@ from cdc_assets.configuration import fields, models
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
-from cdc_assets.configuration.table_model import ColumnsModel, TableDefaultsModel, TableModel
+from cdc_assets.configuration.table_model import ColumnsModel, LayoutModel, TableDefaultsModel, TableModel
 from cdc_assets.configuration.units import duration_text, size_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -80,6 +80,11 @@ KINDS: Mapping[Any, Kind] = {
     fields.LakePath: Kind(
         "folder or URI", ("lake", "/data/lake/shop", "s3a://bucket/shop"), ("", "s3:bucket", "s3a://b/100%")
     ),
+    fields.CatalogTemplate: Kind(
+        "two or three names with dots between them; `{schema}` and `{table}` stand for the source's",
+        ("shop_{schema}.{table}", "main.{schema}.{table}"),
+        ("{table}", "shop.orders", "shop.{name}.{table}", "shop..{table}", "`shop`.{table}"),
+    ),
     fields.Endpoint: Kind(
         "URL with `http://` or `https://`",
         ("http://127.0.0.1:9000", "https://minio.internal"),
@@ -104,6 +109,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "An entry of `tables`": TableModel,
     "`columns` of a table": ColumnsModel,
     "`on_schema_change`": SchemaPolicyModel,
+    "`layout` of a table": LayoutModel,
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,
     "`automation`": AutomationModel,

@@ -35,7 +35,8 @@ def table_at(path: Location, **configuration: str | None) -> Location:
 
 
 def newest_checkpoint(path: Location) -> int:
-    return last_checkpoint(LogFolder.of(path)) or 0
+    known = last_checkpoint(LogFolder.of(path))
+    return 0 if known is None else known.version
 
 
 def write(path: Location, number: int) -> None:

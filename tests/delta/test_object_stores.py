@@ -45,8 +45,10 @@ def test_arrow_deltalake_and_obstore_find_the_store(lake: Lake) -> None:
     assert cut is not None
     assert cut.lsn == Lsn(200)
     path = lake.table(QualifiedName("public", "orders"))
-    assert create_table(path, [FIELD], {}, (), Transaction("a", 1), user_metadata="{}", rows=0)
-    assert not create_table(path, [FIELD], {}, (), Transaction("a", 1), user_metadata="{}", rows=0), "it is there"
+    assert create_table(path, [FIELD], {}, (), Transaction("a", 1), features=(), user_metadata="{}", rows=0)
+    assert not create_table(path, [FIELD], {}, (), Transaction("a", 1), features=(), user_metadata="{}", rows=0), (
+        "it is there"
+    )
     assert TransactionLog.open(path) is not None
 
 

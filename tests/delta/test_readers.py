@@ -9,7 +9,6 @@ import duckdb_extension_delta
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
@@ -46,16 +45,8 @@ def test_duckdb_and_the_query_builder_read_each_version(table: str) -> None:
             assert queried(table, version)["id"].to_pylist() == ids
 
 
-def test_those_that_do_not_know_column_mapping_refuse(table: str) -> None:
+def test_a_plain_table_needs_no_feature(table: str, tmp_path: Path) -> None:
     opened = DeltaTable(table)
-    for read in (opened.to_pandas, opened.to_pyarrow_table, opened.to_pyarrow_dataset):
-        with pytest.raises(DeltaProtocolError, match="columnMapping"):
-            read()
-
-
-def test_what_was_found_is_written_without_the_metadata_of_its_fields(table: str, tmp_path: Path) -> None:
-    found = queried(table, 1)
-    with pytest.raises(DeltaError, match="Column mapping"):
-        write_deltalake(tmp_path / "refused", found)
-    write_deltalake(tmp_path / "gold", pa.table(found.columns, found.column_names))
+    assert opened.to_pandas()["id"].tolist() == opened.to_pyarrow_table()["id"].to_pylist() == [1, 2]
+    write_deltalake(tmp_path / "gold", queried(table, 1))
     assert DeltaTable(tmp_path / "gold").to_pyarrow_table().num_rows == 2

@@ -133,6 +133,7 @@ def test_again_in_place_of_deletion_vectors_and_renamed_columns(
     database.execute("ALTER TABLE thing RENAME text TO words", "ALTER TABLE thing DROP flag")
     assert sync(thing, lambda: spark).errors == ()
     path = thing.lake.table(THING_NAME)
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 3 = 0")  # as somebody else may: marks rows as deleted
     assert any(add.get("deletionVector") for add in actions(thing, "add"))
     (taken,) = snapshot(Run(thing, no_spark))

@@ -34,6 +34,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import replace_table, table_at, with_attribute_numbers
+from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import opened_table
@@ -80,7 +81,7 @@ VALUES: dict[str, tuple[str, Callable[[int], object]]] = {
     "te;xt (s)": ("string", lambda n: "😀\x01'" * (n % 4)),
 }
 FEATURES: dict[str, str] = {
-    "deletion vectors": "DELETE FROM {} WHERE id = -7",
+    "deletion vectors": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
     "a change data feed": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
     "row tracking": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
     "type widening": "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
@@ -172,11 +173,13 @@ class Table:
             commit_without_rows(self.spark, path, self.provenance())
         if statement := FEATURES.get(self.kind):
             self.spark.sql(statement.format(delta_identifier(path)))
-            self.rows = [row for row in self.rows if self.kind != "deletion vectors" or row[0] != -7]
+        if self.kind == "deletion vectors":
+            self.spark.sql(f"DELETE FROM {delta_identifier(path)} WHERE id = -7")
+            self.rows = [row for row in self.rows if row[0] != -7]
 
     def _create_by_spark(self, rows: pa.Table, path: Location) -> None:
         columns = self.shape.columns
-        with committing_session(self.spark, self.provenance()) as own:
+        with committing_session(self.spark, path, self.provenance()) as own:
             frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
             frame = snapshot_rows(frame, self.mode, SNAPSHOT)
             replace_table(with_attribute_numbers(frame, columns, self.mode), path)
@@ -211,10 +214,16 @@ class Table:
                 write_net(replace(table, opened=opened_table(path, log.version)), net, provenance)
         return f"{written.way.writer} {written.way.strategy}"
 
-    def assert_rows(self) -> None:
-        found = table_at(self.spark, self.pipeline.lake.table(NAME))
+    def assert_rows(self, *, by_spark: bool = True) -> None:
+        """As Spark reads them, or between two steps ``deltalake``, which takes a tenth of the time, where it can."""
+        path = self.pipeline.lake.table(NAME)
         names = [column.name for column in self.shape.columns] + [column.name for column in mode_columns(self.mode)]
-        read = found.select(*(f"`{name.replace('`', '``')}`" for name in names)).toArrow().to_pydict()
+        quick = None if by_spark else readable_table(path)
+        if quick is not None:
+            read = held_rows(quick).select(names).to_pydict()
+        else:
+            quoted = (f"`{name.replace('`', '``')}`" for name in names)
+            read = table_at(self.spark, path).select(*quoted).toArrow().to_pydict()
         assert Counter(map(_printed, zip(*read.values(), strict=True))) == Counter(map(_printed, self.rows))
 
 
@@ -285,6 +294,7 @@ def made(spark: SparkSession, tmp_path: Path) -> Callable[..., Table]:
     return make
 
 
+KEYS_BY_DAY = ("int", "text", "decimal", "double")
 # where ``auto`` leaves every step to Spark, ``spark`` shows nothing else
 BY_SPARK_TOO = ("int", "two columns", "deletion vectors", "a shallow clone")
 
@@ -292,7 +302,8 @@ BY_SPARK_TOO = ("int", "two columns", "deletion vectors", "a shallow clone")
 @pytest.mark.parametrize(
     ("kind", "engine"),
     [
-        *((kind, "auto") for kind in (*KEYS, "two columns", *FEATURES)),
+        *((kind, "auto") for kind in (*KEYS_BY_DAY, "two columns", *FEATURES)),
+        *(at_night(kind, "auto") for kind in KEYS if kind not in KEYS_BY_DAY),
         *((kind, "spark") for kind in BY_SPARK_TOO),
         *(at_night(kind, "spark") for kind in KEYS if BY_DRIVER[kind] and kind not in BY_SPARK_TOO),
     ],
@@ -311,7 +322,7 @@ def test_mirrored_rows(made: Callable[..., Table], kind: str, engine: MergeEngin
         writer = "deltalake" if engine == "auto" and step in BY_DRIVER.get(kind, ()) else "spark"
         strategy = "merge" if step == "keep" or (step == "rewrite" and kind in MERGED) else step
         assert way == f"{writer} {strategy}", step
-        table.assert_rows()
+        table.assert_rows(by_spark=step == STEPS[-1])
 
 
 def test_rows_without_a_key(made: Callable[..., Table]) -> None:

@@ -1,0 +1,110 @@
+"""Gives a Delta table the layout of the configuration: when Spark has written all of it, and when Spark first writes to
+it in a process, as the configuration may have changed.
+
+Only a whole write can partition a table. A clustering is set by ALTER: ``DataFrameWriter.clusterBy`` is ignored for a
+path, and each overwrite removes the clustering that the table had.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.delta.table import delta_identifier, table_errors
+from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.table_shape import LakeColumn
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.writers.delta_table import table_at, table_columns
+from spark_jobs.writers.merge_sql import quoted, sql_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How a table is arranged, whoever has done it."""
+
+    clustered_by: tuple[str, ...]
+    partitioned_by: tuple[str, ...]
+    properties: dict[str, str]
+
+    @classmethod
+    def of(cls, spark: SparkSession, path: Location) -> Arrangement:
+        """Raises Spark's own exceptions, also if there is no table."""
+        detail = spark.sql(f"DESCRIBE DETAIL {delta_identifier(path)}").collect()[0]
+        return cls(tuple(detail["clusteringColumns"]), tuple(detail["partitionColumns"]), dict(detail["properties"]))
+
+
+class _Arranged(dict[str, TableLayout]):
+    """By table, the layout that this process has last given it."""
+
+
+def arrange(spark: SparkSession, path: Location, layout: TableLayout) -> None:
+    """Give the table what it lacks of ``layout``, once in this process. Raises Spark's own exceptions."""
+    arranged = path.storage.memory(_Arranged)
+    if arranged.get(path, NO_LAYOUT) == layout:
+        return
+    with isolated_session(spark, {}) as own:
+        found, table = Arrangement.of(own, path), delta_identifier(path)
+        if missing := {name: value for name, value in layout.properties if found.properties.get(name) != value}:
+            listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in missing.items())
+            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
+        if layout.cluster_by and layout.cluster_by != found.clustered_by:
+            own.sql(f"ALTER TABLE {table} CLUSTER BY ({', '.join(map(quoted, layout.cluster_by))})")
+        if layout.partition_by and layout.partition_by != found.partitioned_by:
+            columns = ", ".join(layout.partition_by)
+            _log.warning("%s is not partitioned by %s yet: its next snapshot partitions it", path, columns)
+    arranged[path] = layout
+
+
+@contextmanager
+def rewriting(
+    spark: SparkSession, path: Location, layout: TableLayout, columns: Sequence[LakeColumn] | None = None
+) -> Iterator[None]:
+    """While all rows of the table at ``path``, if there is one, are written anew; then it is arranged. A clustering
+    that somebody else has chosen stays, unless the layout has one, or a column of it is gone.
+
+    ``columns``: those of the new schema, if they may be others. Where Delta refuses other columns because of the change
+    data feed, and the layout asks for that feed, the feed is interrupted. Raises Spark's own exceptions.
+    """
+    before = _before(spark, path)
+    if before is not None and columns is not None:
+        held, new = table_columns(spark, path), {column.name for column in columns}
+        if theirs := [column.name for column in held if column.attnum is None and column.name not in new]:
+            _log.warning("%s: columns that somebody else has added are removed: %s", path, ", ".join(theirs))
+        if _refuses(before, layout, held, columns):
+            _log.warning("%s: its change data feed has a gap here, because the table's columns change", path)
+            with isolated_session(spark, {}) as own:
+                own.sql(f"ALTER TABLE {delta_identifier(path)} SET TBLPROPERTIES ('{_FEED}' = 'false')")
+    yield
+    path.storage.memory(_Arranged).pop(path, None)
+    kept = before.clustered_by if before is not None and not layout.columns else ()
+    if kept and {name.lower() for name in kept} <= {name.lower() for name in table_at(spark, path).columns}:
+        layout = replace(layout, cluster_by=kept)
+    elif kept:
+        _log.warning("%s is no longer clustered by %s: a column is gone", path, ", ".join(kept))
+    arrange(spark, path, layout)
+
+
+def _before(spark: SparkSession, path: Location) -> Arrangement | None:
+    with table_errors(f"{path} cannot be read"):
+        if TransactionLog.open(path) is None:
+            return None
+    return Arrangement.of(spark, path)
+
+
+def _refuses(
+    before: Arrangement, layout: TableLayout, held: Sequence[DeltaColumn], columns: Sequence[LakeColumn]
+) -> bool:
+    is_fed = before.properties.get(_FEED) == dict(layout.properties).get(_FEED) == "true"
+    return is_fed and [*held] != [DeltaColumn(each.name, each.lake_type.sql, each.attnum) for each in columns]

@@ -1,0 +1,112 @@
+"""``layout:`` of a table is what the table has, whatever is done to it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.column_options import ColumnOptions
+from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import SyncReport, sync
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.arranged_table import Arrangement
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.spark.altered_tables import assert_equal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+CLUSTERED = TableLayout(cluster_by=("region", "id"))
+FEED = TableLayout(properties=(("delta.enableChangeDataFeed", "true"), ("delta.checkpointInterval", "7")))
+LAYOUTS = {
+    "clustered": CLUSTERED,
+    "partitioned": TableLayout(partition_by=("region",)),
+    "theirs": NO_LAYOUT,
+    "fed": FEED,
+}
+NAMES = {name: QualifiedName("public", name) for name in LAYOUTS}
+KEPT = ("clustered", "partitioned", "fed")
+REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
+
+
+def _has(spark: SparkSession, pipeline: Pipeline, name: str, layout: TableLayout) -> bool:
+    found = Arrangement.of(spark, pipeline.lake.table(NAMES[name]))
+    arranged = (found.clustered_by, found.partitioned_by) == (layout.cluster_by, layout.partition_by)
+    return arranged and set(layout.properties) <= set(found.properties.items())
+
+
+def test_it_stays_through_every_kind_of_write(
+    spark: SparkSession, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in LAYOUTS:
+        database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, region text, v text)",
+            f"INSERT INTO {name} SELECT g, 'r' || g % 3, 'v' FROM generate_series(1, 30) g",
+        )
+    made = pipeline_of(database, tmp_path / "lake", *map(str, NAMES.values()))
+    tables = tuple(Table(NAMES[name], options=ColumnOptions(layout=layout)) for name, layout in LAYOUTS.items())
+    pipeline = replace(made, tables=tables)
+
+    def synced(pipeline: Pipeline, *statements: str) -> SyncReport:
+        database.execute(*(statement.format(t=name) for name in LAYOUTS for statement in statements))
+        report = sync(pipeline, lambda: spark)
+        assert report.errors == ()
+        assert_equal(spark, pipeline, *NAMES.values())
+        assert [name for name in KEPT if not _has(spark, pipeline, name, LAYOUTS[name])] == []
+        return report
+
+    synced(pipeline)
+    theirs = pipeline.lake.table(NAMES["theirs"])
+    spark.sql(f"ALTER TABLE delta.`{theirs}` CLUSTER BY (region)")
+    report = synced(pipeline, "UPDATE {t} SET region = 'r9' WHERE id < 9", "DELETE FROM {t} WHERE id = 9")
+    assert {table.engine for table in report.tables} == {"spark"}
+    report = synced(replace(pipeline, writes=REWRITES), "UPDATE {t} SET v = 'x'")
+    strategies = {table.name.relname: table.strategy for table in report.tables}
+    assert strategies == dict.fromkeys(LAYOUTS, "rewrite") | {"fed": "merge"}
+    # the first changes the table's log alone, the second rewrites its rows
+    synced(pipeline, "ALTER TABLE {t} RENAME v TO words", "ALTER TABLE {t} ADD w int DEFAULT 5")
+    spark.sql(f"ALTER TABLE delta.`{theirs}` ADD COLUMN mine int")
+    with caplog.at_level(logging.WARNING):  # another type: a new snapshot, which Delta refuses with the feed on
+        synced(pipeline, "ALTER TABLE {t} ALTER w TYPE text")
+    assert "columns that somebody else has added are removed: mine" in caplog.text
+    assert "its change data feed has a gap here" in caplog.text
+    assert _has(spark, pipeline, "theirs", TableLayout(cluster_by=("region",))), "somebody else's choice stays"
+    marked = tuple(replace(table, mode="soft_delete") for table in tables)
+    assert sync(replace(pipeline, tables=marked), lambda: spark).errors == ()
+    assert [name for name in KEPT if not _has(spark, pipeline, name, LAYOUTS[name])] == []
+
+
+def test_a_table_that_exists_gets_it_when_spark_writes_to_it(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE clustered (id int PRIMARY KEY, region text)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.clustered")
+    assert sync(pipeline, lambda: spark).errors == ()
+    database.execute("INSERT INTO clustered VALUES (1, 'r')")
+    later = Table(NAMES["clustered"], options=ColumnOptions(layout=CLUSTERED))
+    assert sync(replace(pipeline, tables=(later,), merge_engine="spark"), lambda: spark).errors == ()
+    assert _has(spark, pipeline, "clustered", CLUSTERED)
+
+
+def test_a_column_that_is_not_there_stops_its_table_alone(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    for name in ("clustered", "theirs"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, region text)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.clustered", "public.theirs")
+    wrong = ColumnOptions(layout=TableLayout(cluster_by=("regoin",)))
+    tables = (Table(NAMES["clustered"], options=wrong), Table(NAMES["theirs"]))
+    report = sync(replace(pipeline, tables=tables), lambda: spark)
+    (error,) = report.errors
+    assert str(error).startswith("table public.clustered has no column regoin that is followed, and layout: names it")
+    assert error.hint == "expected some of id, region"
+    assert [table.name.relname for table in report.snapshots if table.error is None] == ["theirs"]
