@@ -8,6 +8,7 @@ https://spark.apache.org/docs/latest/sql-ref-syntax-ddl-create-table-datasource.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -99,5 +100,4 @@ def _require_same(name: QualifiedName, known_as: str, found: str, path: Location
 
 def _plain(path: str) -> str:
     """Without what differs between the spellings of one path: ``file:`` and its slashes, ``s3a`` and ``s3``."""
-    scheme, _, rest = path.rpartition(":")
-    return f"{'s3' if scheme in ('s3a', 's3n') else scheme.removeprefix('file')}:{rest.lstrip('/')}"
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/*", "/", path))

@@ -5,8 +5,8 @@ error                        tries                           why
 ===========================  ==============================  ======================================================
 SourceBusyError              4 within 2 s                    a starting server soon accepts connections
 ConnectionLostError          6 within 20 s                   a server that restarts or fails over is back by then
-StorageBusyError             8 within 35 s, beside those of  a storm of "slow down" is over after a minute
-                             the storage's client
+StorageBusyError             8, none after two minutes; each  a storm of "slow down" is over after a minute
+                             has those of the client in it
 OvertakenError               6 at once                       another writer's commit stands; this one reads it first
 a concurrent Delta commit    5 within 8 s                    no writer of ours: an OPTIMIZE or VACUUM, soon done
 a whole run of Dagster's     as the run's own policy says    ``MAY_PASS``: a second try may differ
@@ -56,6 +56,7 @@ MAY_PASS = (SourceUnreachableError, LakeError, SpoolError, SparkError)
 
 _log = logging.getLogger(__name__)
 _PAUSE = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
+_BUSY_SECONDS = 120
 
 
 class Retried(Protocol[P, Result]):
@@ -126,7 +127,10 @@ def _lost_before(state: RetryCallState) -> bool:
 
 
 def _is_enough(state: RetryCallState) -> bool:
-    return state.attempt_number >= (8 if _is_busy(state) else 6)
+    if not _is_busy(state):
+        return state.attempt_number >= 6
+    # each try has those of the storage's client in it, which may take minutes where nobody answers
+    return state.attempt_number >= 8 or (state.seconds_since_start or 0.0) > _BUSY_SECONDS
 
 
 def _pause_when_busy(state: RetryCallState) -> float:

@@ -42,7 +42,7 @@ def command(config: Path, tables: tuple[TablePattern, ...]) -> Outcome:
     pipeline = load_pipeline(config)
     if not pipeline.lake.catalog:
         what = f"{config}: lake.catalog is not set, so tables have no names"
-        raise ConfigurationError(what, hint="set it, for example to shop_{schema}.{table}")
+        raise ConfigurationError(what, hint='below lake: catalog: "shop_{schema}.{table}"')
     names = chosen_tables(pipeline, tables) or all_followed_names(pipeline)
     ledger = Ledger.required(pipeline.lake).reading(names)
     errors: list[CdcError] = [*ledger.errors.values()]

@@ -100,7 +100,8 @@ def _before(spark: SparkSession, path: Location) -> Arrangement | None:
     with table_errors(f"{path} cannot be read"):
         if TransactionLog.open(path) is None:
             return None
-    return Arrangement.of(spark, path)
+    with isolated_session(spark, {}) as own:
+        return Arrangement.of(own, path)
 
 
 def _refuses(

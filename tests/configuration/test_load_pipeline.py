@@ -37,6 +37,7 @@ from spark_jobs.configuration import (
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 
 SECRET = "postgresql://cdc:hunter2@db.example/shop"
@@ -118,6 +119,18 @@ def test_a_tables_policy_goes_before_the_pipelines(file: Path) -> None:
     pipeline = load_pipeline(file)
     assert pipeline.schema_policy(ORDERS.name) == SchemaPolicy("stop", "stop", "snapshot")
     assert pipeline.schema_policy(ITEMS) == SchemaPolicy("ignore", "keep", "stop")
+
+
+def test_the_layout_of_a_table(file: Path) -> None:
+    layout = "layout: {cluster_by: [day, id], properties: {delta.enableChangeDataFeed: true}}"
+    expected = TableLayout(("day", "id"), (), (("delta.enableChangeDataFeed", "true"),))
+    assert load(file, "mode: mirror", layout).table(ITEMS).options.layout == expected
+    assert load(file).table(ITEMS).options.layout == NO_LAYOUT
+
+
+def test_names_in_a_catalogue(file: Path) -> None:
+    named = load(file, "  windows:", '    catalog: "shop_{schema}.{table}"\n  windows:')
+    assert (named.lake.catalog, load(file).lake.catalog) == ("shop_{schema}.{table}", "")
 
 
 def test_least_file(file: Path) -> None:
@@ -456,6 +469,19 @@ REFUSED = [
         "tables[1]: mask: column email is left out by columns; take it out of one of the two",
     ),
     ("mode: mirror", "columns: {exclude: email}", 22, "tables[1].columns.exclude: expected"),
+    (
+        "mode: mirror",
+        "layout: {cluster_by: [a], partition_by: [b]}",
+        22,
+        "tables[1].layout: expected either cluster_by",
+    ),
+    ("mode: mirror", "layout: {cluster_by: [a, b, c, d, e]}", 22, "tables[1].layout: cluster_by: expected at most 4"),
+    (
+        "mode: mirror",
+        "layout: {properties: {delta.appendOnly: true}}",
+        22,
+        "tables[1].layout: properties: delta.appendOnly is not a property of Delta's, or is set by this product",
+    ),
     (
         "mode: mirror",
         "columns: {omit: [a]}",
