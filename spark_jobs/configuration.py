@@ -126,6 +126,11 @@ class Lake:
     def table(self, name: QualifiedName) -> Location:
         return self.tables / name.path
 
+    def catalog_name(self, name: QualifiedName) -> tuple[str, ...]:
+        """The parts of the table's name in Spark's catalogue; empty if it has none."""
+        parts = self.catalog.split(".") if self.catalog else ()
+        return tuple(part.replace("{schema}", name.nspname).replace("{table}", name.relname) for part in parts)
+
 
 @dataclass(frozen=True)
 class WindowLimits:

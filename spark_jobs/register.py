@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -70,7 +70,7 @@ def register_where_possible(run: Run, names: Sequence[QualifiedName]) -> None:
 
 def _registered(own: SparkSession, run: Run, name: QualifiedName) -> TableRegistered:
     lake = run.pipeline.lake
-    parts = tuple(_named(lake.catalog, name))
+    parts = lake.catalog_name(name)
     known_as, full = ".".join(parts), ".".join(map(quoted, parts))
     try:
         with spark_errors(f"{name} could not be registered as {known_as}", name=name):
@@ -83,11 +83,6 @@ def _registered(own: SparkSession, run: Run, name: QualifiedName) -> TableRegist
     except CdcError as error:
         return TableRegistered(name, known_as, "failed", error)
     return TableRegistered(name, known_as, "already registered")
-
-
-def _named(template: str, name: QualifiedName) -> Iterator[str]:
-    for part in template.split("."):
-        yield part.replace("{schema}", name.nspname).replace("{table}", name.relname)
 
 
 def _require_same(name: QualifiedName, known_as: str, found: str, path: Location) -> None:

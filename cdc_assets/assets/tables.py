@@ -88,7 +88,7 @@ def table_spec(
         metadata={
             "dagster/uri": lake.table(table),
             "dagster/storage_kind": "deltalake",
-            "dagster/table_name": f"{name}.{table.nspname}.{table.relname}",
+            "dagster/table_name": ".".join(lake.catalog_name(table) or (name, table.nspname, table.relname)),
         },
     )
 

@@ -163,6 +163,15 @@ def test_translation_sees_the_table() -> None:
     assert (spec.group_name, spec.tags["table"]) == ("sales", "orders")
 
 
+@pytest.mark.parametrize(
+    ("lake", "name"), [({}, "shop.sales.orders"), ({"catalog": "main.shop_{schema}.{table}"}, "main.shop_sales.orders")]
+)
+def test_a_table_is_named_as_its_catalogue_names_it(lake: dict[str, str], name: str) -> None:
+    _, defs = loaded(body(lake={"path": "/lake", **lake}, tables=["sales.orders"]))
+    key = dg.AssetKey(["shop", "sales", "orders"])
+    assert defs.resolve_assets_def(key).get_asset_spec(key).metadata["dagster/table_name"] == name
+
+
 def test_a_table_may_name_its_columns() -> None:
     component, _ = loaded(body(tables=[{"name": "public.orders", "columns": {"exclude": ["email"]}}]))
     (table,) = component.pipeline.tables or ()
