@@ -73,7 +73,7 @@ class SparkWriter:
 @again_when_concurrent(is_concurrent_commit)
 def write_by_spark(spark: SparkSession, path: Location, net: NetSource, way: WriteWay, provenance: Provenance) -> int:
     read = newest_version(path) if way.strategy == "rewrite" else None
-    if way.strategy == "merge" and not way.whole_files:
+    if way.needs_vectors:
         add_features(spark, path, [DELETION_VECTORS])
     with overtaking(path), committing_session(spark, path, provenance, compact=way.compacts) as own:
         settings = (_WHOLE_FILES if way.whole_files else {}) | (INTERPRETED if way.interpreted else {})

@@ -48,13 +48,15 @@ class TableFacts:
 @dataclass(frozen=True)
 class WriteWay:
     """``writer`` and ``strategy``. Of Spark: ``compacts``, small files are compacted in a second commit;
-    ``whole_files``, a MERGE rewrites files and makes no deletion vectors; ``interpreted``: to compile its expressions
-    would cost more than it saves; ``broadcasts``: a rewrite sends the keys to all tasks."""
+    ``whole_files``, a MERGE rewrites files and makes no deletion vectors; ``needs_vectors``, it should make them, in a
+    table that is known to be large; ``interpreted``: to compile its expressions would cost more than it saves;
+    ``broadcasts``: a rewrite sends the keys to all tasks."""
 
     writer: Engine
     strategy: Strategy
     compacts: bool = False
     whole_files: bool = False
+    needs_vectors: bool = False
     interpreted: bool = False
     broadcasts: bool = False
 
@@ -103,7 +105,10 @@ def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, 
         return replace(way, strategy="rewrite", broadcasts=net.rows <= limits.broadcast_keys)
     touched = table.touched_bytes if net.broadcast else math.inf
     return replace(
-        way, whole_files=touched <= limits.whole_files_bytes, interpreted=touched <= limits.interpreted_bytes
+        way,
+        whole_files=touched <= limits.whole_files_bytes,
+        needs_vectors=min(touched, table.bytes) > limits.whole_files_bytes,
+        interpreted=touched <= limits.interpreted_bytes,
     )
 
 

@@ -126,7 +126,7 @@ def test_with_the_engine_spark_it_is_spark(net: NetSource, table: TableFacts | N
         (_ADDED, _SMALL, WriteWay("deltalake", "append")),
         (_MANY, _SMALL, WriteWay("deltalake", "rewrite")),
         (_TEN, _SMALL, WriteWay("deltalake", "merge")),
-        (_TEN, replace(_LARGE, touched_bytes=1000), WriteWay("spark", "merge", compacts=True)),
+        (_TEN, replace(_LARGE, touched_bytes=1000), WriteWay("spark", "merge", compacts=True, needs_vectors=True)),
         (_ADDED, replace(_SMALL, has_files_elsewhere=True), WriteWay("spark", "append", compacts=True)),
     ],
 )
@@ -140,13 +140,16 @@ def test_a_compaction_is_due(net: NetSource, table: TableFacts, expected: WriteW
         (300, WriteWay("spark", "merge", whole_files=True, interpreted=True)),
         (301, WriteWay("spark", "merge", whole_files=True)),
         (600, WriteWay("spark", "merge", whole_files=True)),
-        (601, WriteWay("spark", "merge")),
+        (601, WriteWay("spark", "merge", needs_vectors=True)),
     ],
 )
 def test_a_merge_by_spark_of_few_rows_into_small_files(touched: int, expected: WriteWay) -> None:
     table = replace(_SMALL, touched_bytes=touched)
     assert write_way(_TEN, table, "spark", _LIMITS) == expected
-    assert write_way(replace(_TEN, broadcast=False), table, "spark", _LIMITS) == WriteWay("spark", "merge")
+    by_executors = replace(_TEN, broadcast=False)
+    assert write_way(by_executors, table, "spark", _LIMITS) == WriteWay("spark", "merge", needs_vectors=True)
+    assert write_way(by_executors, replace(table, bytes=600), "spark", _LIMITS) == WriteWay("spark", "merge")
+    assert write_way(by_executors, None, "spark", _LIMITS) == WriteWay("spark", "merge"), "nobody knows its size"
 
 
 def test_a_rewrite_by_spark_sends_so_many_keys_to_all_tasks() -> None:
