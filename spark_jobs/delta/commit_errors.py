@@ -41,7 +41,9 @@ def commit_errors(
         if not made:
             raise taken or overtaken(path) from error
     except (DeltaError, OSError) as error:
-        said = first_line(error)
+        # what a storage said names files; any other error may name values of rows, after its first line
+        is_harmless = isinstance(error, OSError) or is_of_storage(error)
+        said = str(error) if is_harmless else first_line(error)
         raise storage_error(f"{path} cannot be written", said) from None
 
 

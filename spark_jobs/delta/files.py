@@ -31,7 +31,7 @@ _STORAGE_HINTS = {
         "check the credentials of the lake's storage, and that they may read and write lake.path"
     ),
     r"Slow_?\s?Down|TooManyRequests|Service_?\s?Unavailable|Internal ?Server ?Error|InternalError|INTERNAL_FAILURE"
-    r"|response code (?:429|50\d)|timed? ?out|Timeout was reached": BUSY,
+    r"|(?:response code|HTTP status) (?:429|50\d)|timed? ?out|Timeout was reached": BUSY,
     r"dns error|resolve host|Connection refused|connect error|NETWORK_CONNECTION|No route to host": (
         "check the address of the lake's storage, and that this machine can reach it; then run it again"
     ),

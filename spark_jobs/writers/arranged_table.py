@@ -22,6 +22,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.writers.delta_table import table_at, table_columns
 from spark_jobs.writers.merge_sql import quoted, sql_text
+from spark_jobs.writers.table_features import COLUMN_MAPPING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,4 +109,9 @@ def _refuses(
     before: Arrangement, layout: TableLayout, held: Sequence[DeltaColumn], columns: Sequence[LakeColumn]
 ) -> bool:
     is_fed = before.properties.get(_FEED) == dict(layout.properties).get(_FEED) == "true"
-    return is_fed and [*held] != [DeltaColumn(each.name, each.lake_type.sql, each.attnum) for each in columns]
+    is_mapped = COLUMN_MAPPING.key in before.properties
+    return (
+        is_fed
+        and is_mapped
+        and [*held] != [DeltaColumn(each.name, each.lake_type.sql, each.attnum) for each in columns]
+    )

@@ -7,11 +7,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.table import ProtocolVersions
 
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.written_tables import TableToWrite, open_to_write
@@ -32,6 +34,14 @@ PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 # the features of a table as we created it
 FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
+# https://github.com/delta-io/delta/blob/master/PROTOCOL.md#supported-features
+_OF_VERSION = (
+    (2, ("appendOnly", "invariants")),
+    (3, ("checkConstraints",)),
+    (4, ("changeDataFeed", "generatedColumns")),
+    (5, ("columnMapping",)),
+    (6, ("identityColumns",)),
+)
 # of the types to which Delta's schema and Spark give different names
 SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
@@ -103,8 +113,15 @@ def opened_table(path: Location, version: int) -> OpenedTable | None:
         return None
     physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
     ids = {field["name"]: field["metadata"].get(COLUMN_ID) for field in fields}
-    features = frozenset((*(protocol.writer_features or ()), *(protocol.reader_features or ())))
-    return OpenedTable(opened, source_columns(fields), physical, ids, features)
+    return OpenedTable(opened, source_columns(fields), physical, ids, _features(protocol))
+
+
+def _features(protocol: ProtocolVersions) -> frozenset[str]:
+    """Those of a protocol that does not name them are the ones that its writer version stands for."""
+    if protocol.writer_features is None:
+        implied = (names for version, names in _OF_VERSION if version <= protocol.min_writer_version)
+        return frozenset(chain.from_iterable(implied))
+    return frozenset((*protocol.writer_features, *(protocol.reader_features or ())))
 
 
 def flat_fields(table: DeltaTable) -> Sequence[Mapping[str, Any]] | None:

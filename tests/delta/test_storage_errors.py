@@ -18,6 +18,7 @@ SAID_WHEN_BUSY = (
         "Generic S3 error: Error performing GET http://127.0.0.1:1/b/k in 3s, after 10 retries, max_retries 10 - Server"
         " returned error response: 503 Service Unavailable: <Code>SlowDown</Code>"
     ),
+    "When uploading object with key 'k' in bucket 'b': AWS Error UNKNOWN (HTTP status 503) during PutObject operation:",
     "When uploading part for key 'x0' in bucket 'b': AWS Error SLOW_DOWN during UploadPart operation: Please reduce",
     (
         "When uploading part for key 'x0' in bucket 'b': AWS Error UNKNOWN (HTTP status 503) during PutObject:"

@@ -57,7 +57,8 @@ ALTERATIONS = {
     "checked": Alteration("ALTER TABLE {t} ADD CONSTRAINT few CHECK (id < 100)", said="CHECK constraint few"),
     "checked_column": Alteration("ALTER TABLE {t} ADD CONSTRAINT some CHECK (w > 0)", DROPPED, "CHECK constraint some"),
     "fed": Alteration(
-        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+        "ALTER TABLE {t} SET TBLPROPERTIES"
+        " ('delta.enableChangeDataFeed' = 'true', 'delta.columnMapping.mode' = 'name')",
         ("ALTER TABLE {t} ALTER w TYPE text",),
         "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION",
     ),

@@ -20,10 +20,12 @@ from spark_jobs.schema.reserved_columns import RESERVED, RESERVED_IN_KEY
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
 from spark_jobs.sync import sync
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import replace_table
 from spark_jobs.writers.merge_sql import NET_CHANGE, merge_statement, named_columns
+from spark_jobs.writers.table_features import DELETION_VECTORS, add_features
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -181,7 +183,7 @@ def test_a_reserved_name_is_reserved_still(spark: SparkSession, tmp_path: Path, 
         LakeColumn(name, 2, LakeType(LakeKind.STRING), name in RESERVED_IN_KEY),
         LakeColumn("other", 3, LakeType(LakeKind.STRING), False),
     )
-    shape, path = TableShape(1, QualifiedName("public", "odd"), columns), str(tmp_path / "odd")
+    shape, path = TableShape(1, QualifiedName("public", "odd"), columns), Location.of(str(tmp_path / "odd"))
     net = pa.table(
         {
             "op": [1, 0, 1],
@@ -199,5 +201,6 @@ def test_a_reserved_name_is_reserved_still(spark: SparkSession, tmp_path: Path, 
                 own.sql(merge_statement(path, shape, kept, None))
 
     replace_table(spark.createDataFrame(net).coalesce(1).selectExpr(*named_columns(columns)), path)
+    add_features(spark, path, [DELETION_VECTORS])
     with pytest.raises(CdcError), spark_errors("MERGE"):
         merge_again_and_again()

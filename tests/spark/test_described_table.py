@@ -10,6 +10,7 @@ import pytest
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_table import replace_table
 from spark_jobs.writers.described_table import described_table
+from spark_jobs.writers.table_features import DELETION_VECTORS, MAPPED_NAMES, add_features
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ def test_deleted_rows_and_renamed_columns(spark: SparkSession, path: Location) -
     )
     replace_table(spark.range(1000).repartition(3).selectExpr(*every_type.split(", ")), path)
     assert_as_spark_finds(spark, path, 1000)
+    add_features(spark, path, [*MAPPED_NAMES, DELETION_VECTORS])
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 3 = 0")
     spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN day TO `a day`")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id % 5 = 0")

@@ -80,6 +80,8 @@ def test_each_comes_with_the_first_thing_that_needs_it(
         "timestampNtz",
         "columnMapping",
     }
+    # a handle that was opened before the table had them
+    assert followed("UPDATE plain SET words = 'z' WHERE id = 5") == {"timestampNtz", "columnMapping"}
     before = len(protocol_commits(pipeline))
     always_marks = WriteLimits(whole_files_bytes=-1, small_bytes=0, many_files=1000)
     for value in ("once", "twice"):
@@ -87,6 +89,7 @@ def test_each_comes_with_the_first_thing_that_needs_it(
         found = followed(update, writes=always_marks)
         assert found == {"timestampNtz", "columnMapping", "deletionVectors"}
     assert len(protocol_commits(pipeline)) == before + 1
+    followed("UPDATE plain SET words = 'y' WHERE id = 4", "DELETE FROM plain WHERE id = 5")
 
 
 @pytest.mark.parametrize(
