@@ -18,6 +18,7 @@ from spark_jobs.run import Run
 from spark_jobs.sync import apply
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import table_columns
+from spark_jobs.writers.table_features import MAPPED_NAMES, add_features
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
 from tests.spark.altered_tables import assert_equal, read_again, synced
@@ -221,6 +222,7 @@ def test_a_process_that_is_killed_between_two_statements(
         )
         capture(pipeline)
         table = f"delta.`{pipeline.lake.table(orders)}`"
+        add_features(spark, pipeline.lake.table(orders), MAPPED_NAMES)
         spark.sql(f"ALTER TABLE {table} DROP COLUMNS (b)")
         spark.sql(f"ALTER TABLE {table} RENAME COLUMN a TO `pg_attribute.2`")
         spark.sql(f"ALTER TABLE {table} RENAME COLUMN z TO a")
