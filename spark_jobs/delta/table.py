@@ -31,6 +31,11 @@ def open_table(path: Location, what: str, *, hint: str = REACHABLE, version: int
             return DeltaTable(path, version, storage_options(path))
 
 
+def is_ambiguous(path: str) -> bool:
+    """Whether ``deltalake`` and Spark may mean different folders: they disagree on whether it is percent-encoded."""
+    return "%" in path
+
+
 def delta_identifier(path: str) -> str:
     """How Spark SQL names a Delta table by its absolute path or URI."""
     return f"delta.`{path.replace('`', '``')}`"

@@ -90,14 +90,15 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> Table
 def option_fault(facts: RelationFacts, sent: Collection[str], options: ColumnOptions, mode: Mode) -> TableFault | None:
     """An option for a column that is not ``sent``, or that cannot have it."""
     table, columns = str(facts.name), {column.attname: column for column in facts.columns if column.attname in sent}
-    fields = {"types": options.types.columns, "on_unrepresentable": options.policies}
-    for field, pairs in fields.items():
-        if unknown := [name for name, _ in pairs if name not in columns]:
+    fields = {
+        "types": [name for name, _ in options.types.columns],
+        "on_unrepresentable": [name for name, _ in options.policies],
+        "layout": options.layout.columns,
+    }
+    for field, names in fields.items():
+        if unknown := [name for name in names if name not in columns]:
             what = f"has no column {', '.join(unknown)} that is followed, and {field}: names it"
             return TableFault(table, what, f"expected some of {', '.join(columns)}")
-    if unknown := [name for name in options.layout.columns if name not in columns]:
-        what = f"has no column {', '.join(unknown)} that is followed, and layout: names it"
-        return TableFault(table, what, f"expected some of {', '.join(columns)}")
     if keys := [name for name, _ in options.policies if name in facts.key]:
         what = f"has {', '.join(keys)} in its key, and a key column is never without its value"
         return TableFault(table, what, "take it out of on_unrepresentable:")

@@ -31,7 +31,6 @@ from spark_jobs.writers.delta_table import replace_table, rows_written, with_att
 from spark_jobs.writers.leftovers import files_without_table, remove_files
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.writers.table_features import add_features, features_of
 from spark_jobs.writers.whole_table import WholeTable
 
 if TYPE_CHECKING:
@@ -151,9 +150,6 @@ def _written_by_spark(
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""
     pipeline, path = table.work.pipeline, table.path
-    features = features_of((column.name, column.lake_type.sql) for column in read.shape.columns)
-    with spark_errors(table.failed, name=table.name, path=path):
-        add_features(spark, path, features)
     with (
         spark_errors(table.failed, name=table.name, path=path),
         rewriting(spark, path, table.layout, read.shape.columns),

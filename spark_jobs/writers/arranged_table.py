@@ -22,7 +22,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.writers.delta_table import table_at, table_columns
 from spark_jobs.writers.merge_sql import quoted, sql_text
-from spark_jobs.writers.table_features import COLUMN_MAPPING
+from spark_jobs.writers.table_features import COLUMN_MAPPING, add_features, features_of_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +75,13 @@ def rewriting(
     """While all rows of the table at ``path``, if there is one, are written anew; then it is arranged. A clustering
     that somebody else has chosen stays, unless the layout has one, or a column of it is gone.
 
-    ``columns``: those of the new schema, if they may be others. Where Delta refuses other columns because of the change
-    data feed, and the layout asks for that feed, the feed is interrupted. Raises Spark's own exceptions.
+    ``columns``: those of the new schema, if they may be others; the table gets the features that they need. Where Delta
+    refuses other columns because of the change data feed, and the layout asks for that feed, the feed is interrupted.
+    Raises Spark's own exceptions.
     """
     before = _before(spark, path)
     if before is not None and columns is not None:
+        add_features(spark, path, features_of_columns(columns))
         held, new = table_columns(spark, path), {column.name for column in columns}
         if theirs := [column.name for column in held if column.attnum is None and column.name not in new]:
             _log.warning("%s: columns that somebody else has added are removed: %s", path, ", ".join(theirs))

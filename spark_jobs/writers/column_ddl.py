@@ -24,7 +24,7 @@ from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, table_columns, with_attribute_numbers
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.writers.table_features import MAPPED_NAMES, Feature, add_features, features_of
+from spark_jobs.writers.table_features import MAPPED_NAMES, add_features, features_of_columns
 from spark_jobs.writers.variants import stored_sql
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def alter_columns(spark: SparkSession, path: Location, changes: ColumnChanges) -> None:
     """Change metadata only, in one commit per statement. After a kill, attribute numbers show what is left to do."""
-    features = MAPPED_NAMES if changes.dropped or changes.renamed else _features(changes.added)
+    features = MAPPED_NAMES if changes.dropped or changes.renamed else features_of_columns(changes.added)
     add_features(spark, path, features)
     table = delta_identifier(path)
     with isolated_session(spark, {}) as own:
@@ -70,7 +70,6 @@ def rewrite_columns(
     the Delta version. Raises OvertakenError.
     """
     mode = provenance.generation.mode
-    add_features(spark, path, _features(shape.columns))
     kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode) or "false"
     with (
         rewriting(spark, path, options.layout, shape.columns),
@@ -96,10 +95,6 @@ def rewrite_columns(
         )
         replace_table(with_attribute_numbers(named, shape.columns, mode), path, options.layout)
         return committed_version(own, path, provenance)
-
-
-def _features(columns: Sequence[LakeColumn]) -> tuple[Feature, ...]:
-    return features_of((column.name, column.lake_type.sql) for column in columns)
 
 
 def _in_type(value: str, column: LakeColumn) -> str:

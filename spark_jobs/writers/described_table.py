@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import is_ambiguous, open_table, table_errors
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location
 from spark_jobs.writers.opened_table import SPARK_NAMES
@@ -27,7 +27,7 @@ class DescribedTable:
 def described_table(path: Location) -> DescribedTable | None:
     """The newest version of the table at ``path``. None if ``deltalake`` cannot tell all of it: for a path with a
     percent sign, a feature that it does not know, or files without a number of rows."""
-    if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded
+    if is_ambiguous(path):
         return None
     try:
         table = open_table(path, path)

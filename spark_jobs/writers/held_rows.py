@@ -10,7 +10,7 @@ import logging
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import is_ambiguous, open_table, table_errors
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location
 from spark_jobs.writers.opened_table import FEATURES
@@ -23,7 +23,7 @@ def readable_table(path: Location, version: int | None = None) -> DeltaTable | N
 
     None if not, or if it is missing or cannot be read: then Spark reports what is wrong.
     """
-    if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded
+    if is_ambiguous(path):
         return None
     try:
         table = open_table(path, path, version=version)

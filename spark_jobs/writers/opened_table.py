@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.table import ProtocolVersions
 
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import is_ambiguous, open_table, table_errors
 from spark_jobs.delta.written_tables import TableToWrite, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -32,7 +32,7 @@ _ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, a
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
-# the features of a table as we created it
+# those that we give tables, and those that every table has
 FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#supported-features
 _OF_VERSION = (
@@ -96,7 +96,7 @@ def opened_table(path: Location, version: int) -> OpenedTable | None:
 
     Also None if it is missing or cannot be read: then Spark reports what is wrong.
     """
-    if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded
+    if is_ambiguous(path):
         return None
     try:
         opened = open_to_write(path, path, newest=version)
@@ -149,7 +149,7 @@ def facts_of(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None)
 
 def facts_of_unopened(path: Location) -> TableFacts | None:
     """Those of a table that is left to Spark; None if ``deltalake`` cannot open it, or there is none."""
-    if "%" in path:  # deltalake and Spark disagree on whether this is percent-encoded
+    if is_ambiguous(path):
         return None
     try:
         table = open_table(path, path)

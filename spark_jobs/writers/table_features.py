@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.delta.table import delta_identifier, table_errors
-from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 
@@ -46,6 +46,11 @@ MAPPED_NAMES = (COLUMN_MAPPING, TIMESTAMP_NTZ)
 DELETION_VECTORS = Feature("deletionVectors", "delta.enableDeletionVectors", "true")
 
 
+def features_of_columns(columns: Sequence[LakeColumn]) -> tuple[Feature, ...]:
+    """The features that these columns need."""
+    return features_of((column.name, column.lake_type.sql) for column in columns)
+
+
 def features_of(columns: Iterable[tuple[str, str]]) -> tuple[Feature, ...]:
     """The features that columns of these names, and types as Spark prints them, need."""
     told = [*columns]
@@ -60,16 +65,12 @@ def new_properties(features: Sequence[Feature]) -> dict[str, str]:
 
 
 def add_features(spark: SparkSession, path: Location, features: Sequence[Feature]) -> None:
-    """Give the table at ``path`` those of ``features`` that it does not have, in one commit of metadata. Nothing if
-    there is no table.
+    """Give the table at ``path`` those of ``features`` that it does not have, in one commit of metadata.
 
-    A property that somebody has set to another value keeps it. Raises LakeError, and Spark's own exceptions.
+    A property that somebody has set to another value keeps it. Raises Spark's own exceptions.
     """
     if not features:
         return
-    with table_errors(f"{path} cannot be read"):
-        if TransactionLog.open(path) is None:
-            return
     with isolated_session(spark, {}) as own:
         table = delta_identifier(path)
         there = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {table}").collect()}

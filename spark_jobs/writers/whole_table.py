@@ -17,7 +17,7 @@ from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.first_commit import create_table
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import keep_written
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -28,7 +28,7 @@ from spark_jobs.writers.delta_table import ATTNUM
 from spark_jobs.writers.file_layout import file_layout
 from spark_jobs.writers.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
-from spark_jobs.writers.table_features import COLUMN_MAPPING, TRANSACTIONS_STAY, Feature, features_of
+from spark_jobs.writers.table_features import COLUMN_MAPPING, TRANSACTIONS_STAY, features_of_columns
 
 STEM = "snapshot"  # of the names of data files: see leftovers
 _NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
@@ -51,7 +51,7 @@ class WholeTable:
         """``provenance``: that of the commit. None if Spark must write the table: for its types, its path, or what is
         there. Raises LakeError."""
         columns = shape.columns
-        if "%" in path or not columns or any(column.lake_type.kind in _NO_FIELDS for column in columns):
+        if is_ambiguous(path) or not columns or any(column.lake_type.kind in _NO_FIELDS for column in columns):
             return None
         with table_errors(f"{path} cannot be read"):
             log = TransactionLog.open(path)
@@ -66,7 +66,7 @@ class WholeTable:
 
     @classmethod
     def _new(cls, path: Location, columns: tuple[LakeColumn, ...]) -> WholeTable:
-        if COLUMN_MAPPING not in _features(columns):
+        if COLUMN_MAPPING not in features_of_columns(columns):
             names = tuple(column.name for column in columns)
             return cls(path, columns, names, (None,) * len(columns), is_new=True)
         names = tuple(f"col-{uuid4()}" for _ in columns)
@@ -85,7 +85,7 @@ class WholeTable:
         if not self.is_new:
             return self._replaced(files, provenance)
         transaction = Transaction(provenance.txn_app_id, provenance.commits)
-        features, settings = _features(self.columns), {**TRANSACTIONS_STAY}
+        features, settings = features_of_columns(self.columns), {**TRANSACTIONS_STAY}
         if COLUMN_MAPPING in features:
             settings |= {COLUMN_MAPPING.key: COLUMN_MAPPING.value}
             settings |= {"delta.columnMapping.maxColumnId": str(len(self.columns))}
@@ -133,10 +133,6 @@ def _field(column: LakeColumn, physical: str, number: int | None) -> dict[str, o
     if number is not None:
         metadata |= {COLUMN_ID: number, PHYSICAL: physical}
     return {"name": column.name, "type": _delta_type(column.lake_type), "nullable": True, "metadata": metadata}
-
-
-def _features(columns: Sequence[LakeColumn]) -> tuple[Feature, ...]:
-    return features_of((column.name, column.lake_type.sql) for column in columns)
 
 
 def _delta_type(lake_type: LakeType) -> str:
