@@ -126,6 +126,14 @@ class Lake:
     def table(self, name: QualifiedName) -> Location:
         return self.tables / name.path
 
+    @property
+    def all_staging(self) -> Location:
+        return self.root / "_staging"
+
+    def staging(self, name: QualifiedName) -> Location:
+        """For what is computed or read of the table and not committed yet."""
+        return self.all_staging / name.path
+
     def catalog_name(self, name: QualifiedName) -> tuple[str, ...]:
         """The parts of the table's name in Spark's catalogue; empty if it has none."""
         parts = self.catalog.split(".") if self.catalog else ()
@@ -146,6 +154,17 @@ class WindowLimits:
     max_per_run: int = 64
     peek_bytes: int = 1 << 20
     halved_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class SnapshotOptions:
+    """How large tables are read. ``chunk_bytes``: about so much of the table in each transaction; smaller tables are
+    read in one. ``parallel``: how many chunks at once; None: as many as there are cores. ``bytes_per_second``: the most
+    that is read of the source; None: as much as it sends."""
+
+    chunk_bytes: int = 256 << 20
+    parallel: int | None = None
+    bytes_per_second: int | None = None
 
 
 @dataclass(frozen=True)
@@ -319,6 +338,7 @@ class Pipeline:
     patterns: TablePatterns | None = None
     on_schema_change: SchemaPolicy = FOLLOW_ALL
     writes: WriteLimits = field(default_factory=WriteLimits)
+    snapshot: SnapshotOptions = field(default_factory=SnapshotOptions)
 
     def __post_init__(self) -> None:
         patterns = self.patterns.masking if self.patterns is not None else ()

@@ -135,6 +135,10 @@ class SnapshotWaitsError(SourceError):
     nothing else has to wait with it."""
 
 
+class SnapshotGoesOnError(SnapshotWaitsError):
+    """A part of a large table's snapshot is read; the next run reads the rest."""
+
+
 class GapError(CdcError):
     """Changes between two LSNs are missing; going on would lose them silently."""
 

@@ -16,7 +16,7 @@ from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import CdcError, ConfigurationError, SnapshotWaitsError
+from spark_jobs.errors import CdcError, ConfigurationError, SnapshotGoesOnError, SnapshotWaitsError
 from spark_jobs.lake.messages_state import has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
@@ -222,7 +222,7 @@ class Follower:
     def _begin_and_apply(self, run: Run) -> tuple[NewGenerations, CatchUpReport]:
         missing = tuple(name for name in self._missing if self._may_try(name))
         begun = (
-            begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter)
+            begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter, capturing=self._slot)
             if missing
             else NewGenerations()
         )
@@ -255,7 +255,8 @@ class Follower:
         self._waiting = {name: error for name, error in self._waiting.items() if name in self._names}
 
     def _may_try(self, name: QualifiedName) -> bool:
-        if name in self._waiting and self._exporter.is_waiting:
+        waits = self._waiting.get(name)
+        if waits is not None and not isinstance(waits, SnapshotGoesOnError) and self._exporter.is_waiting:
             return False
         pause = self._paused.get(name)
         return pause is None or pause.is_over

@@ -115,8 +115,8 @@ def sync(
             if done.waiting:
                 done.begin(begin_generations(run, tuple(done.waiting), reasons=done.waiting, exporter=exporter))
             captured = _rounds(run, exporter, done)
-            # once the others are up to date, there is time to wait for the snapshot a little longer
-            if not (done.waits and exporter.is_worth_waiting_for):
+            # once the others are up to date, there is time to read on, or to wait for the snapshot a little longer
+            if not (done.goes_on or (done.waits and exporter.is_worth_waiting_for)):
                 break
     lag = max(0, _flushed(pipeline) - captured.landed_end)
     return done.report(prepared, exporter.waits_for, before, lag, time.monotonic() - started)
@@ -175,14 +175,15 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 class _Done:
     """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
     ``last``: the log's newest marker that it knows. ``ledger``: how far log and tables are, until a table is written.
-    ``waiting``: tables whose snapshot is still to be taken, each with its reason. ``held``: tables of which partitions
-    wait for a snapshot."""
+    ``waiting``: tables whose snapshot is still to be taken, each with its reason. ``goes_on``: the snapshot of some of
+    them is read in part. ``held``: tables of which partitions wait for a snapshot."""
 
     stopped: set[QualifiedName]
     last: WindowMarker
     ledger: Ledger | None = None
     failed: set[QualifiedName] = field(default_factory=set)
     waiting: Mapping[QualifiedName, str] = field(default_factory=dict)
+    goes_on: bool = False
     held: set[QualifiedName] = field(default_factory=set)
     snapshots: list[TableSnapshot] = field(default_factory=list)
     modes: list[ModeChanged] = field(default_factory=list)
@@ -209,7 +210,7 @@ class _Done:
         return self.last.window.hi == captured.landed_end
 
     def begin(self, begun: NewGenerations) -> None:
-        self.ledger = None
+        self.ledger, self.goes_on = None, begun.goes_on
         earlier = (taken for taken in self.snapshots if taken.name not in self.waiting)
         self.snapshots = [*earlier, *begun.snapshots]
         self.modes += begun.modes

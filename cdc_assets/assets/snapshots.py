@@ -57,13 +57,13 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
 def _take(
     context: dg.AssetExecutionContext, blueprint: Blueprint, tables: Mapping[dg.AssetKey, QualifiedName]
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    from spark_jobs.snapshot.exporter import BRIEF, Exporter
+    from spark_jobs.snapshot.exporter import IN_FULL, Exporter
     from spark_jobs.sync import prepare, snapshot
 
     pipeline = blueprint.pipeline
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]
     # the run holds the pool, so it does not wait for long
-    with failures(blueprint.remedies), Exporter(pipeline.source.dsn, BRIEF) as exporter:
+    with failures(blueprint.remedies), Exporter(pipeline.source.dsn, IN_FULL) as exporter:
         prepared = prepare(pipeline)
         halted = {table.name: table.error for table in prepared.stopped if table.name in names}
         kept = {}

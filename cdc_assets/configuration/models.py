@@ -220,6 +220,25 @@ class WindowsModel(StrictModel):
     )
 
 
+class SnapshotModel(StrictModel):
+    """How large tables are read."""
+
+    chunk: Size = Field(
+        default=256 << 20,
+        description="About how much of a table is read in one transaction. What is read stays, whatever happens to the"
+        " process. Smaller tables are read in one piece.",
+        examples=["256MiB"],
+    )
+    parallel: Count | None = Field(
+        default=None, description="How many chunks are read at once. Default: one for each core.", examples=[4]
+    )
+    rate_limit: Size | None = Field(
+        default=None,
+        description="How many bytes of a large table are read in each second at most. Default: no limit.",
+        examples=["50MiB"],
+    )
+
+
 class RetentionModel(StrictModel):
     """How long `postgres-cdc maintain` keeps old data."""
 
@@ -377,6 +396,7 @@ class PipelineModel(StrictModel):
     windows: WindowsModel = Field(
         default_factory=WindowsModel, description="How much WAL is read and applied at a time."
     )
+    snapshot: SnapshotModel = Field(default_factory=SnapshotModel, description="How large tables are read.")
     retention: RetentionModel = Field(
         default_factory=RetentionModel, description="How long postgres-cdc maintain keeps old data."
     )

@@ -28,7 +28,7 @@ def staging_folder(lake: Lake, state: TableState) -> Iterator[Location]:
     Its name begins with the number of the commit that it is for: the next one after ``state``.
     """
     sweep_staging(lake, state)
-    folder = _staging(lake, state) / f"{state.commits + 1}-{secrets.token_hex(8)}"
+    folder = lake.staging(state.name) / f"{state.commits + 1}-{secrets.token_hex(8)}"
     filesystem, path = lake_filesystem(folder)
     with lake_errors(f"{state.name}: {folder} cannot be written"):
         filesystem.create_dir(path, recursive=True)
@@ -38,17 +38,13 @@ def staging_folder(lake: Lake, state: TableState) -> Iterator[Location]:
         _remove(filesystem, path)
 
 
-def _staging(lake: Lake, state: TableState) -> Location:
-    return lake.root / "_staging" / state.name.path
-
-
 def sweep_staging(lake: Lake, state: TableState) -> None:
     """Remove what killed processes have staged for commits that the table already has.
 
     Folders staged for the next commit are kept: locks may be lost, and a process that loses some of its files might
     commit the rest.
     """
-    filesystem, folder = lake_filesystem(_staging(lake, state))
+    filesystem, folder = lake_filesystem(lake.staging(state.name))
     with lake_errors(f"{state.name}: {folder} cannot be read"):
         listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     for staged in listed:

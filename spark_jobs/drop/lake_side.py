@@ -28,8 +28,8 @@ _LOG = "_delta_log/"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # data files and deletion vectors, with the checksums that Hadoop writes beside them in a local folder
 _OF_DELTA = re.compile(rf"(.*/)?[^/]*{_UUID}[^/]*\.(parquet|bin|crc)")
-# what staging.py makes, and what a doctor that was killed leaves
-_STAGED = re.compile(r"[^/]+/[^/]+/\d+-[0-9a-f]{16}/.+")
+# what staging.py and read_plan.py make, and what a doctor that was killed leaves
+_STAGED = re.compile(r"[^/]+/[^/]+/(\d+-[0-9a-f]{16}|chunks)/.+")
 _PROBE = re.compile(r"\.postgres-cdc-doctor-\w+")
 _LOGS: dict[str, Kind] = {"cuts": "cuts", "change_log": "change log"}
 _FOREIGN = "not of this pipeline"
@@ -189,7 +189,7 @@ def _is_empty_log(path: Location) -> bool:
 
 
 def _staged(lake: Lake) -> LakeSide:
-    path = lake.root / "_staging"
+    path = lake.all_staging
     files = files_below(path)
     ours = {file.name for file in files if _STAGED.fullmatch(file.name)}
     return _split(lake, "temporary files", path, "_staging", files, ours)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
+from spark_jobs.snapshot.chunks.read_plan import plans
 from spark_jobs.tables.ledger import Ledger
 
 
@@ -20,9 +21,11 @@ class Needed:
 
 def needed_windows(pipeline: Pipeline, ledger: Ledger) -> Needed:
     """A table needs the marker of the window that it shows, and the windows after it. A table without a snapshot, or
-    that needs a new one, needs none. A table that cannot be read may need all."""
+    that needs a new one, needs none, unless a snapshot is read in chunks now: then those since it was begun. A table
+    that cannot be read may need all."""
     needs = [Needed(ledger.last.ordinal), *(Needed(0, f"{name}, which cannot be read") for name in ledger.errors)]
     needs += [Needed(state.ordinal, str(name)) for name, state in ledger.states.items() if not state.is_lost]
+    needs += [Needed(plan.first_window, f"{name}, which is read in chunks") for name, plan in plans(pipeline.lake)]
     if has_messages_table(pipeline):
         messages = ledger.state_of(MESSAGES_NAME)
         # a messages table that does not exist yet is built from everything in the change log

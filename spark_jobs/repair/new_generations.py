@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from spark_jobs.errors import (
@@ -11,10 +12,10 @@ from spark_jobs.errors import (
     GapError,
     NeedsSnapshotError,
     PreconditionError,
+    SnapshotGoesOnError,
     SnapshotWaitsError,
     UnrepresentableError,
 )
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged, change_modes
 from spark_jobs.run import Run
@@ -48,6 +49,11 @@ class NewGenerations:
         """The tables whose snapshot waits for an open transaction, each with the reason of the snapshot."""
         return {table.name: table.reason for table in self.snapshots if isinstance(table.error, SnapshotWaitsError)}
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether some snapshot is read in part, and another call reads on."""
+        return any(isinstance(table.error, SnapshotGoesOnError) for table in self.snapshots)
+
     def then(self, later: NewGenerations) -> NewGenerations:
         """Both together. A table that waited, and was tried again, is one of the later ones."""
         earlier = (table for table in self.snapshots if table.name not in self.waiting.keys() & set(later.names))
@@ -60,10 +66,12 @@ def begin_generations(
     *,
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> NewGenerations:
     """Begin a generation for each of ``names``. A table that is in another mode than configured is rebuilt without the
     source; if that is not possible, and for all other tables, a snapshot is taken. ``reasons``: why, for snapshots that
-    nobody asked for; a table that has a reason is read from the source, whatever its mode was.
+    nobody asked for; a table that has a reason is read from the source, whatever its mode was. ``capturing``: see
+    ``snapshot``.
 
     A table that fails, or whose snapshot waits for an open transaction, is reported with its error, and keeps what it
     held. Raises the other errors of ``snapshot``.
@@ -77,15 +85,8 @@ def begin_generations(
     rest = [name for name in names if name not in {table.name for table in modes}]
     if not rest:
         return NewGenerations(modes)
-    try:
-        taken = snapshot(run, rest, reasons=why, exporter=exporter, asked=False)
-    except SnapshotWaitsError as error:
-        taken = tuple(_waits(name, why.get(name, ""), error) for name in rest)
+    taken = snapshot(run, rest, reasons=why, exporter=exporter, asked=False, capturing=capturing)
     return NewGenerations(modes, taken)
-
-
-def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSnapshot:
-    return TableSnapshot(name, Lsn(0), error=error.within(why) if why else error, reason=why)
 
 
 def _why_snapshot(table: ModeChanged) -> str:

@@ -42,14 +42,15 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
 
 @dataclass(frozen=True)
 class ExportedSnapshot:
-    """``snapshot_name`` shows exactly the transactions whose commit record starts before ``lsn``."""
+    """``snapshot_name`` shows exactly the transactions whose commit record starts before ``lsn``. None: each range is
+    read in a snapshot of its own, and the rows are brought to ``lsn`` afterwards."""
 
-    snapshot_name: str
+    snapshot_name: str | None
     lsn: Lsn
 
 
 @dataclass(frozen=True)
-class _SnapshotValue:
+class SnapshotValue:
     """A query for one value, and its value in the snapshot."""
 
     query: str
@@ -70,15 +71,15 @@ class CtidRange:
     first: int
     last: int | None
     stored_bytes: int
-    file: _SnapshotValue
-    form: _SnapshotValue
+    file: SnapshotValue
+    form: SnapshotValue
 
 
 def ctid_ranges(
-    connection: Connection, relid: int, range_bytes: int = RANGE_BYTES, least: int = 1
+    connection: Connection, relid: int, range_bytes: int = RANGE_BYTES, least: int = 1, *, with_toast: bool = False
 ) -> tuple[CtidRange, ...]:
-    """Divide a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap: into
-    ``least`` of them, if these are not very short.
+    """Divide a table, or each leaf of a partitioned one, into even ranges of at most ``range_bytes`` of heap, or of
+    heap and TOAST table: into ``least`` of them, if these are not very short.
 
     Sizes are the present ones, not those in the snapshot: blocks added since hold no row that it shows. A table dropped
     since has size 0 and one range.
@@ -92,13 +93,14 @@ def ctid_ranges(
         WHERE c.relkind = 'r' ORDER BY 1, 2"""
     with source_errors("the table could not be divided into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
-    total = sum(size for _, _, size, _, _ in leaves)
-    range_bytes = min(range_bytes, max(_SHORT_RANGE_BYTES, total // least))
+    if least > 1:
+        total = sum(size for _, _, size, _, _ in leaves)
+        range_bytes = min(range_bytes, max(_SHORT_RANGE_BYTES, total // least))
     ranges: list[CtidRange] = []
     for nspname, relname, size, stored, leaf in leaves:
         name = QualifiedName(nspname, relname)
         blocks = max(1, size // _BLOCK_BYTES)
-        step = ceil(blocks / ceil(size / range_bytes)) if size else blocks
+        step = ceil(blocks / ceil((stored if with_toast else size) / range_bytes)) if size else blocks
         starts = list(range(0, blocks, step))
         ends = [*starts[1:], None]
         file, form = (_snapshot_value(connection, query, leaf) for query in (_FILE, _FORM))
@@ -108,10 +110,10 @@ def ctid_ranges(
     return tuple(ranges)
 
 
-def _snapshot_value(connection: Connection, query: str, relid: int) -> _SnapshotValue:
+def _snapshot_value(connection: Connection, query: str, relid: int) -> SnapshotValue:
     statement = sql.SQL(query).format(sql.Literal(relid)).as_string(None)
     with source_errors("the catalogue could not be read"):
-        return _SnapshotValue(statement, connection.execute(statement).fetchall()[0][0])
+        return SnapshotValue(statement, connection.execute(statement).fetchall()[0][0])
 
 
 def range_query(
@@ -121,6 +123,7 @@ def range_query(
     row_filter: str = "",
     *,
     truncates_follow: bool = True,
+    own_snapshot: bool = False,
 ) -> RangeQuery:
     """The SELECT of one range, with each column in the form that its ``SnapshotColumn`` reads, and the check to run
     afterwards. ``row_filter``: a condition as PostgreSQL prints it; only rows that meet it are read.
@@ -128,31 +131,41 @@ def range_query(
     The check fails when the snapshot may no longer have shown all rows. After an ALTER TABLE that rewrites the table,
     or REPACK (CONCURRENTLY), an old snapshot sees no rows; after a TRUNCATE too, but that is also sent through the
     slot. VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. With
-    ``truncates_follow`` False, when no changes are applied afterwards, the check fails after a TRUNCATE too.
+    ``truncates_follow`` False, when no changes are applied afterwards, the check fails after a TRUNCATE too. With
+    ``own_snapshot``, when each range is read in a snapshot of its own, it fails after every change of the table's
+    columns since it was divided, too: a column may have got another one's name.
     https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
-    by_name = {column.attname: column for column in facts.columns}
-    rendered = [_expression(by_name[name]) for name in columns]
-    bounds = [sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))]
+    bounds = sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))
     if ctid_range.last is not None:
-        bounds.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({ctid_range.last},0)")))
-    if row_filter:
-        bounds.append(sql.SQL("({})").format(sql.SQL(row_filter)))
-    statement = sql.SQL("SELECT {} FROM ONLY {} WHERE {}").format(
-        sql.SQL(", ").join(rendered) if rendered else sql.SQL("NULL::text AS nothing"),
-        sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname),
-        sql.SQL(" AND ").join(bounds),
-    )
+        bounds += sql.SQL(" AND ctid < {}::tid").format(sql.Literal(f"({ctid_range.last},0)"))
+    leaf = sql.SQL("ONLY {}").format(sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname))
+    statement = rows_query(facts, columns, leaf, bounds, row_filter)
     same = _unchanged(ctid_range.file)
-    if truncates_follow and ctid_range.first == 0 and ctid_range.last is None:
+    if own_snapshot:
+        same = sql.SQL("{} AND {}").format(same, _unchanged(ctid_range.form))
+    elif truncates_follow and ctid_range.first == 0 and ctid_range.last is None:
         same = sql.SQL("{} OR {}").format(same, _unchanged(ctid_range.form))
     check = sql.SQL("SELECT 1 / ({})::int").format(same)
     label = f"{ctid_range.relid}/{ctid_range.first}"
-    leaf, stored_bytes = str(ctid_range.leaf), ctid_range.stored_bytes
-    return RangeQuery(leaf, statement.as_string(None), check.as_string(None), label, stored_bytes)
+    return RangeQuery(str(ctid_range.leaf), statement, check.as_string(None), label, ctid_range.stored_bytes)
 
 
-def _unchanged(known: _SnapshotValue) -> sql.Composed:
+def rows_query(
+    facts: RelationFacts, columns: Sequence[str], relation: sql.Composable, where: sql.Composable, row_filter: str
+) -> str:
+    """The SELECT of the rows that meet ``where``, with each column in the form that its ``SnapshotColumn`` reads."""
+    by_name = {column.attname: column for column in facts.columns}
+    rendered = [_expression(by_name[name]) for name in columns]
+    statement = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+        sql.SQL(", ").join(rendered) if rendered else sql.SQL("NULL::text AS nothing"),
+        relation,
+        sql.SQL("{} AND ({})").format(where, sql.SQL(row_filter)) if row_filter else where,
+    )
+    return statement.as_string(None)
+
+
+def _unchanged(known: SnapshotValue) -> sql.Composed:
     return sql.SQL("coalesce(({}) = {}, false)").format(sql.SQL(known.query), sql.Literal(known.value))
 
 

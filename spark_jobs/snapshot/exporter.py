@@ -48,21 +48,25 @@ _LOCK_TIMEOUT = "15min"
 @dataclass(frozen=True)
 class Patience:
     """How long to wait for one export: ``seconds`` in all, at most ``at_once`` of them in one call, and only a moment
-    for a transaction that is open for longer than ``age`` seconds, because it may stay open for hours."""
+    for a transaction that is open for longer than ``age`` seconds, because it may stay open for hours. ``reading``: the
+    seconds after which no further chunk of a large table is read in one call."""
 
     seconds: float
     at_once: float = inf
     age: float = inf
+    reading: float = inf
 
 
 # somebody asked for the snapshot and waits; there is nothing else to do
 PATIENT = Patience(900)
 # a run that holds up others, but has nothing else to do
-BRIEF = Patience(60, age=30)
+BRIEF = Patience(60, age=30, reading=3600)
+# the same for a run that ends with all its snapshots
+IN_FULL = Patience(60, age=30)
 # a run that brings other tables up to date between two calls
-IN_TURNS = replace(BRIEF, at_once=2)
+IN_TURNS = replace(BRIEF, at_once=2, reading=60)
 # rounds without an end, each of which looks again
-IN_ROUNDS = Patience(inf, at_once=1)
+IN_ROUNDS = Patience(inf, at_once=1, reading=60)
 
 
 class Exporter:
@@ -262,4 +266,14 @@ def _refused(result: pq.abc.PGresult, control: Connection) -> SourceError:
     return PreconditionError(f"no snapshot can be exported: {reason}", hint=hint)
 
 
-__all__ = ["BRIEF", "IN_ROUNDS", "IN_TURNS", "PATIENT", "Exporter", "Patience", "exported_snapshot", "given_or_own"]
+__all__ = [
+    "BRIEF",
+    "IN_FULL",
+    "IN_ROUNDS",
+    "IN_TURNS",
+    "PATIENT",
+    "Exporter",
+    "Patience",
+    "exported_snapshot",
+    "given_or_own",
+]

@@ -16,10 +16,10 @@ _SHARE = 0.25
 _LONGEST_PAUSE = timedelta(hours=24)
 
 
-def next_cause(last: SnapshotCause | None, reason: str) -> SnapshotCause:
-    """The cause of an automatic snapshot that begins now."""
-    now = datetime.now(UTC)
-    return SnapshotCause(reason, now, spent_of(last, now))
+def next_cause(last: SnapshotCause | None, reason: str, began: datetime | None = None) -> SnapshotCause:
+    """The cause of an automatic snapshot that ``began`` then, or begins now."""
+    at = began or datetime.now(UTC)
+    return SnapshotCause(reason, at, spent_of(last, at))
 
 
 def spent_of(last: SnapshotCause | None, now: datetime) -> float:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+
+from psycopg import sql
 
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.column_options import ChosenTypes
@@ -24,7 +27,14 @@ from spark_jobs.schema.differing_columns import added_since
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
-from spark_jobs.snapshot.export import RANGE_BYTES, RANGES_FOR_EXECUTORS, CtidRange, ExportedSnapshot, ctid_ranges
+from spark_jobs.snapshot.export import (
+    RANGE_BYTES,
+    RANGES_FOR_EXECUTORS,
+    CtidRange,
+    ExportedSnapshot,
+    ctid_ranges,
+    rows_query,
+)
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.session_conf import runs_on_driver
@@ -48,7 +58,8 @@ class SnapshotWork:
     later may end before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
     ``watched``: what the tables' fingerprints cover. ``reasons``: why, for automatic snapshots: a change that cannot be
     followed in place, or a break in the log. ``asked``: somebody wants these tables as they are now; otherwise
-    changes of columns that the configuration refuses are refused here too.
+    changes of columns that the configuration refuses are refused here too. ``chunk_bytes``: the tables are read in
+    chunks of about so many bytes, each in a snapshot of its own; None: in one exported snapshot.
     """
 
     run: Run
@@ -57,6 +68,7 @@ class SnapshotWork:
     watched: Watched
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
     asked: bool = True
+    chunk_bytes: int | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -65,7 +77,7 @@ class SnapshotWork:
 
 @dataclass(frozen=True)
 class Seen:
-    """The tables as the exported snapshot shows them; what is altered later shows in the next fingerprint."""
+    """The tables as one snapshot shows them; what is altered later shows in the next fingerprint."""
 
     at: int  # the server's clock, in microseconds since 1970, UTC
     words: Mapping[QualifiedName, tuple[int, str]]
@@ -76,26 +88,34 @@ class Seen:
 
 
 def look(connection: Connection, work: SnapshotWork) -> Seen:
-    """What ``connection``, which uses the exported snapshot, shows of the tables."""
+    """What ``connection`` shows of the tables, in a transaction of one snapshot."""
     watched = work.watched
     words = fingerprint_words(connection, watched)
     published = published_tables(connection, watched.publications, work.names) if watched.publications else {}
     found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in found}
-    least = 1 if runs_on_driver(work.pipeline.spark) else RANGES_FOR_EXECUTORS
-    ranges = {name: ctid_ranges(connection, known.relid, RANGE_BYTES, least) for name, known in facts.items()}
+    ranges = {name: _divided(connection, work, known.relid) for name, known in facts.items()}
     there = tables_there(connection, work.names)
     return Seen(clock_microseconds(connection), words, published, there, facts, ranges)
 
 
+def _divided(connection: Connection, work: SnapshotWork, relid: int) -> tuple[CtidRange, ...]:
+    if work.chunk_bytes is not None:
+        return ctid_ranges(connection, relid, work.chunk_bytes, with_toast=True)
+    least = 1 if runs_on_driver(work.pipeline.spark) else RANGES_FOR_EXECUTORS
+    return ctid_ranges(connection, relid, RANGE_BYTES, least)
+
+
 @dataclass(frozen=True)
 class PlannedTable:
-    """One table of ``work``, to be read in ``exported``."""
+    """One table of ``work``, to be read in ``exported``. ``began``: when the reading of an automatic snapshot began;
+    None: now."""
 
     work: SnapshotWork
     exported: ExportedSnapshot
     name: QualifiedName
     seen: Seen
+    began: datetime | None = None
 
     @property
     def sent(self) -> PublishedTable | None:
@@ -113,13 +133,27 @@ class PlannedTable:
         if (there := self.seen.there.get(self.name)) and there.fault:
             raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
-        described, mask = facts and with_options(facts, options), self.work.watched.masks.get(self.name)
+        described, mask = self._described, self.work.watched.masks.get(self.name)
         ignored = self._ignored(facts) if facts else frozenset[int]()
-        read = TableRead.of(self.name, described, ranges, self.sent, mask=mask, ignored=ignored)
+        own = self.work.chunk_bytes is not None
+        read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
         if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
         return read
+
+    @property
+    def _described(self) -> RelationFacts | None:
+        facts = self.seen.facts.get(self.name)
+        return facts and with_options(facts, self.work.pipeline.column_options(self.name))
+
+    def rows_where(self, read: TableRead, condition: sql.Composable) -> str:
+        """The query for those of the table's rows that meet ``condition``."""
+        assert self._described is not None
+        columns, row_filter = [column.name for column in read.columns], self.sent.row_filter if self.sent else ""
+        is_whole = all(part.leaf == self.name for part in self.seen.ranges[self.name])
+        relation = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(self.name.nspname, self.name.relname))
+        return rows_query(self._described, columns, relation, condition, row_filter)
 
     def _ignored(self, facts: RelationFacts) -> frozenset[int]:
         """The numbers of the columns that were added since the table's first snapshot, if they are kept out of the
@@ -219,7 +253,7 @@ class PlannedTable:
             relid=read.shape.relid,
             commits=before.commits + 1 if before else 1,
             run_id=self.work.run.run_id,
-            cause=next_cause(before.cause if before else None, self.reason) if self.reason else None,
+            cause=next_cause(before.cause if before else None, self.reason, self.began) if self.reason else None,
             differing=read.differing,
         )
 

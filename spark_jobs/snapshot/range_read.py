@@ -25,20 +25,24 @@ class RangeQuery:
     stored_bytes: int = 0
 
 
-def marked(snapshot_name: str, label: str, rows: str) -> str:
+def marked(snapshot_name: str | None, label: str, rows: str) -> str:
     """The query ``rows``, with a comment by which ``read_progress`` finds it in pg_stat_activity."""
-    return f"/* {snapshot_name} {label} */ {rows}"
+    return f"/* {snapshot_name or 'chunk'} {label} */ {rows}"
 
 
-def read_range(connect: BulkConnect, snapshot_name: str, query: RangeQuery) -> Generator[pa.RecordBatch, None, None]:
-    """The rows as the snapshot shows them, in Arrow batches of a few MB. Close it if it is not read to its end.
+def read_range(
+    connect: BulkConnect, snapshot_name: str | None, query: RangeQuery
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows as the snapshot shows them, in Arrow batches of a few MB; without a name, as a new snapshot does. Close
+    it if it is not read to its end.
 
     Raises SourceError, also after the last batch; then discard all rows.
     https://www.postgresql.org/docs/current/sql-set-transaction.html
     """
     with connect() as connection:
         run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        _set_snapshot(connection, snapshot_name)
+        if snapshot_name is not None:
+            _set_snapshot(connection, snapshot_name)
         with streamed(connection, marked(snapshot_name, query.label, query.rows)) as reader:
             yield from reader
         run(connection, "COMMIT")

@@ -1,25 +1,26 @@
-"""Takes new snapshots of followed tables at one LSN: checks the preconditions, and keeps the cuts valid meanwhile."""
+"""Takes new snapshots of followed tables: small ones together at one LSN, large ones in chunks."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
-from spark_jobs.capture.continuity import check_identity, slot_identity
-from spark_jobs.capture.masked_tables import MaskedNow, last_look
-from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.errors import CdcError, SlotError
-from spark_jobs.lake.cuts import forget
+from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.bulk_read import bulk_connections
+from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.at_one_lsn import snapshot_at_one_lsn
+from spark_jobs.snapshot.chunks.chunked_table import chunked_tables, large_tables
+from spark_jobs.snapshot.chunks.read_chunks import Pace
+from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
+from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
-from spark_jobs.snapshot.planned_table import SnapshotWork
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
-from spark_jobs.tables.followed_tables import followed_names, watched_tables
-from spark_jobs.tables.matching_tables import refreshed
-from spark_jobs.tables.selected_columns import require_withheld
-from spark_jobs.tables.stopped_tables import stopped_tables
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, wanted_snapshots
 
 
 def snapshot(
@@ -29,53 +30,56 @@ def snapshot(
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
     asked: bool = True,
+    capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[TableSnapshot, ...]:
-    """Take new snapshots of ``names``, by default all followed tables, at one LSN.
+    """Take new snapshots of ``names``, by default all followed tables.
 
     ``reasons``: why, for tables whose snapshot is automatic. ``exporter``: that of a caller who does other things while
-    the server waits for open transactions. ``asked``: a person wants these snapshots, which accepts what
-    ``on_schema_change`` would refuse. A table that fails is reported with its error, and keeps its rows.
+    the server waits for open transactions; its patience says how long large tables are read in one call. ``asked``: a
+    person wants these snapshots, which accepts what ``on_schema_change`` would refuse. ``capturing`` is held while a
+    window is landed, as another thread of this process may land windows too. A table that fails is reported with its
+    error, and keeps its rows; one that is not read to its end, with a SnapshotGoesOnError.
 
-    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
-    PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
-    automatic. Raises ConfigurationError for a mask that does not fit its table, and SnapshotWaitsError for a snapshot
-    that is not exported in time; nothing was changed then.
+    Raises what ``wanted_snapshots`` raises, and if ``asked`` SnapshotWaitsError for a snapshot that is not exported in
+    time; nothing was changed then.
     """
-    pipeline = run.pipeline
-    log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = log.checkpoint()
-    if checkpoint is None:
-        raise SlotError(
-            f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"
-        )
-    with connected(pipeline.source.dsn) as connection:
-        pipeline = refreshed(connection, pipeline)
-        wanted = followed_names(connection, pipeline) if names is None else tuple(names)
-        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
-        for name, error in stopped.items():
-            if reasons is None or name not in reasons:
-                raise error
-        wanted = tuple(name for name in wanted if name not in stopped)
-        require_withheld(connection, pipeline)
-        if masked := MaskedNow.of(connection, pipeline):
-            masked.since(last_look(log, checkpoint), log, checkpoint)
+    wanted = wanted_snapshots(run, names, reasons, asked=asked)
+    if not wanted.names:
+        return _failed(wanted.stopped)
+    with given_or_own(exporter, run.pipeline.source.dsn) as exports, wanted.run.guarded() as run:
+        wanted = replace(wanted, run=run)
+        chunked, errors = chunked_tables(wanted, large_tables(wanted))
+        others = [name for name in wanted.names if name not in errors and name not in {each.name for each in chunked}]
+        taken = _at_one_lsn(wanted, others, exports) if others else ()
+        _forget_chunks(run, taken)
+        pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
+        with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
+            taken += tuple(
+                snapshot_in_chunks(wanted, table, pace, connect, capturing or nullcontext()) for table in chunked
+            )
+    return (*taken, *_failed({**errors, **wanted.stopped}))
 
-    if not wanted:
-        return _failed(stopped)
-    with given_or_own(exporter, pipeline.source.dsn) as exports:
-        # windows that were landed while the server waited may hold changes that the snapshot does not show
-        checkpoint = exports.begin(checkpoint)
-        with exports.exported(run.progress) as (exported, shows), run.of(pipeline).guarded() as run:
-            with connected(pipeline.source.dsn) as connection:  # the log's server must have exported it
-                check_identity(pipeline, checkpoint, slot_identity(connection, pipeline))
-            with run.guard.cuts():
-                forget(pipeline.lake, wanted)
-            watched = watched_tables(pipeline, wanted, checkpoint)
-            work = SnapshotWork(run, wanted, checkpoint, watched, reasons or {}, asked)
-            taken = snapshot_tables(work, exported, shows)
-            with run.guard.cuts():  # a concurrent run may have written a cut with the old tables
-                forget(pipeline.lake, wanted)
-    return (*taken, *_failed(stopped))
+
+def _at_one_lsn(
+    wanted: WantedSnapshots, names: Sequence[QualifiedName], exports: Exporter
+) -> tuple[TableSnapshot, ...]:
+    try:
+        return snapshot_at_one_lsn(wanted, names, exports)
+    except SnapshotWaitsError as error:
+        if wanted.asked:
+            raise
+        return tuple(_waits(name, wanted.reasons.get(name, ""), error) for name in names)
+
+
+def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSnapshot:
+    return TableSnapshot(name, Lsn(0), error=error.within(why) if why else error, reason=why)
+
+
+def _forget_chunks(run: Run, taken: Sequence[TableSnapshot]) -> None:
+    """Tables that are read in one piece now may have been larger, or in the lake in another way, before."""
+    done = {table.name for table in taken if table.error is None}
+    for name in [name for name, _ in plans(run.pipeline.lake) if name in done]:
+        ReadRecord(run.pipeline.lake, name).remove()
 
 
 def _failed(errors: Mapping[QualifiedName, CdcError]) -> tuple[TableSnapshot, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.table_state import TableState
@@ -21,7 +21,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
-from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
+from spark_jobs.snapshot.read_on_driver import RangeThreads, WrittenFiles, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
@@ -34,13 +34,13 @@ from spark_jobs.writers.table_commit import Provenance, committed_version, commi
 from spark_jobs.writers.whole_table import WholeTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 
 _TABLES_AT_ONCE = 2
 # the exported snapshot ended with its process, and no other one shows the same rows
-_STARTS_OVER = "%s: an earlier snapshot was cut off; its %d files will be removed, and the table is read from the start"
+_STARTED_OVER = "%s: an earlier snapshot was cut off; %d files of it are removed"
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def snapshot_tables(
     ``connection`` uses the snapshot ``exported``. Only the columns and rows that its publications send are read of a
     table. A table that fails is reported with its error and keeps its rows; the others are unaffected.
     """
+    assert exported.snapshot_name is not None
     done: dict[QualifiedName, TableSnapshot] = {}
     seen = look(connection, work)
     tables = [PlannedTable(work, exported, name, seen) for name in work.names]
@@ -80,8 +81,7 @@ def snapshot_tables(
         bulk_connections(conninfo(work.pipeline.source.dsn)) as connect,
         range_threads(local_cores(work.pipeline.spark)) as threads,
     ):
-        writer = _Writer(threads, connect)
-        running = {pool.submit(_snapshot_table, writer, table, reads[table.name]) for table in tables}
+        running = {pool.submit(_snapshot_table, table, reads[table.name], threads, connect) for table in tables}
         with cancelled_on_error(running):
             for taken in (future.result() for future in as_they_end(running, reading)):
                 done[taken.name] = taken
@@ -91,27 +91,60 @@ def snapshot_tables(
     return tuple(done[name] for name in work.names)
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """``threads`` read the tables that this process reads itself, in the sessions of ``connect``."""
-
-    threads: RangeThreads
-    connect: BulkConnect
-
-
-def _snapshot_table(writer: _Writer, table: PlannedTable, read: TableRead | CdcError) -> TableSnapshot:
+def _snapshot_table(
+    table: PlannedTable, read: TableRead | CdcError, threads: RangeThreads, connect: BulkConnect
+) -> TableSnapshot:
+    """``threads`` read the table if this process reads it itself, in the sessions of ``connect``."""
     try:
         if isinstance(read, CdcError):
             raise read
-        return _written(writer, table, read)
+        return write_snapshot(table, read, _ExportedRows(table, read, threads, connect))
     except CdcError as error:
         facts = table.seen.facts.get(table.name)
         return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
 
 
+class SnapshotRows(Protocol):
+    """All rows of a table at the LSN of its snapshot."""
+
+    def target(self, provenance: Provenance) -> WholeTable | None:
+        """The table to be written with ``files``; None if Spark must write it."""
+        ...
+
+    def files(self, target: WholeTable, /) -> WrittenFiles:
+        """The rows in data files of the table, which no version names yet. Raises CdcError."""
+        ...
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The rows with the Delta table's column names and types."""
+        ...
+
+
+@dataclass(frozen=True)
+class _ExportedRows:
+    """The rows that the exported snapshot shows."""
+
+    table: PlannedTable
+    read: TableRead
+    threads: RangeThreads
+    connect: BulkConnect
+
+    def target(self, provenance: Provenance) -> WholeTable | None:
+        by_driver = self.table.writer(self.read) == "deltalake"
+        return WholeTable.of(self.table.path, self.read.shape, provenance) if by_driver else None
+
+    def files(self, target: WholeTable) -> WrittenFiles:
+        reader = self.table.task_reader(self.read, self.connect)
+        return read_into_files(self.read, reader, target.path, target.layout, self.threads)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        pipeline, snapshot_name = self.table.work.pipeline, self.table.exported.snapshot_name
+        return self.read.rows(spark, conninfo(pipeline.source.dsn), snapshot_name, pipeline.on_unrepresentable)
+
+
 @again_when_overtaken
-def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnapshot:
-    """Write the table. Raises OvertakenError when another writer of ours commits in between."""
+def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> TableSnapshot:
+    """Write the table, in one commit. Raises OvertakenError when another writer of ours commits in between."""
     path = table.path
     with table.work.run.guard.table(table.name):
         before = table.state()
@@ -119,45 +152,50 @@ def _written(writer: _Writer, table: PlannedTable, read: TableRead) -> TableSnap
             table.require_accepted(read, before)
         provenance = table.provenance(read, before)
         left = files_without_table(path) if before is None else ()
-        if left:
-            _log.warning(_STARTS_OVER, table.name, len(left))
-        by_driver = table.writer(read) == "deltalake"
-        target = WholeTable.of(path, read.shape, provenance) if by_driver else None
+        target = rows.target(provenance)
         if target is not None:
-            version, rows = _written_by_driver(writer, table, read, target, provenance)
+            version, count, names = _written_by_driver(table, rows, target, provenance)
         else:
-            version, rows = _written_by_spark(table.work.run.spark(), table, read, before, provenance)
-        remove_files(path, left if version == 0 else ())
+            version, count = _written_by_spark(table.work.run.spark(), table, read, rows, before, provenance)
+            names = frozenset[str]()
+        unused = [file for file in left if file.rpartition("/")[2] not in names] if version == 0 else []
+        if unused:
+            _log.warning(_STARTED_OVER, table.name, len(unused))
+        remove_files(path, unused)
         since = table.state()
     lost = tuple(column.attname for column in before.differing.kept) if before is not None else ()
-    return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, rows, since, reason=table.reason, lost=lost)
+    return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, count, since, reason=table.reason, lost=lost)
 
 
 def _written_by_driver(
-    writer: _Writer, table: PlannedTable, read: TableRead, target: WholeTable, provenance: Provenance
-) -> tuple[int, int]:
-    """The Delta version and its number of rows."""
-    reader = table.task_reader(read, writer.connect)
+    table: PlannedTable, rows: SnapshotRows, target: WholeTable, provenance: Provenance
+) -> tuple[int, int, frozenset[str]]:
+    """The Delta version, its number of rows and its files."""
     try:
-        written = read_into_files(read, reader, target.path, target.layout, writer.threads)
+        written = rows.files(target)
     except CdcError as error:
         raise error.within(table.failed) from error
-    return target.commit(written.actions, written.rows, provenance), written.rows
+    names = frozenset(action.path for action in written.actions)
+    return target.commit(written.actions, written.rows, provenance), written.rows, names
 
 
 def _written_by_spark(
-    spark: SparkSession, table: PlannedTable, read: TableRead, before: TableState | None, provenance: Provenance
+    spark: SparkSession,
+    table: PlannedTable,
+    read: TableRead,
+    rows: SnapshotRows,
+    before: TableState | None,
+    provenance: Provenance,
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""
-    pipeline, path = table.work.pipeline, table.path
+    path = table.path
     with (
         spark_errors(table.failed, name=table.name, path=path),
         rewriting(spark, path, table.layout, read.shape.columns),
         overtaking(path, by_any=True, creates=before is None),
         committing_session(spark, path, provenance) as own,
     ):
-        source = conninfo(pipeline.source.dsn)
-        rows_read = read.rows(own, source, table.exported.snapshot_name, pipeline.on_unrepresentable)
+        rows_read = rows.frame(own)
         if before is not None and table.goes_on_from(before):
             all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
         else:

@@ -64,12 +64,13 @@ class TableRead:
         sent: PublishedTable | None,
         *,
         truncates_follow: bool = True,
+        own_snapshots: bool = False,
         mask: TableMask | None = None,
         ignored: Collection[int] = (),
     ) -> TableRead:
         """``sent``: what the publications send of the table; None: all rows and its own columns. ``truncates_follow``:
-        see ``range_query``. ``mask``: hashes the masked columns of ``facts``. ``ignored``: the numbers of columns to
-        leave out.
+        see ``range_query``. ``own_snapshots``: each range is a task, which reads it in a snapshot of its own. ``mask``:
+        hashes the masked columns of ``facts``. ``ignored``: the numbers of columns to leave out.
 
         Raises PreconditionError when ``facts`` is None (the table does not exist) or the table has no usable key,
         ConfigurationError when there is no column of a masked column's name, and RefusedChangeError for ignored columns
@@ -94,8 +95,11 @@ class TableRead:
         )
         names = [column.name for column in columns]
         row_filter = sent.row_filter if sent is not None else ""
-        queries = [range_query(facts, part, names, row_filter, truncates_follow=truncates_follow) for part in ranges]
-        step = min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
+        queries = [
+            range_query(facts, part, names, row_filter, truncates_follow=truncates_follow, own_snapshot=own_snapshots)
+            for part in ranges
+        ]
+        step = 1 if own_snapshots else min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
         tasks = tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step))
         return cls(shape, columns, tasks, sum(part.stored_bytes for part in ranges), differing)
 
@@ -105,7 +109,7 @@ class TableRead:
         return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _SMALL_RANGES and bool(self.columns)
 
     def rows(
-        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
         """The rows with the Delta table's column names and types. Unless the table is small, each Spark action reads
         them again.
@@ -117,7 +121,7 @@ class TableRead:
         return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
 
     def values(
-        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
     ) -> DataFrame:
         """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
         schema = ddl(value_fields(self.shape))
@@ -129,7 +133,7 @@ class TableRead:
         return tasks.mapInArrow(_on_executors(read), schema)
 
     def task_reader(
-        self, connect: BulkConnect, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+        self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
     ) -> TaskReader:
         """The function that reads the rows of a task, by its number. ``connect``, with the connection string, and
         the salt of masked columns travel to executors only in its closure, so no plan, log or web page shows them."""
@@ -144,7 +148,7 @@ class TableRead:
         return read_task
 
     def values_on_driver(
-        self, connect: BulkConnect, snapshot_name: str, on_unrepresentable: OnUnrepresentable
+        self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
     ) -> pa.Table | None:
         """What ``values`` returns, read by the driver; None if the table is not small. Raises as ``rows`` does."""
         if not self.is_small:

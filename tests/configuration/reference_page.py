@@ -101,6 +101,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`lake`": models.LakeModel,
     "`storage` of `lake`": models.StorageModel,
     "`windows`": models.WindowsModel,
+    "`snapshot`": models.SnapshotModel,
     "`retention`": models.RetentionModel,
     "`health`": models.HealthModel,
     "A size threshold of `health`": models.SizeThresholdModel,
@@ -120,6 +121,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
 # the pages that say more
 MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.PipelineModel, "on_rewrite"): "schema-changes.md",
+    (models.PipelineModel, "snapshot"): "sizing.md#a-first-snapshot-of-a-terabyte",
     (models.PipelineModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
     (TableModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
     (models.PipelineModel, "on_unrepresentable"): "types.md#values-without-a-counterpart",

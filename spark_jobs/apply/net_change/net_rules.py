@@ -72,7 +72,7 @@ class NetRules:
         """
         policy = self.on_unrepresentable
         if not keeps_past(self.mode):
-            return net_rows(actions, truncated=self.truncated, on_unrepresentable=policy)
+            return net_rows(actions, truncated=self.truncated, lenient=self.lenient, on_unrepresentable=policy)
         timeline = Timeline.of(actions, given, self.truncates)
         if self.mode == "history":
             return history_rows(timeline, lenient=self.lenient, on_unrepresentable=policy)

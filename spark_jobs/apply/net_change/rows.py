@@ -39,15 +39,20 @@ class NetRows:
     fresh: np.ndarray
 
 
-def net_rows(actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
-    """The last state of each key. ``truncated``: the table was emptied before these actions.
+def net_rows(
+    actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepresentable, lenient: bool = False
+) -> NetRows:
+    """The last state of each key. ``truncated``: the table was emptied before these actions. ``lenient``: see
+    ``NetRules``; then a key that was only there for a time is deleted, too.
 
     Raises NeedsSnapshotError, DecodeError and UnrepresentableError. They name the table and a position, or the column
     and the range.
     """
     last, first = actions.last_of_key(), actions.first_of_key()
     existed = ~(actions.is_put[first] & actions.fresh[first]) & (first >= 0)
-    wanted = (last >= 0) & (actions.is_put[last] | existed) if len(actions) else np.zeros(len(last), dtype=bool)
+    wanted = last >= 0
+    if len(actions) and not lenient:
+        wanted &= actions.is_put[last] | existed
     by_position = np.argsort(last[wanted])
     rows, existed = last[wanted][by_position], existed[wanted][by_position]
     is_put = actions.is_put[rows]

@@ -1,0 +1,188 @@
+"""Which tables are read in chunks, and each by which plan: one that another process has begun, or a new one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.errors import CdcError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import Connection, connected, source_errors
+from spark_jobs.postgres.table_sizes import table_sizes
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord
+from spark_jobs.snapshot.chunks.staged_files import StagedFiles
+from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
+from spark_jobs.snapshot.export import ExportedSnapshot
+from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, look
+from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
+from spark_jobs.spark.session_conf import runs_on_driver
+from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.write_choice import Engine
+
+_log = logging.getLogger(__name__)
+
+# a table that is altered again and again is read in one exported snapshot in the end
+_VOID_PLANS = 3
+_OWN_SNAPSHOTS = ExportedSnapshot(None, Lsn(0))
+
+
+class VoidPlanError(Exception):
+    """What is read of the table is of no use: the reason."""
+
+
+@dataclass(frozen=True)
+class ChunkedTable:
+    """A table that is read in chunks: ``table`` and ``read`` as they are now, with the ranges of ``plan``. ``is_new``:
+    nothing is read by this plan yet."""
+
+    table: PlannedTable
+    read: TableRead
+    plan: ReadPlan
+    is_new: bool
+
+    @property
+    def name(self) -> QualifiedName:
+        return self.table.name
+
+    @property
+    def record(self) -> ReadRecord:
+        return ReadRecord(self.table.work.pipeline.lake, self.name)
+
+    @property
+    def staged(self) -> StagedFiles:
+        return StagedFiles.of(self.plan, self.read.shape, table=self.table.path, aside=self.record.folder)
+
+
+def large_tables(wanted: WantedSnapshots) -> tuple[QualifiedName, ...]:
+    """Those of the tables that do not fit into one chunk. Executors of a cluster read large tables in one snapshot."""
+    pipeline = wanted.run.pipeline
+    if not runs_on_driver(pipeline.spark):
+        return ()
+    with connected(pipeline.source.dsn) as connection:
+        sizes = table_sizes(connection, wanted.names)
+    return tuple(name for name in wanted.names if name in sizes and sizes[name].bytes > pipeline.snapshot.chunk_bytes)
+
+
+def chunked_tables(
+    wanted: WantedSnapshots, names: Sequence[QualifiedName]
+) -> tuple[tuple[ChunkedTable, ...], dict[QualifiedName, CdcError]]:
+    """Those of ``names`` that can be read in chunks, and the errors of those that cannot be read at all."""
+    found: list[ChunkedTable] = []
+    errors: dict[QualifiedName, CdcError] = {}
+    for table, transactions in planned(wanted, names, wanted.checkpoint):
+        read = table.read()
+        if isinstance(read, CdcError):
+            errors[table.name] = read
+        elif has_readable_key(read) and not (table.sent and table.sent.missing_operations):
+            chunked = _chunked(table, read, transactions, wanted.checkpoint)
+            found += [chunked] if chunked is not None else []
+    return tuple(found), errors
+
+
+def planned(
+    wanted: WantedSnapshots, names: Sequence[QualifiedName], checkpoint: WindowMarker
+) -> Iterable[tuple[PlannedTable, TransactionsSeen]]:
+    """The tables as one snapshot shows them, with the transactions that it shows."""
+    if not names:
+        return
+    work = wanted.work(names, checkpoint, wanted.run.pipeline.snapshot.chunk_bytes)
+    with connected(wanted.run.pipeline.source.dsn) as connection:
+        seen, transactions = _look(connection, work)
+    for name in names:
+        yield PlannedTable(work, _OWN_SNAPSHOTS, name, seen), transactions
+
+
+def _look(connection: Connection, work: SnapshotWork) -> tuple[Seen, TransactionsSeen]:
+    with source_errors("the tables could not be looked at"):
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        found = look(connection, work), TransactionsSeen.of(connection)
+        connection.execute("COMMIT")
+    return found
+
+
+def _chunked(
+    table: PlannedTable, read: TableRead, transactions: TransactionsSeen, checkpoint: WindowMarker
+) -> ChunkedTable | None:
+    """None if too many plans of it were void."""
+    lake = table.work.pipeline.lake
+    log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
+    known = record.plan()
+    writer, physical, ids = _writer(table, read)
+    fresh = ReadPlan(
+        _source(checkpoint),
+        read.shape.relid,
+        table.seen.words[table.name][1],
+        _what(table, read),
+        checkpoint.ordinal + 1,
+        writer,
+        physical,
+        ids,
+        table.seen.ranges[table.name],
+        datetime.now(UTC),
+    )
+    if known is not None and known.is_of_same(fresh):
+        seen = replace(table.seen, ranges={**table.seen.ranges, table.name: known.chunks})
+        table = replace(table, seen=seen, began=known.began)
+        return ChunkedTable(table, _planned_read(table), known, is_new=False)
+    attempt = 0 if known is None else known.attempt + 1
+    if known is not None:
+        _log.warning("%s was altered while its snapshot was read: it is read from the start", table.name)
+    if attempt >= _VOID_PLANS:
+        record.remove()
+        return None
+    first = transactions.first_window_unseen(log, read.shape.relid, checkpoint.ordinal)
+    plan = replace(fresh, first_window=first, attempt=attempt)
+    return ChunkedTable(replace(table, began=plan.began), read, plan, is_new=True)
+
+
+def _planned_read(table: PlannedTable) -> TableRead:
+    read = table.read()
+    assert not isinstance(read, CdcError)
+    return read
+
+
+def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: WindowMarker) -> bool:
+    """Whether ``table``, as it is now, is still the one that the plan was made for."""
+    read = table.read()
+    if isinstance(read, CdcError) or table.name not in table.seen.words:
+        return False
+    now = replace(
+        chunked.plan,
+        source=_source(checkpoint),
+        relid=read.shape.relid,
+        word=table.seen.words[table.name][1],
+        what=_what(table, read),
+        chunks=table.seen.ranges[table.name],
+    )
+    return now.is_of_same(chunked.plan)
+
+
+def _writer(table: PlannedTable, read: TableRead) -> tuple[Engine, tuple[str, ...], tuple[int | None, ...]]:
+    before = table.state()
+    if table.writer(read) == "deltalake":
+        target = WholeTable.of(table.path, read.shape, table.provenance(read, before))
+        if target is not None:
+            return "deltalake", target.physical, target.ids
+    return "spark", (), ()
+
+
+def _source(checkpoint: WindowMarker) -> str:
+    identity = checkpoint.identity
+    return f"{identity.system_identifier}/{identity.database}/{identity.slot}/{identity.chapter}"
+
+
+def _what(table: PlannedTable, read: TableRead) -> str:
+    """What determines the rows and columns that are read, but for the table itself."""
+    columns = [(column.name, column.attnum, column.lake_type.sql, column.key) for column in read.shape.columns]
+    policies = [(column.base_typid, column.on_unrepresentable) for column in read.columns]
+    row_filter = table.sent.row_filter if table.sent is not None else ""
+    parts = (columns, policies, row_filter, table.mask, table.types.word, table.work.pipeline.on_unrepresentable)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -1,0 +1,150 @@
+"""Brings rows that were read at many moments to one: what the change log says of a key replaces what was read of it.
+
+A row that nobody has changed meanwhile was read once, and is right. A changed row may have been read before or after
+its change, twice, or never, as PostgreSQL moves a row that it updates. So all rows of a changed key are removed, and
+the row that the log leaves of it is added. A value that no change has sent, as it is stored out of line, is that of any
+row of the key that was read. If there is none, the row has to be read from the source by its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.transaction import AddAction
+
+from spark_jobs.apply.net_change.net_change import NetChange
+from spark_jobs.decode.threads import in_threads
+from spark_jobs.schema.net_columns import OPERATION, UPSERT, old_key, unchanged, value
+from spark_jobs.snapshot.chunks.staged_files import StagedFiles
+
+_ROW, _HELD = "row", "held"
+
+
+@dataclass(frozen=True)
+class CorrectedFiles:
+    """``files``: those with the rows now, of which ``added`` are new. ``unknown``: the keys of rows that are in none of
+    them, as values of theirs are not known."""
+
+    files: tuple[AddAction, ...]
+    added: tuple[AddAction, ...]
+    unknown: pa.Table
+
+
+def corrected(
+    staged: StagedFiles,
+    files: Sequence[AddAction],
+    net: NetChange,
+    *,
+    doubtful: pa.Table | None,
+    unknown: pa.Table | None = None,
+) -> CorrectedFiles:
+    """Apply one net change, which has a row for each key that was changed. ``doubtful``: the keys of rows that were
+    read while these changes were made; None: all. ``unknown``: of the net changes before.
+
+    Nothing is removed: after an error, or if the outcome is not used, the files are as they were. Raises LakeError.
+    """
+    change = _Change(staged, net, doubtful)
+    pieces = in_threads(change.without_changed, files)
+    held = pa.concat_tables([piece.held for piece in pieces]) if pieces else change.no_rows
+    rows, lacking = change.with_kept_values(held)
+    if unknown is not None:
+        earlier = unknown.filter(pc.invert(_are_among(unknown, change.keys)))
+        lacking = pa.concat_tables([earlier, lacking])
+    added = [file for piece in pieces for file in piece.added]
+    added += staged.write(rows.to_batches()).actions
+    kept = [file for piece in pieces for file in piece.kept]
+    return CorrectedFiles((*kept, *added), tuple(added), lacking)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What becomes of one file: it is ``kept``, or its other rows are in those ``added``. ``held``: its rows of keys
+    for which a value was not sent."""
+
+    kept: tuple[AddAction, ...]
+    added: tuple[AddAction, ...]
+    held: pa.Table
+
+
+class _Change:
+    """One net change, and what it needs to know of the rows that were read."""
+
+    def __init__(self, staged: StagedFiles, net: NetChange, doubtful: pa.Table | None) -> None:
+        self._staged, self._columns, self._rows = staged, net.columns, net.rows
+        self._names = [value(place) for place in range(len(staged.shape.columns))]
+        self._key_names = [value(place) for place in staged.shape.key_indices]
+        self.keys = net.rows.select(self._key_names)
+        flags = [pc.fill_null(net.rows.column(unchanged(place)), False) for place in net.columns.unchanged]
+        self._lacks = reduce(pc.or_, flags) if flags else pa.array([False] * net.rows.num_rows)
+        nothing = pa.array([False] * net.rows.num_rows)
+        moved = reduce(pc.or_, (pc.is_valid(net.rows.column(old_key(i))) for i in net.columns.old_keys), nothing)
+        self._before = pa.table([self._key_before(place) for place in staged.shape.key_indices], self._key_names)
+        # what was read of the key that a row had before may be another row, which has got that key since
+        unsure = moved if doubtful is None else pc.and_(moved, _are_among(self._before, doubtful))
+        self._unsure = pc.and_(self._lacks, unsure)
+        self._wanted = self._before.filter(pc.and_(self._lacks, pc.invert(unsure)))
+
+    def _key_before(self, place: int) -> pa.ChunkedArray:
+        own = self._rows.column(value(place))
+        return pc.coalesce(self._rows.column(old_key(place)), own) if place in self._columns.old_keys else own
+
+    @property
+    def no_rows(self) -> pa.Table:
+        return self._rows.schema.empty_table().select(self._names)
+
+    def without_changed(self, file: AddAction) -> _Piece:
+        keys = self._staged.keys(file).cast(self.keys.schema)
+        if not pc.any(_are_among(keys, self.keys)).as_py():
+            return _Piece((file,), (), self.no_rows)
+        held: list[pa.Table] = []
+
+        def others() -> Iterator[pa.RecordBatch]:
+            for batch in self._staged.batches(file):
+                rows = pa.Table.from_batches([batch])
+                of_batch = rows.select(self._key_names).cast(self.keys.schema)
+                if self._wanted.num_rows:
+                    held.append(rows.filter(_are_among(of_batch, self._wanted)))
+                yield from rows.filter(pc.invert(_are_among(of_batch, self.keys))).to_batches()
+
+        added = self._staged.write(others()).actions
+        return _Piece((), tuple(added), pa.concat_tables([self.no_rows, *held], promote_options="permissive"))
+
+    def with_kept_values(self, held: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The rows that the change leaves, and the keys of those that lack a value."""
+        places, lacking = self._places(held)
+        rows = self._rows
+        for place in self._columns.unchanged:
+            name = value(place)
+            flag = pc.fill_null(rows.column(unchanged(place)), False)
+            own = rows.column(name)
+            filled = pc.if_else(flag, held.column(name).take(places).cast(own.type), own)
+            rows = rows.set_column(rows.column_names.index(name), name, filled)
+        upserts = pc.equal(rows.column(OPERATION), UPSERT)
+        left = rows.filter(pc.and_(upserts, pc.invert(lacking))).select(self._names)
+        return left, self.keys.filter(lacking)
+
+    def _places(self, held: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """For each row of the change the place of the row among ``held`` that has its values, null without one; and
+        whether it lacks a value that is not known."""
+        numbered = held.select(self._key_names).cast(self.keys.schema).append_column(_HELD, _numbers(held))
+        first = numbered.group_by(self._key_names).aggregate([(_HELD, "min")])
+        before = self._before.append_column(_ROW, _numbers(self._before))
+        places = before.join(first, self._key_names, join_type="left outer").sort_by(_ROW).column(f"{_HELD}_min")
+        return places, pc.or_(self._unsure, pc.and_(self._lacks, pc.is_null(places)))
+
+
+def _are_among(keys: pa.Table, wanted: pa.Table) -> pa.Array:
+    """For each of ``keys`` whether it is one of ``wanted``; both have the same columns."""
+    if keys.num_columns == 1:
+        return pc.is_in(keys.column(0), wanted.column(0))
+    numbered = keys.append_column(_ROW, _numbers(keys))
+    found = numbered.join(wanted, keys.column_names, join_type="left semi").column(_ROW)
+    return pc.is_in(numbered.column(_ROW), found)
+
+
+def _numbers(rows: pa.Table) -> pa.Array:
+    return pa.array(range(rows.num_rows), pa.int64())

@@ -1,0 +1,232 @@
+"""Ends a snapshot whose chunks are all read: brings their rows to one LSN, and commits them.
+
+Windows are captured until they hold every change that a chunk may show. Then the changes since the first chunk replace
+what was read of their keys, and the table becomes what a snapshot at the end of the last window would have made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake.transaction import AddAction
+
+from spark_jobs.apply.landed_changes import landed_changes
+from spark_jobs.apply.net_change.net_change import NetChange, net_change
+from spark_jobs.apply.net_change.net_of_range import is_small
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.capture.capture import capture
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker, first_missing
+from spark_jobs.errors import LakeError, NeedsSnapshotError, SchemaChangeError
+from spark_jobs.lake.cuts import forget
+from spark_jobs.lake.generation import Generation
+from spark_jobs.lake.table_state import TableState
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.bulk_read import BulkConnect
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.slot import wait_until_flushed
+from spark_jobs.run import Run
+from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.net_columns import ddl, value_fields
+from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, VoidPlanError, planned, same_as_planned
+from spark_jobs.snapshot.chunks.correct import corrected
+from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
+from spark_jobs.snapshot.chunks.read_plan import ChunksRead, rows_of
+from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
+from spark_jobs.snapshot.export import ExportedSnapshot
+from spark_jobs.snapshot.planned_table import PlannedTable
+from spark_jobs.snapshot.read_on_driver import WrittenFiles
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
+from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
+from spark_jobs.tables.catalogue_changes import change_without_event
+from spark_jobs.tables.understood_windows import understood_windows
+from spark_jobs.writers.merge_sql import named_columns
+from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.variants import with_variants
+from spark_jobs.writers.whole_table import WholeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# each time, rows that change while they are read by their keys are read again
+_ATTEMPTS = 5
+
+
+def finished(
+    wanted: WantedSnapshots,
+    chunked: ChunkedTable,
+    done: ChunksRead,
+    connect: BulkConnect,
+    capturing: AbstractContextManager[object],
+) -> TableSnapshot:
+    """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
+    reading, decoding and writing raise; then what is read stays."""
+    run, read = wanted.run, chunked.read
+    doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again
+    for _ in range(_ATTEMPTS):
+        last = _captured(run, capturing)
+        ((table, transactions),) = planned(wanted, [chunked.name], last)
+        if not same_as_planned(chunked, table, last):
+            raise VoidPlanError("the table was altered")
+        files, unknown = _corrected(run, chunked, done, last, doubtful)
+        if not unknown.num_rows:
+            return _written(chunked, replace(table, began=chunked.plan.began), read, last, files)
+        files += _read_by_key(chunked, unknown, connect)
+        log = ChangeLog(run.pipeline.lake.change_log)
+        first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
+        chunked.record.correct(files, first)
+        done = ChunksRead(done.read, files, first, is_corrected=True)
+        doubtful = unknown if first > last.ordinal else None
+    raise LakeError(
+        f"{chunked.name}: rows of it change faster than they can be read by their keys", hint="run it again"
+    )
+
+
+def _captured(run: Run, capturing: AbstractContextManager[object]) -> WindowMarker:
+    """The change log's last window, when the log holds everything that is written now."""
+    with connected(run.pipeline.source.dsn) as connection:
+        end = written_lsn(connection)
+        flushed = wait_until_flushed(connection, end)
+    if flushed < end:
+        raise LakeError(f"the server has flushed its WAL up to {flushed} and not to {end}", hint="run it again")
+    log = ChangeLog(run.pipeline.lake.change_log)
+    while True:
+        with capturing:
+            captured = capture(run.pipeline, upto=flushed, progress=run.progress)
+        if captured.caught_up:
+            break
+    last = log.checkpoint()
+    assert last is not None
+    assert last.window.hi >= end
+    return last
+
+
+def _corrected(
+    run: Run, chunked: ChunkedTable, done: ChunksRead, last: WindowMarker, doubtful: pa.Table | None
+) -> tuple[tuple[AddAction, ...], pa.Table]:
+    """The files with the rows at the end of window ``last``, without those rows whose keys are the other result."""
+    staged, files = chunked.staged, done.files
+    unknown: pa.Table | None = None
+    added: tuple[AddAction, ...] = ()
+    for net in _net_changes(run, chunked, done.first_window, last):
+        found = corrected(staged, files, net, doubtful=doubtful, unknown=unknown)
+        superseded = [file for file in added if file not in found.files]
+        files, unknown = found.files, found.unknown
+        staged.remove(superseded)
+        added = tuple(file for file in (*added, *found.added) if file in files)
+    return files, pa.table({}) if unknown is None else unknown
+
+
+def _net_changes(run: Run, chunked: ChunkedTable, first: int, last: WindowMarker) -> Iterator[NetChange]:
+    """Those of the table from window ``first`` to ``last``: each of as many windows as fit into memory."""
+    pipeline, plan, shape = run.pipeline, chunked.plan, chunked.read.shape
+    generation = Generation(Lsn(0), plan.word, (), "mirror", chunked.table.types, chunked.table.mask)
+    state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
+    log = ChangeLog(pipeline.lake.change_log)
+    markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
+    whole = TableRange(run, state, markers)
+    if not markers:
+        return
+    if (missing := first_missing(state.ordinal, markers)) is not None:
+        raise VoidPlanError(f"the change log does not hold window {missing}")
+    if why := change_without_event(markers, state) or understood_windows(markers, state)[1]:
+        raise VoidPlanError(why.what)
+    held = [DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in shape.columns]
+    for part in _parts(whole):
+        try:
+            landed = landed_changes(part, held) if part.concerns_table() else None
+        except (SchemaChangeError, NeedsSnapshotError) as error:
+            raise VoidPlanError(error.what) from error
+        if landed is None:
+            continue
+        if landed.words:
+            raise VoidPlanError(", ".join(landed.words))
+        try:
+            net = net_change(
+                landed.rows,
+                landed.relations,
+                landed.shape,
+                lenient=True,
+                on_unrepresentable=pipeline.on_unrepresentable,
+            )
+        except NeedsSnapshotError as error:
+            raise VoidPlanError(error.what) from error
+        if net.truncated:
+            raise VoidPlanError("it was truncated")
+        yield net
+
+
+def _parts(whole: TableRange) -> Iterator[TableRange]:
+    """Ranges of windows whose net change this process computes. Raises VoidPlanError for a window that is too large."""
+    waiting: list[WindowMarker] = []
+    for marker in whole.markers:
+        part = replace(whole, markers=(*waiting, marker))
+        if is_small(part):
+            waiting.append(marker)
+            continue
+        if waiting:
+            yield replace(whole, markers=tuple(waiting))
+        waiting = [marker]
+        if not is_small(replace(whole, markers=(marker,))):
+            raise VoidPlanError(f"window {marker.ordinal} holds too many changes of it for this process's memory")
+    if waiting:
+        yield replace(whole, markers=tuple(waiting))
+
+
+def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> tuple[AddAction, ...]:
+    """The rows with these keys, as they are now."""
+    pipeline = chunked.table.work.pipeline
+    with connected(pipeline.source.dsn) as connection:
+        queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
+    read = replace(chunked.read, tasks=(queries,))
+    reader = read.task_reader(connect, None, pipeline.on_unrepresentable)
+    return tuple(chunked.staged.write(reader(0)).actions)
+
+
+@dataclass(frozen=True)
+class _StagedRows:
+    """The rows in the staged ``files``, which are those of the table at the snapshot's LSN."""
+
+    chunked: ChunkedTable
+    read: TableRead
+    staged_files: tuple[AddAction, ...]
+
+    def target(self, provenance: Provenance) -> WholeTable | None:
+        plan = self.chunked.plan
+        if plan.writer == "spark":
+            return None
+        target = WholeTable.of(self.chunked.table.path, self.read.shape, provenance)
+        if target is not None and target.is_new:
+            return replace(target, physical=plan.physical, ids=plan.ids)
+        if target is None or (target.physical, target.ids) != (plan.physical, plan.ids):
+            raise VoidPlanError("somebody has replaced its Delta table")
+        return target
+
+    def files(self, _: WholeTable) -> WrittenFiles:
+        return WrittenFiles(self.staged_files, rows_of(self.staged_files))
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        shape, folder = self.read.shape, self.chunked.staged.path
+        schema = ddl(value_fields(shape))
+        paths = [f"{folder}/{file.path}" for file in self.staged_files]
+        rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+        return with_variants(rows, shape.columns).selectExpr(*named_columns(shape.columns))
+
+
+def _written(
+    chunked: ChunkedTable, table: PlannedTable, read: TableRead, last: WindowMarker, files: Sequence[AddAction]
+) -> TableSnapshot:
+    run, lake = table.work.run, table.work.pipeline.lake
+    table = replace(table, exported=ExportedSnapshot(None, last.window.hi))
+    with run.guard.cuts():
+        forget(lake, [table.name])
+    taken = write_snapshot(table, read, _StagedRows(chunked, read, tuple(files)))
+    with run.guard.cuts():  # a concurrent run may have written a cut with the old table
+        forget(lake, [table.name])
+    chunked.record.remove()
+    return taken

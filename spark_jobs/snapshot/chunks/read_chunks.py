@@ -1,0 +1,92 @@
+"""Reads the chunks of one table that are not read yet, several at once, until all are read or the time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field
+from threading import Event, Lock
+
+import pyarrow as pa
+from deltalake.transaction import AddAction
+
+from spark_jobs.retries import again_when_lost
+from spark_jobs.snapshot.chunks.staged_files import StagedFiles
+from spark_jobs.snapshot.table_read import TaskReader
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
+    """Another chunk of the table has failed."""
+
+
+@dataclass
+class Pace:
+    """``bytes_per_second``: how much all threads read together, None: as much as they can. ``until``: when, by
+    ``time.monotonic``, no further chunk is begun; one is always read."""
+
+    bytes_per_second: int | None
+    until: float
+    _free_at: float = 0.0
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.until
+
+    def wait(self, size: int, stopped: Event) -> None:
+        """Called after ``size`` bytes were read."""
+        if self.bytes_per_second is None:
+            return
+        with self._lock:
+            self._free_at = max(self._free_at, time.monotonic()) + size / self.bytes_per_second
+            pause = self._free_at - time.monotonic()
+        stopped.wait(pause)
+
+
+def read_chunks(
+    numbers: Sequence[int],
+    read_chunk: TaskReader,
+    staged: StagedFiles,
+    pace: Pace,
+    parallel: int,
+    is_read: Callable[[int, Sequence[AddAction]], None],
+) -> None:
+    """Read the chunks ``numbers``, in order; ``is_read`` is called with each that is read, and its files.
+
+    A chunk whose connection is lost is read again. If one fails, those that are being read stop, and its error is
+    raised: a SourceError, an UnrepresentableError or a LakeError. What ``is_read`` was told of is kept.
+    """
+    stopped, waiting = Event(), iter(numbers)
+
+    @again_when_lost
+    def read(number: int) -> tuple[AddAction, ...]:
+        with closing(read_chunk(number)) as batches:
+            return tuple(staged.write(_paced(batches, pace, stopped)).actions)
+
+    running: dict[Future[tuple[AddAction, ...]], int] = {}
+    with ThreadPoolExecutor(parallel, thread_name_prefix="snapshot-chunk") as pool:
+        try:
+            while True:
+                while len(running) < parallel and not (running and pace.is_over):
+                    if (number := next(waiting, None)) is None:
+                        break
+                    running[pool.submit(read, number)] = number
+                if not running:
+                    return
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    is_read(running.pop(future), future.result())
+                if pace.is_over:
+                    waiting = iter(())
+        finally:  # also if this thread is interrupted
+            stopped.set()
+
+
+def _paced(batches: Iterator[pa.RecordBatch], pace: Pace, stopped: Event) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        if stopped.is_set():
+            raise _Stopped
+        yield rows
+        pace.wait(rows.nbytes, stopped)

@@ -1,0 +1,206 @@
+"""What is kept of a snapshot in chunks while it is read: the plan, and one file for each chunk that is read.
+
+They lie in ``{lake.path}/_staging/{schema}/{table}/chunks``. A process that is killed loses the chunks that it was
+reading. The next one reads those, and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from deltalake.transaction import AddAction
+
+from spark_jobs.configuration import Lake
+from spark_jobs.delta.created_file import create_file
+from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors, lake_filesystem
+from spark_jobs.delta.removal import delete_files, files_below, remove_empty_folders
+from spark_jobs.lake.table_folders import name_of_folder
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.export import CtidRange, SnapshotValue
+from spark_jobs.storage import Location
+from spark_jobs.writers.write_choice import Engine
+
+_FOLDER = "chunks"
+_PLAN, _CHUNK, _CORRECTED = "plan.json", "chunk-{:06}.json", "corrected-{:020}.json"
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """How one table is read. ``source``: the identity of the change log's chapter. ``word``: the table's fingerprint,
+    and ``what``: that of the columns and rows that are read; if one of them is another by now, the plan is void.
+
+    ``first_window``: the first one with changes that a chunk may not show. ``writer``: what commits the table; its
+    files have the names ``physical`` and numbers ``ids``. ``chunks``: the ranges of blocks to read. ``attempt``: how
+    many plans of this table were void before.
+    """
+
+    source: str
+    relid: int
+    word: str
+    what: str
+    first_window: int
+    writer: Engine
+    physical: tuple[str, ...]
+    ids: tuple[int | None, ...]
+    chunks: tuple[CtidRange, ...]
+    began: datetime
+    attempt: int = 0
+
+    def is_of_same(self, other: ReadPlan) -> bool:
+        """Whether chunks that were read by the other plan are as good as those read by this one."""
+        return (self.source, self.relid, self.word, self.what, self._leaves) == (
+            other.source,
+            other.relid,
+            other.word,
+            other.what,
+            other._leaves,
+        )
+
+    @property
+    def _leaves(self) -> dict[int, tuple[str, str]]:
+        return {chunk.relid: (chunk.file.value, chunk.form.value) for chunk in self.chunks}
+
+    @property
+    def size(self) -> int:
+        return sum(chunk.stored_bytes for chunk in self.chunks)
+
+    def to_json(self) -> bytes:
+        leaves = {
+            chunk.relid: [chunk.leaf.nspname, chunk.leaf.relname, asdict(chunk.file), asdict(chunk.form)]
+            for chunk in self.chunks
+        }
+        chunks = [(chunk.relid, chunk.first, chunk.last, chunk.stored_bytes) for chunk in self.chunks]
+        fields = {**self.__dict__, "began": self.began.isoformat(), "leaves": leaves, "chunks": chunks}
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> ReadPlan:
+        """Raises ValueError, TypeError and KeyError."""
+        fields = json.loads(data)
+        leaves = {
+            int(relid): (QualifiedName(nspname, relname), SnapshotValue(**file), SnapshotValue(**form))
+            for relid, (nspname, relname, file, form) in fields.pop("leaves").items()
+        }
+        chunks = (
+            CtidRange(leaves[relid][0], relid, first, last, size, *leaves[relid][1:])
+            for relid, first, last, size in fields.pop("chunks")
+        )
+        plan = cls(**fields, chunks=tuple(chunks))
+        return replace(
+            plan, physical=tuple(plan.physical), ids=tuple(plan.ids), began=datetime.fromisoformat(fields["began"])
+        )
+
+
+@dataclass(frozen=True)
+class ChunksRead:
+    """``files``: those with the rows of the chunks ``read``, by number. ``first_window``: see ``ReadPlan``.
+    ``is_corrected``: all chunks are read, and the files show all changes before ``first_window``."""
+
+    read: frozenset[int]
+    files: tuple[AddAction, ...]
+    first_window: int
+    is_corrected: bool = False
+
+
+@dataclass(frozen=True)
+class ReadRecord:
+    """The files about one table's snapshot in chunks. Each call asks the storage."""
+
+    lake: Lake
+    name: QualifiedName
+
+    @property
+    def folder(self) -> Location:
+        return self.lake.staging(self.name) / _FOLDER
+
+    def plan(self) -> ReadPlan | None:
+        """None without one, or if it cannot be understood: then the table is read from the start. Raises LakeError."""
+        data = self._read(_PLAN)
+        try:
+            return None if data is None else ReadPlan.from_json(data)
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def begin(self, plan: ReadPlan) -> None:
+        """Put ``plan`` in the place of everything that is there. Raises LakeError."""
+        self.remove()
+        self._write(_PLAN, plan.to_json())
+
+    def chunks(self, plan: ReadPlan) -> ChunksRead:
+        """What is read already. Raises LakeError."""
+        there = {file.name for file in files_below(self.folder)}
+        corrected = max((name for name in there if name.startswith(_CORRECTED.partition("{")[0])), default=None)
+        if corrected is not None and (data := self._read(corrected)) is not None:
+            fields = json.loads(data)
+            every = frozenset(range(len(plan.chunks)))
+            return ChunksRead(every, _files(fields["files"]), fields["first_window"], is_corrected=True)
+        numbers = [number for number in range(len(plan.chunks)) if _CHUNK.format(number) in there]
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
+            found = list(pool.map(lambda number: self._read(_CHUNK.format(number)), numbers))
+        read = {number: _files(json.loads(data)) for number, data in zip(numbers, found, strict=True) if data}
+        return ChunksRead(frozenset(read), tuple(file for files in read.values() for file in files), plan.first_window)
+
+    def add(self, number: int, files: Sequence[AddAction]) -> None:
+        """This chunk is read. Raises LakeError."""
+        self._write(_CHUNK.format(number), json.dumps([asdict(file) for file in files]).encode())
+
+    def correct(self, files: Sequence[AddAction], first_window: int) -> None:
+        """These files have the rows of all chunks, and show all changes before ``first_window``. Raises LakeError."""
+        fields = {"files": [asdict(file) for file in files], "first_window": first_window}
+        self._write(_CORRECTED.format(time.time_ns()), json.dumps(fields).encode())
+
+    def without(self, plan: ReadPlan, gone: Set[str]) -> ChunksRead:
+        """What is read, but for the chunks of which a file is ``gone``: they are forgotten. Raises LakeError."""
+        for number in self.chunks(plan).read:
+            data = self._read(_CHUNK.format(number))
+            if data is not None and gone & {file.path for file in _files(json.loads(data))}:
+                delete_files(self.folder, [_CHUNK.format(number)], are_all=False)
+        return self.chunks(plan)
+
+    def void(self, plan: ReadPlan) -> None:
+        """Nothing that was read by the plan is of use. Raises LakeError."""
+        self.begin(replace(plan, source="", chunks=()))
+
+    def remove(self) -> None:
+        """Raises LakeError."""
+        names = [file.name for file in files_below(self.folder)]
+        # the plan last: without one, what is left of the others is never read
+        for some in ([name for name in names if name != _PLAN], [name for name in names if name == _PLAN]):
+            delete_files(self.folder, some, are_all=False)
+        remove_empty_folders(self.folder)
+
+    def _read(self, name: str) -> bytes | None:
+        filesystem, folder = lake_filesystem(self.folder)
+        with lake_errors(f"{self.folder} cannot be read"):
+            try:
+                with filesystem.open_input_stream(f"{folder}/{name}") as file:
+                    return bytes(file.read())
+            except FileNotFoundError:
+                return None
+
+    def _write(self, name: str, data: bytes) -> bool:
+        """Whole or not at all. False if there is such a file: another process was faster, and its rows are as good."""
+        return create_file(self.folder, name, data)
+
+
+def plans(lake: Lake) -> Iterator[tuple[QualifiedName, ReadPlan]]:
+    """All snapshots in chunks that are not finished. One listing if there are none. Raises LakeError."""
+    for file in files_below(lake.all_staging):
+        folder, _, plan_of_table = file.name.partition(f"/{_FOLDER}/")
+        name = name_of_folder(folder)
+        if plan_of_table == _PLAN and name is not None and (plan := ReadRecord(lake, name).plan()) is not None:
+            yield name, plan
+
+
+def rows_of(files: Sequence[AddAction]) -> int:
+    return sum(json.loads(file.stats)["numRecords"] for file in files)
+
+
+def _files(actions: Sequence[dict[str, Any]]) -> tuple[AddAction, ...]:
+    return tuple(AddAction(**action) for action in actions)

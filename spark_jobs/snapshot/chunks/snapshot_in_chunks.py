@@ -1,0 +1,116 @@
+"""One table read in chunks: those that are missing, then what changed meanwhile. Begun again if it is altered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from deltalake.transaction import AddAction
+
+from spark_jobs.errors import CdcError, SnapshotGoesOnError, SourceError
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.bulk_read import BulkConnect
+from spark_jobs.progress import Step
+from spark_jobs.snapshot.chunks.chunked_table import (
+    ChunkedTable,
+    VoidPlanError,
+    chunked_tables,
+    planned,
+    same_as_planned,
+)
+from spark_jobs.snapshot.chunks.finish import finished
+from spark_jobs.snapshot.chunks.read_chunks import Pace, read_chunks
+from spark_jobs.snapshot.chunks.read_plan import ChunksRead
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server
+from spark_jobs.spark.session_conf import local_cores
+
+_log = logging.getLogger(__name__)
+
+
+def snapshot_in_chunks(
+    wanted: WantedSnapshots,
+    chunked: ChunkedTable,
+    pace: Pace,
+    connect: BulkConnect,
+    capturing: AbstractContextManager[object],
+) -> TableSnapshot:
+    while True:
+        try:
+            return _read_on(wanted, chunked, pace, connect, capturing)
+        except VoidPlanError as void:
+            _log.warning("%s is read from the start: %s", chunked.name, void)
+            chunked.record.void(chunked.plan)
+            again, errors = chunked_tables(wanted, [chunked.name])
+            if not again:
+                error = errors.get(chunked.name) or SnapshotGoesOnError(
+                    f"{chunked.name} cannot be read in chunks: {void}", hint="the next run reads it in one transaction"
+                )
+                return TableSnapshot(chunked.name, Lsn(0), error=error, reason=chunked.table.reason)
+            chunked = again[0]
+        except CdcError as error:
+            reason = chunked.table.reason
+            return TableSnapshot(chunked.name, Lsn(0), chunked.plan.relid, error=error, reason=reason)
+
+
+def _read_on(
+    wanted: WantedSnapshots,
+    chunked: ChunkedTable,
+    pace: Pace,
+    connect: BulkConnect,
+    capturing: AbstractContextManager[object],
+) -> TableSnapshot:
+    """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
+    run, table, plan = wanted.run, chunked.table, chunked.plan
+    with run.guard.table(chunked.name):
+        if (before := table.state()) is not None:
+            table.require_accepted(chunked.read, before)
+        require_same_server(run, wanted.checkpoint)
+        if chunked.is_new:
+            chunked.record.begin(plan)
+        done = _still_there(chunked)
+        left = [number for number in range(len(plan.chunks)) if number not in done.read]
+        _read(wanted, chunked, left, pace, connect)
+        done = chunked.record.chunks(plan)
+    if len(done.read) < len(plan.chunks):
+        raise SnapshotGoesOnError(
+            f"{len(done.read):,} of {len(plan.chunks):,} chunks of {chunked.name} are read",
+            hint="`postgres-cdc sync` reads the others",
+        )
+    return finished(wanted, chunked, done, connect, capturing)
+
+
+def _still_there(chunked: ChunkedTable) -> ChunksRead:
+    """What is read, without chunks whose files somebody has removed."""
+    done = chunked.record.chunks(chunked.plan)
+    if gone := chunked.staged.missing(done.files):
+        if done.is_corrected:
+            raise VoidPlanError(f"{len(gone)} of the files that it was read into are gone")
+        done = chunked.record.without(chunked.plan, gone)
+    return done
+
+
+def _read(
+    wanted: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], pace: Pace, connect: BulkConnect
+) -> None:
+    run, plan, record = wanted.run, chunked.plan, chunked.record
+    options = run.pipeline.snapshot
+    read_chunk = chunked.read.task_reader(connect, None, run.pipeline.on_unrepresentable)
+    left = set(numbers)
+
+    def is_read(number: int, files: Sequence[AddAction]) -> None:
+        record.add(number, files)
+        left.discard(number)
+        size = plan.size - sum(plan.chunks[each].stored_bytes for each in left)
+        run.progress(Step("read", str(chunked.name), size, plan.size, "bytes"))
+
+    try:
+        read_chunks(
+            numbers, read_chunk, chunked.staged, pace, options.parallel or local_cores(run.pipeline.spark), is_read
+        )
+    except SourceError as error:
+        ((table, _),) = planned(wanted, [chunked.name], wanted.checkpoint)
+        if same_as_planned(chunked, table, wanted.checkpoint):
+            raise error.within(f"{chunked.name} cannot be read") from error
+        raise VoidPlanError(error.what) from error

@@ -1,0 +1,82 @@
+"""The data files that chunks are read into, which no version of the table names yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
+from spark_jobs.delta.files import create_local_folder, lake_errors, table_filesystem
+from spark_jobs.delta.removal import delete_files, entries
+from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan
+from spark_jobs.storage import Location
+from spark_jobs.writers.file_layout import file_layout
+from spark_jobs.writers.whole_table import STEM
+
+
+@dataclass(frozen=True)
+class StagedFiles:
+    """Files in the folder ``path``: that of the table if they become its own, or else one that Spark reads them from.
+    They hold the values of ``shape``, in its order, under the names of ``layout``."""
+
+    path: Location
+    shape: TableShape
+    layout: Layout
+
+    @classmethod
+    def of(cls, plan: ReadPlan, shape: TableShape, *, table: Location, aside: Location) -> StagedFiles:
+        if plan.writer == "deltalake":
+            return cls(table, shape, file_layout(shape.columns, plan.physical, plan.ids, stem=STEM))
+        return cls(aside, shape, Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=STEM))
+
+    def new(self) -> DataFiles:
+        create_local_folder(self.path)
+        return DataFiles(table_filesystem(self.path), self.path, self.layout)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> DataFiles:
+        """``batches``: values in the order of the shape. After an error no file is left. Raises LakeError, and what
+        ``batches`` raises."""
+        files = self.new()
+        try:
+            for group in row_groups(batches):
+                files.write(pa.Table.from_batches([self._named(rows) for rows in group], self.layout.schema))
+            files.close()
+        except BaseException:
+            files.remove()
+            raise
+        return files
+
+    def _named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(rows.columns, schema=self.layout.schema)
+
+    def keys(self, file: AddAction) -> pa.Table:
+        """The key of each row of the file, in columns named by ``net_columns.value``. Raises LakeError."""
+        names = [self.layout.schema.names[place] for place in self.shape.key_indices]
+        with lake_errors(f"{self.path} cannot be read"):
+            read = pq.read_table(file.path, filesystem=table_filesystem(self.path), columns=names)
+        return read.select(names).rename_columns([value(place) for place in self.shape.key_indices])
+
+    def batches(self, file: AddAction) -> Iterable[pa.RecordBatch]:
+        """All rows of the file, in columns named by ``net_columns.value``, batch by batch. Raises LakeError."""
+        names = [value(place) for place in range(len(self.shape.columns))]
+        with (
+            lake_errors(f"{self.path} cannot be read"),
+            table_filesystem(self.path).open_input_file(file.path) as opened,
+        ):
+            for rows in pq.ParquetFile(opened).iter_batches(columns=self.layout.schema.names):
+                yield pa.RecordBatch.from_arrays(rows.select(self.layout.schema.names).columns, names)
+
+    def missing(self, files: Iterable[AddAction]) -> frozenset[str]:
+        """Those of the files that somebody has removed or cut off. Raises LakeError."""
+        there = {name: file.size for name, file in entries(self.path).items() if file is not None}
+        return frozenset(file.path for file in files if there.get(file.path) != file.size)
+
+    def remove(self, files: Sequence[AddAction]) -> None:
+        """Raises LakeError."""
+        delete_files(self.path, [file.path for file in files], are_all=False)

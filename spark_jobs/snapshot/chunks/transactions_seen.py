@@ -1,0 +1,63 @@
+"""Which landed transactions a snapshot of the source does not show.
+
+A commit is decoded as soon as its record is flushed. Other sessions see it a moment later, or much later where it waits
+for a synchronous standby. So the LSN of a commit does not tell whether a snapshot shows it; its transaction ID does.
+https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.connection import Connection, source_errors
+
+_EPOCH = 1 << 32
+_SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
+_WRITTEN = """
+SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)::text
+"""
+
+
+@dataclass(frozen=True)
+class TransactionsSeen:
+    """The snapshot shows the transactions below ``xmax`` that are not ``in_progress``; both are 64-bit IDs."""
+
+    xmax: int
+    in_progress: frozenset[int]
+
+    @classmethod
+    def of(cls, connection: Connection) -> TransactionsSeen:
+        """Those of the snapshot of the connection's transaction. Later snapshots show all of them, too."""
+        with source_errors("the snapshot could not be read"):
+            text = connection.execute(_SNAPSHOT).fetchall()[0][0]
+        _, xmax, running = text.split(":")
+        return cls(int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def first_window_unseen(self, log: ChangeLog, relid: int, last: int) -> int:
+        """The first window that may hold a change of the table which the snapshot does not show. ``last``: the log's
+        last window when the snapshot was taken, or an earlier one."""
+        rows = log.read([relid], 0, last, ["window", "xid"])
+        rows = rows.filter(pc.is_valid(rows.column("xid")))
+        if not rows.num_rows:
+            return last + 1
+        unseen = self._unseen(rows.column("xid").to_numpy())
+        windows = rows.column("window").to_numpy()[unseen]
+        return int(windows.min()) if len(windows) else last + 1
+
+    def _unseen(self, xids: np.ndarray) -> np.ndarray:
+        """``xids``: of 32 bits, as they are decoded. Each is at most half their range away from ``xmax``."""
+        whole = (self.xmax & ~(_EPOCH - 1)) | xids
+        whole = np.where(whole - self.xmax >= _EPOCH // 2, whole - _EPOCH, whole)
+        whole = np.where(self.xmax - whole > _EPOCH // 2, whole + _EPOCH, whole)
+        return np.asarray((whole >= self.xmax) | np.isin(whole, np.fromiter(self.in_progress, np.int64)))
+
+
+def written_lsn(connection: Connection) -> Lsn:
+    """The end of the WAL that is written, flushed or not. Every commit that a snapshot shows lies before it."""
+    with source_errors("the end of the WAL could not be read"):
+        return Lsn.parse(connection.execute(_WRITTEN).fetchall()[0][0])

@@ -1,0 +1,132 @@
+"""A table that is read in many chunks while it changes in every way, and what the lake must hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from spark_jobs.configuration import MergeEngine, Pipeline, SnapshotOptions, Table
+from spark_jobs.errors import SnapshotGoesOnError
+from spark_jobs.prepare import prepare
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
+from spark_jobs.snapshot.exporter import PATIENT, Exporter
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.spark.provider import SparkProvider
+from spark_jobs.sync import snapshot
+from spark_jobs.writers.held_rows import held_rows
+from tests.fixtures.no_spark import no_spark
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+
+BIG = QualifiedName("public", "big")
+_BIG = Table(BIG)
+ROWS = 4_000
+# one chunk in each call, and no waiting for open transactions: none is exported
+ONE_CHUNK = replace(PATIENT, seconds=0, reading=0)
+CREATE = (
+    # doc is never compressed and always out of line, so that an update leaves it out; pages are half empty, so that
+    # updated rows move to wherever there is room
+    "CREATE TABLE big (id bigint PRIMARY KEY, n int, filler text, doc text) WITH (fillfactor = 60)",
+    "ALTER TABLE big ALTER doc SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN",
+    f"""INSERT INTO big SELECT g, g, repeat(chr(65 + g % 26), 300),
+      CASE WHEN g % 3 = 0 THEN repeat(md5(g::text), 80) END FROM generate_series(1, {ROWS}) g""",
+)
+
+
+@dataclass
+class LargeTable:
+    database: Database
+    pipeline: Pipeline
+    spark: SparkProvider = no_spark
+
+    @classmethod
+    def of(
+        cls,
+        database: Database,
+        lake: Path,
+        *,
+        spark: SparkProvider = no_spark,
+        table: Table = _BIG,
+        engine: MergeEngine = "auto",
+    ) -> LargeTable:
+        database.execute(*CREATE)
+        return cls.at(database, lake, spark=spark, table=table, engine=engine)
+
+    @classmethod
+    def at(
+        cls,
+        database: Database,
+        lake: Path,
+        *,
+        spark: SparkProvider = no_spark,
+        table: Table = _BIG,
+        engine: MergeEngine = "auto",
+    ) -> LargeTable:
+        """Of a table that exists."""
+        pipeline = pipeline_of(database, lake, engine=engine)
+        options = SnapshotOptions(chunk_bytes=256 << 10, parallel=1)
+        return cls(database, replace(pipeline, tables=(table,), snapshot=options), spark)
+
+    def prepared(self) -> LargeTable:
+        prepare(self.pipeline)
+        return self
+
+    def read_on(self, *, to_the_end: bool = False, name: QualifiedName = BIG) -> TableSnapshot:
+        """Read one chunk, or all that are left, as a process of its own would."""
+        with Exporter(self.pipeline.source.dsn, PATIENT if to_the_end else ONE_CHUNK) as exporter:
+            (taken,) = snapshot(Run(self.pipeline, self.spark), [name], exporter=exporter)
+        assert taken.error is None or isinstance(taken.error, SnapshotGoesOnError), taken.error
+        return taken
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.pipeline.lake.staging(BIG), "chunks")
+
+    @property
+    def plan(self) -> dict[str, list[object]]:
+        return dict(json.loads((self.folder / "plan.json").read_text()))
+
+    @property
+    def chunks_read(self) -> set[str]:
+        return {file.name for file in self.folder.glob("chunk-*.json")}
+
+    def rows(self) -> list[tuple[object, ...]]:
+        return self.database.execute("SELECT id, n, filler, doc FROM big ORDER BY id")
+
+    def lake_rows(self) -> list[tuple[object, ...]]:
+        held = held_rows(DeltaTable(self.pipeline.lake.table(BIG)))
+        found = held.select(["id", "n", "filler", "doc"]).sort_by("id")
+        return list(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True))
+
+    def assert_equal(self) -> None:
+        assert self.lake_rows() == self.rows()
+        assert not self.folder.exists()
+
+
+def changes(chance: random.Random, rows: int = ROWS) -> Sequence[str]:
+    """One transaction's statements: of all kinds, on old rows and on those that transactions before have made."""
+
+    def some() -> str:
+        first = chance.randint(1, rows)
+        return f"{first} AND {first + chance.choice((0, 3, 40))}"
+
+    new, free = chance.randint(10**6, 10**9), chance.randint(10**6, 10**9)
+    kinds = (
+        f"UPDATE big SET n = n + 1 WHERE id BETWEEN {some()}",
+        f"UPDATE big SET filler = repeat('u', 400) WHERE id BETWEEN {some()}",
+        f"UPDATE big SET doc = repeat(md5(n::text), 90) WHERE id BETWEEN {some()}",
+        f"DELETE FROM big WHERE id BETWEEN {some()}",
+        f"INSERT INTO big VALUES ({new}, 0, repeat('i', 300), repeat(md5('{new}'), 80)) ON CONFLICT DO NOTHING",
+        f"UPDATE big SET id = id + {free} WHERE id BETWEEN {some()}",
+        f"WITH old AS (DELETE FROM big WHERE id BETWEEN {some()} RETURNING *)"  # noqa: ISC004
+        " INSERT INTO big SELECT -id, n, filler, doc FROM old ON CONFLICT DO NOTHING",
+        "WITH one AS (SELECT * FROM big ORDER BY id DESC LIMIT 3) UPDATE big SET n = -1 FROM one WHERE one.id = big.id",
+        f"INSERT INTO big VALUES (-{free}, 0, 'short', 'life'); DELETE FROM big WHERE id = -{free}",
+    )
+    return [chance.choice(kinds) for _ in range(chance.randint(1, 4))]

@@ -1,0 +1,276 @@
+"""Snapshots in chunks: the source is the oracle, whatever happens between two chunks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.configuration import Retention
+from spark_jobs.maintain.maintain import maintain
+from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
+from spark_jobs.sync import capture
+from tests.at_night import at_night
+from tests.fixtures.no_spark import no_spark, synced_without_spark
+from tests.fixtures.servers import Database
+from tests.fixtures.waiting import wait_until
+from tests.snapshot.large_table import BIG, ROWS, LargeTable, changes
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def large(database: Database, tmp_path: Path) -> LargeTable:
+    return LargeTable.of(database, tmp_path / "lake").prepared()
+
+
+def test_a_large_table_is_read_in_chunks(large: LargeTable) -> None:
+    large.read_on()
+    assert len(large.chunks_read) == 1
+    assert len(large.plan["chunks"]) > 5
+    assert large.read_on(to_the_end=True).rows == ROWS
+    large.assert_equal()
+    large.database.execute("UPDATE big SET n = -n WHERE id % 7 = 0", "DELETE FROM big WHERE id % 11 = 0")
+    synced_without_spark(large.pipeline)
+    large.assert_equal()
+
+
+@pytest.mark.parametrize("seed", [1, *(at_night(seed) for seed in range(2, 40))])
+def test_changes_between_chunks(large: LargeTable, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    while large.read_on().error is not None:
+        for _ in range(chance.randint(0, 6)):
+            with large.database.connect() as connection, connection.transaction():
+                for statement in changes(chance):
+                    connection.execute(statement)
+        if chance.random() < 0.3:
+            large.database.execute("VACUUM big")
+    large.assert_equal()
+    synced_without_spark(large.pipeline)
+    large.assert_equal()
+
+
+class TestOneRow:
+    """What one row may do while its table is read. The first rows are in the first chunk, the last ones in the last."""
+
+    LAST = ROWS - 100  # with a value that an update of other columns leaves out
+
+    @pytest.fixture
+    def begun(self, large: LargeTable) -> LargeTable:
+        large.database.execute(
+            "DELETE FROM big WHERE id < 40", "VACUUM (INDEX_CLEANUP ON) big"
+        )  # room for rows that move there
+        large.read_on()
+        large.read_on()
+        return large
+
+    def ends(self, begun: LargeTable, *statements: str) -> None:
+        begun.database.execute(*statements)
+        begun.read_on(to_the_end=True)
+        begun.assert_equal()
+
+    def where(self, begun: LargeTable, row: int) -> int:
+        """The block that holds the row."""
+        ((block,),) = begun.database.execute(f"SELECT (ctid::text::point)[0]::int FROM big WHERE id = {row}")
+        assert isinstance(block, int)
+        return block
+
+    def test_moves_to_where_it_was_read(self, begun: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No chunk has it, and the change log lacks a value of it: it is read by its key."""
+        asked: list[int] = []
+        correct = ReadRecord.correct
+
+        def counted(record: ReadRecord, *arguments: object) -> None:
+            asked.append(1)
+            correct(record, *arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(ReadRecord, "correct", counted)
+        row = self.LAST
+        before = self.where(begun, row)
+        begun.database.execute(f"UPDATE big SET filler = repeat('m', 4500) WHERE id = {row}")
+        assert self.where(begun, row) < before / 4
+        self.ends(begun)
+        assert asked == [1]
+
+    def test_moves_on_and_is_read_twice(self, begun: LargeTable) -> None:
+        begun.database.execute("UPDATE big SET filler = repeat('m', 7000) WHERE id = 42")
+        self.ends(begun, "UPDATE big SET n = 3 WHERE id = 42")
+
+    def test_gets_another_key(self, begun: LargeTable) -> None:
+        row = self.LAST
+        self.ends(begun, f"UPDATE big SET id = -1 WHERE id = {row}", "UPDATE big SET id = -2 WHERE id = 42")
+
+    def test_gets_the_key_of_another(self, begun: LargeTable) -> None:
+        """What was read under its key is another row, and it is read under this key, too."""
+        self.ends(begun, "DELETE FROM big WHERE id = 42", f"UPDATE big SET id = 42 WHERE id = {self.LAST}")
+
+    def test_leaves_its_key_to_another(self, begun: LargeTable) -> None:
+        self.ends(
+            begun,
+            f"UPDATE big SET id = -1 WHERE id = {self.LAST}",
+            f"INSERT INTO big VALUES ({self.LAST}, 0, 'new', repeat('another', 900))",
+        )
+
+    def test_is_there_for_a_time(self, begun: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Long enough to be read: the last chunk ends with it."""
+        begun.database.execute("INSERT INTO big SELECT -g, 0, repeat('s', 7000), 'short' FROM generate_series(1, 9) g")
+        after_last_chunk(begun, monkeypatch, "DELETE FROM big WHERE id < 0")
+        self.ends(begun)
+
+    def test_is_deleted_and_inserted(self, begun: LargeTable) -> None:
+        row = self.LAST
+        again = "WITH gone AS (DELETE FROM big WHERE id = {0} RETURNING *) INSERT INTO big SELECT * FROM gone"
+        self.ends(begun, *(f"DELETE FROM big WHERE id = {each}" for each in (43, row)), again.format(44))
+
+
+def after_last_chunk(large: LargeTable, monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
+    """Execute ``statements`` when all chunks are read, before anything is captured."""
+    add = ReadRecord.add
+
+    def added(record: ReadRecord, number: int, files: Sequence[AddAction]) -> None:
+        add(record, number, files)
+        if len(large.chunks_read) == len(large.plan["chunks"]):
+            large.database.execute(*statements)
+
+    monkeypatch.setattr(ReadRecord, "add", added)
+
+
+class TestOpenTransactions:
+    CHANGES = (
+        "UPDATE big SET n = -1 WHERE id IN (50, 3900)",
+        "DELETE FROM big WHERE id IN (51, 3901)",
+        "INSERT INTO big VALUES (-7, 0, 'late', 'late')",
+    )
+
+    @pytest.fixture
+    def held(self, large: LargeTable) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+        with closing(psycopg.connect(large.database.dsn)) as connection:
+            for statement in self.CHANGES:
+                connection.execute(statement)
+            yield connection
+
+    def test_committed_while_it_is_read(self, large: LargeTable, held: psycopg.Connection[tuple[object, ...]]) -> None:
+        large.read_on()
+        held.commit()
+        large.read_on(to_the_end=True)
+        large.assert_equal()
+
+    def test_committed_afterwards(self, large: LargeTable, held: psycopg.Connection[tuple[object, ...]]) -> None:
+        """The snapshot does not wait for it."""
+        assert large.read_on(to_the_end=True).error is None
+        large.assert_equal()
+        held.commit()
+        synced_without_spark(large.pipeline)
+        large.assert_equal()
+
+    def test_a_commit_that_is_decoded_before_others_see_it(self, large: LargeTable) -> None:
+        """It waits for a synchronous standby: its window is landed before the first chunk, which does not show it."""
+        database = large.database
+        database.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = local")
+        with closing(psycopg.connect(database.dsn)) as waiting:
+            pid = waiting.info.backend_pid
+            waiting.execute("SET synchronous_commit = on")
+            for statement in self.CHANGES:
+                waiting.execute(statement)
+            try:
+                database.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+                waiting.pgconn.send_query(b"COMMIT")
+                stalled = f"SELECT pid FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
+                wait_until(lambda: bool(database.execute(stalled)), "the commit that waits for a standby")
+                assert any(marker.changes for marker in capture(large.pipeline).landed)
+                assert ChangeLog(large.pipeline.lake.change_log).checkpoint() is not None
+                while len(large.chunks_read) < 5:
+                    large.read_on()
+            finally:
+                database.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+            large.read_on(to_the_end=True)
+        synced_without_spark(large.pipeline)
+        large.assert_equal()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("ALTER TABLE big ADD e int DEFAULT 5",),
+        ("ALTER TABLE big RENAME n TO m", "ALTER TABLE big RENAME m TO n"),
+        ("ALTER TABLE big ALTER n TYPE bigint",),
+        ("TRUNCATE big", "INSERT INTO big SELECT g, 0, repeat('t', 300), NULL FROM generate_series(1, 5000) g"),
+        ("VACUUM FULL big",),
+        (
+            "CREATE TABLE other (LIKE big INCLUDING ALL)",
+            "INSERT INTO other SELECT * FROM big WHERE id > 9",
+            "ALTER TABLE big RENAME TO earlier",
+            "ALTER TABLE other RENAME TO big",
+        ),
+    ],
+    ids=["add", "rename", "retype", "truncate", "vacuum full", "another table"],
+)
+def test_a_table_that_is_altered_is_read_from_the_start(large: LargeTable, statements: tuple[str, ...]) -> None:
+    large.read_on()
+    before = large.plan["began"]
+    large.database.execute(*statements)
+    if large.read_on().error is not None:
+        assert large.plan["began"] != before
+        large.read_on(to_the_end=True)
+    synced_without_spark(large.pipeline)
+    large.assert_equal()
+
+
+def test_altered_when_all_is_read(large: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    large.read_on()
+    with monkeypatch.context() as patched:
+        after_last_chunk(large, patched, "TRUNCATE big", "INSERT INTO big VALUES (1, 1, 'only', 'one')")
+        large.read_on(to_the_end=True)
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
+def test_a_new_snapshot_beside_the_old_one(large: LargeTable) -> None:
+    large.read_on(to_the_end=True)
+    first = large.lake_rows()
+    version = DeltaTable(large.pipeline.lake.table(BIG)).version()
+    large.database.execute("UPDATE big SET n = n + 1 WHERE id % 2 = 0")
+    large.read_on()
+    assert large.lake_rows() == first
+    large.database.execute("UPDATE big SET n = n + 1 WHERE id % 5 = 0")
+    large.read_on(to_the_end=True)
+    assert DeltaTable(large.pipeline.lake.table(BIG)).version() == version + 1
+    large.assert_equal()
+
+
+def test_files_that_somebody_removed_are_read_again(large: LargeTable) -> None:
+    large.read_on()
+    large.read_on()
+    read = large.chunks_read
+    (gone, *_) = sorted(Path(large.pipeline.lake.table(BIG)).glob("*.parquet"))
+    gone.unlink()
+    large.read_on()
+    assert read & large.chunks_read
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
+def test_windows_of_a_snapshot_that_goes_on_are_kept(large: LargeTable) -> None:
+    large.read_on()
+    large.database.execute("UPDATE big SET n = -1 WHERE id < 30")
+    capture(large.pipeline)
+    ((name, plan),) = plans(large.pipeline.lake)
+    assert name == BIG
+    at_once = replace(large.pipeline, retention=Retention(change_log=timedelta(0), cuts=timedelta(days=1)))
+    for _ in range(3):
+        large.database.execute("UPDATE big SET n = -2 WHERE id = 1")
+        capture(large.pipeline)
+    report = maintain(at_once, no_spark)
+    assert report.first_window <= plan.first_window
+    assert "public.big" in report.held_by
+    large.read_on(to_the_end=True)
+    large.assert_equal()

@@ -1,0 +1,101 @@
+"""Snapshots in chunks that Spark writes: of every mode, and of types that only Spark writes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pytest
+
+from spark_jobs.configuration import SnapshotOptions, Table
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.exporter import IN_TURNS
+from spark_jobs.sync import sync
+from spark_jobs.table_mode import Mode
+from spark_jobs.verify.row_compare import lake_rows
+from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database
+from tests.snapshot.large_table import BIG, LargeTable, changes
+from tests.spark.altered_tables import assert_equal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+TYPES = QualifiedName("public", "types")
+
+
+@pytest.mark.parametrize("mode", [at_night("mirror"), "history", at_night("soft_delete"), at_night("append")])
+def test_every_mode(spark: SparkSession, database: Database, tmp_path: Path, mode: Mode) -> None:
+    """The first snapshot, and a new one of a table that keeps its past."""
+    table = Table(BIG, mode=mode)
+    large = LargeTable.of(database, tmp_path / "lake", spark=lambda: spark, table=table, engine="spark").prepared()
+    chance = random.Random(7)  # noqa: S311
+    for _ in range(2):
+        large.read_on()
+        with database.connect() as connection:
+            for _ in range(4):
+                for statement in changes(chance):
+                    connection.execute(statement)
+        large.read_on(to_the_end=True)
+        assert not large.folder.exists()
+        if mode == "append":
+            held = lake_rows(spark, large.pipeline.lake.table(BIG)).sort_by("id")
+            newest = held.filter(pc.equal(held.column("_commit_lsn"), pc.max(held.column("_commit_lsn"))))
+            names = ("id", "n", "filler", "doc")
+            assert list(zip(*(newest.column(name).to_pylist() for name in names), strict=True)) == large.rows()
+            continue
+        report = verify(large.pipeline, lambda: spark)
+        assert [table.verdict for table in report.tables] == ["equal"]
+
+
+def test_partitions_and_types_in_one_sync(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """A key of several columns and types, partitions, and types that this process does not write. Each of the sync's
+    rounds reads a chunk."""
+    database.execute(
+        "CREATE TABLE types (at timestamptz, kind text, id numeric(12, 2), tags int[], doc jsonb, wide text,"
+        " PRIMARY KEY (at, kind, id)) PARTITION BY RANGE (at)",
+        "CREATE TABLE types_1 PARTITION OF types FOR VALUES FROM (MINVALUE) TO ('2024-02-01')",
+        "CREATE TABLE types_2 PARTITION OF types FOR VALUES FROM ('2024-02-01') TO (MAXVALUE)",
+        "ALTER TABLE types ALTER wide SET STORAGE EXTERNAL",
+        "INSERT INTO types SELECT timestamptz '2024-01-01' + g * interval '30 minutes', 'k' || g % 3, g / 4.0,"
+        " ARRAY[g, NULL], jsonb_build_object('g', g), repeat(md5(g::text), 80) FROM generate_series(1, 3000) g",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.types")
+    pipeline = replace(pipeline, snapshot=SnapshotOptions(chunk_bytes=1 << 20, parallel=1))
+    report = sync(pipeline, lambda: spark, patience=replace(IN_TURNS, reading=0))
+    assert report.errors == ()
+    (taken,) = report.snapshots
+    assert taken.rows == 3000
+    assert_equal(spark, pipeline, TYPES)
+
+
+def test_rows_that_move_are_found_by_keys_of_several_types(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    """Between two chunks, every row moves to a place that was read before, or is new; no value of ``wide`` is sent."""
+    database.execute(
+        "CREATE TABLE types (at timestamptz, day date, code char(6), id uuid, n int, wide text, filler text,"
+        " PRIMARY KEY (at, day, code, id))",
+        "ALTER TABLE types ALTER wide SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN",
+        "INSERT INTO types SELECT timestamptz '1999-12-31 23:59:59.000001+03' + g * interval '1 day',"
+        " date '0099-02-01' + g, 'c' || g, md5(g::text)::uuid, 0, repeat(md5(g::text), 80), repeat('f', 900)"
+        " FROM generate_series(1, 1500) g",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.types")
+    pipeline = replace(pipeline, snapshot=SnapshotOptions(chunk_bytes=1 << 20, parallel=1))
+    large = LargeTable(database, pipeline, lambda: spark).prepared()
+    large.read_on(name=TYPES)
+    database.execute(
+        "DELETE FROM types WHERE n = 0 AND code < 'c13'",
+        "VACUUM (INDEX_CLEANUP ON) types",
+        "UPDATE types SET n = 1, filler = repeat('g', 3000)",
+    )
+    large.read_on(to_the_end=True, name=TYPES)
+    assert_equal(spark, pipeline, TYPES)
