@@ -9,6 +9,8 @@ JARS_READY := $(JARS)/.complete
 SERVERS_READY := .cache/servers/.complete
 CLASSES := .cache/classes.jsa
 CLASSES_READY := .cache/.classes-complete
+EMULATORS := .cache/emulators
+EMULATORS_READY := $(EMULATORS)/.complete
 ARGS ?=
 # tests that need a server, Spark or a browser, or take long
 LIVE := postgres or spark or browser or slow
@@ -26,7 +28,7 @@ DAGSTER_HOME ?= $(CURDIR)/.cache/dagster_home
 export DAGSTER_HOME
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly readers kills faults schemas golden servers fuzz check types quick coverage bench ui site lock logstore clean
+.PHONY: help demo test nightly readers kills faults schemas golden servers emulators fuzz check types quick coverage bench ui site lock logstore clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -43,7 +45,7 @@ test nightly: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCod
 test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## each thing that must hold, once, on real servers
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
-nightly: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## the tests in every way: servers 14 to 19, each engine, plugin, option; ARGS=tests/matrix: a part of them
+nightly: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY) $(EMULATORS_READY)  ## the tests in every way: servers 14 to 19, each engine, plugin, option; ARGS=tests/matrix: a part of them
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder -m "" $(ARGS)
 
 readers: $(JARS_READY) $(SERVERS_READY)  ## which readers read which kind of table: docs/readers.md, in an environment of their own (1 GB)
@@ -67,6 +69,8 @@ golden: $(SERVERS_READY)  ## record the golden files anew, from servers 14 to 19
 	@$(BIN)/python -m tests.golden.record $(ARGS)
 
 servers: $(SERVERS_READY)  ## fetch PostgreSQL 14 to 19 with contrib for the tests: 100 MB, once (19: where apt has a mirror of Debian)
+
+emulators: $(EMULATORS_READY)  ## fetch emulators of Google's and Azure's storage for the tests by night; needs Go and npm
 
 SECONDS ?= 600
 fuzz: $(INSTALLED)  ## coverage-guided fuzzing of the decoders for SECONDS=600; installs atheris (which lacks wheels for some Pythons)
@@ -130,6 +134,12 @@ $(JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py
 $(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py tests/fixtures/debian_server.py
 	@$(BIN)/python -m tests.fixtures.server_binaries
 	@touch $@
+
+$(EMULATORS_READY):
+	@mkdir -p $(EMULATORS) && echo '{}' > $(EMULATORS)/package.json
+	@GOBIN="$(CURDIR)/$(EMULATORS)" go install github.com/fsouza/fake-gcs-server@v1.56.1 && \
+		npm install --silent --no-audit --no-fund --prefix $(EMULATORS) azurite@3.35.0 && touch $@ || \
+		echo "without Go and npm the tests of gs:// and abfss:// are skipped"
 
 $(CLASSES_READY): $(JARS_READY) spark_jobs/spark/archive_classes.py
 	@$(BIN)/python -m spark_jobs.spark.archive_classes $(CLASSES) --jars $(JARS)

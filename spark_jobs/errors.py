@@ -27,7 +27,7 @@
     └── SparkError              no Java, no jars, no session
 
 Messages never hold cell values or connection strings. Whatever text they include, from a library for example, becomes
-one plain line: without line breaks, colours and other control characters.
+one plain line: without line breaks, colours and other control characters, and without the signature of a signed URL.
 """
 
 from __future__ import annotations
@@ -42,11 +42,15 @@ if TYPE_CHECKING:
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 # C0 and C1, line and paragraph separators, and characters that reverse the direction of a line
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# of URLs that stand for a key: Arrow names them in its errors
+_SIGNATURES = re.compile(r"\b(sig|x-amz-signature|x-goog-signature|x-amz-security-token)=[^&\s'\"<>/]+", re.IGNORECASE)
 
 
 def one_line(text: str) -> str:
-    """Without escape sequences, control characters and direction marks; each run of white space becomes one space."""
-    return " ".join(CONTROLS.sub(" ", _ESCAPES.sub("", text)).split())
+    """Without escape sequences, control characters, direction marks and signatures of URLs; each run of white space
+    becomes one space."""
+    plain = _SIGNATURES.sub(r"\1=…", CONTROLS.sub(" ", _ESCAPES.sub("", text)))
+    return " ".join(plain.split())
 
 
 def first_line(error: Exception) -> str:

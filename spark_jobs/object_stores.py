@@ -3,12 +3,15 @@ and ``obstore``) and Hadoop (in Spark). A new setting, or another kind of store,
 
 Credentials are never among the settings: each client takes them from the environment or from the machine's role.
 https://docs.rs/object_store/latest/object_store/aws/enum.AmazonS3ConfigKey.html
+https://docs.rs/object_store/latest/object_store/gcp/enum.GoogleConfigKey.html
+https://docs.rs/object_store/latest/object_store/azure/enum.AzureConfigKey.html
 https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/index.html
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,16 +32,16 @@ _AWS_SDK = {"3.4.": "2.29.52", "3.5.": "2.35.4"}
 @dataclass(frozen=True)
 class ObjectStore:
     """One kind of store. ``scheme``: by which object_store knows it. ``arrow`` opens a bucket, or the container of an
-    account; ``options`` are object_store's, ``hadoop`` those of Spark's ``spark.hadoop.`` settings. ``connector``: the
-    Maven coordinates of what Spark needs, for a version of Hadoop; ``excludes`` what those would bring for nothing.
-    ``takes``: the settings that apply to it. ``log_store``: the class that makes Spark's commits conditional, where
-    Delta's own does not."""
+    account; ``options`` are object_store's for it, ``hadoop`` those of Spark's ``spark.hadoop.`` settings.
+    ``connector``: the Maven coordinates of what Spark needs, for a version of Hadoop; ``excludes`` what those would
+    bring for nothing. ``takes``: the settings that apply to it. ``log_store``: the class that makes Spark's commits
+    conditional, where Delta's own does not."""
 
     scheme: str
     arrow: Callable[[StoreSettings, str], fs.FileSystem]
     hadoop: Callable[[StoreSettings], dict[str, str]]
     connector: Callable[[str], tuple[str, ...]]
-    options: Callable[[StoreSettings], dict[str, str]] = lambda _: {}
+    options: Callable[[StoreSettings, str], dict[str, str]]
     excludes: tuple[str, ...] = ()
     takes: frozenset[str] = frozenset()
     log_store: str = ""
@@ -58,8 +61,22 @@ def store_of(path: str) -> ObjectStore | None:
         return None
     if scheme not in _STORES:
         what = f"{path} cannot be opened: {scheme}:// is not supported"
-        raise LakeError(what, hint=f"choose a folder, or {', '.join(f'{known}://' for known in _STORES)}")
+        raise LakeError(what, hint=f"choose a folder, or {', '.join(f'{known}://' for known in (*_STORES, _SHORT))}")
     return _STORES[scheme]
+
+
+def full_uri(path: str) -> str:
+    """``az://`` as all clients understand it: with the storage account, which the environment names. Any other path as
+    it is. Raises LakeError if no account is named."""
+    scheme, _, rest = path.partition("://")
+    container, _, key = rest.partition("/")
+    if scheme == _SHORT and (account := _environment("AZURE_STORAGE_ACCOUNT_NAME")):
+        return f"abfss://{container}@{account}.dfs.core.windows.net/{key}"
+    if scheme == _SHORT or (scheme == "abfss" and not re.fullmatch(r"[^@]+@[^@.]+\.[^@]+", container)):
+        what = f"{path} cannot be opened: no storage account is named"
+        hint = "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, or set AZURE_STORAGE_ACCOUNT_NAME for az://"
+        raise LakeError(what, hint=hint)
+    return path
 
 
 def store_named(name: str) -> ObjectStore:
@@ -74,7 +91,7 @@ def store_names() -> list[str]:
 
 def arrow_filesystem(location: Location, store: ObjectStore) -> tuple[fs.FileSystem, str]:
     """The filesystem, and the path in it: the object's key as it is, percent signs included."""
-    bucket, _, key = location.partition("://")[2].partition("/")
+    bucket, key = _parts(location)
     opened = location.storage.memory(Filesystems)
     filesystem = opened.value(f"{store.scheme}://{bucket}", lambda: store.arrow(location.storage.settings, bucket))
     container = bucket.partition("@")[0]
@@ -86,7 +103,14 @@ def storage_options(location: Location) -> dict[str, str] | None:
     store, settings = store_of(location), location.storage.settings
     if store is None:
         return None
-    return {**store.options(settings), **({"allow_http": "true"} if settings.is_unencrypted else {})} or None
+    allowed = {"allow_http": "true"} if settings.is_unencrypted else {}
+    return store.options(settings, _parts(location)[0]) | allowed or None
+
+
+def _parts(location: Location) -> tuple[str, str]:
+    """Bucket and key."""
+    bucket, _, key = location.partition("://")[2].partition("/")
+    return bucket, key
 
 
 def spark_settings(location: Location) -> dict[str, str]:
@@ -116,7 +140,7 @@ def _s3(settings: StoreSettings, bucket: str) -> fs.FileSystem:
     )
 
 
-def _s3_options(settings: StoreSettings) -> dict[str, str]:
+def _s3_options(settings: StoreSettings, _: str) -> dict[str, str]:
     style = None if settings.path_style is None else str(not settings.path_style).lower()
     return _given(
         aws_endpoint=settings.endpoint,
@@ -146,24 +170,41 @@ def _aws_connector(hadoop: str) -> tuple[str, ...]:
     return (f"org.apache.hadoop:hadoop-aws:{hadoop}", *modules)
 
 
-def _gcs(*_: object) -> fs.FileSystem:
+def _gcs(settings: StoreSettings, _: str) -> fs.FileSystem:
     from pyarrow import fs
 
-    return fs.GcsFileSystem()
+    url = urlsplit(settings.endpoint or "")
+    return fs.GcsFileSystem(endpoint_override=url.netloc or None, scheme=url.scheme or None)
 
 
-def _azure(_: StoreSettings, bucket: str) -> fs.FileSystem:
+def _gcs_options(settings: StoreSettings, _: str) -> dict[str, str]:
+    return _given(google_base_url=settings.endpoint)
+
+
+def _azure(settings: StoreSettings, bucket: str) -> fs.FileSystem:
     """``bucket``: the container, ``@``, and the host name, which begins with the account's."""
     from pyarrow import fs
 
     account, domain = bucket.partition("@")[2].split(".", 1)
+    url = urlsplit(settings.endpoint or "")
+    key = _environment("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
+    token = None if key else _environment("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
     return fs.AzureFileSystem(
         account,
-        # Arrow finds all other credentials by itself
-        account_key=_environment("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY"),
-        blob_storage_authority=f".{domain.replace('dfs.', 'blob.', 1)}",
-        dfs_storage_authority=f".{domain}",
+        # as object_store has it; Arrow finds all other credentials by itself
+        account_key=key,
+        sas_token=token and f"?{token.removeprefix('?')}",
+        blob_storage_authority=url.netloc or f".{domain.replace('dfs.', 'blob.', 1)}",
+        dfs_storage_authority=url.netloc or f".{domain}",
+        blob_storage_scheme=url.scheme or None,
+        dfs_storage_scheme=url.scheme or None,
     )
+
+
+def _azure_options(settings: StoreSettings, bucket: str) -> dict[str, str]:
+    """Where an endpoint is given, the account is part of the path of requests, as Arrow has it too."""
+    account = bucket.partition("@")[2].partition(".")[0]
+    return _given(azure_endpoint=settings.endpoint and f"{settings.endpoint.rstrip('/')}/{account}")
 
 
 def _given(**settings: str | None) -> dict[str, str]:
@@ -189,6 +230,16 @@ _GS = ObjectStore(
     _gcs,
     lambda _: {"fs.gs.impl": "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"},
     lambda hadoop: (f"org.apache.hadoop:hadoop-gcp:{hadoop}",),
+    _gcs_options,
+    takes=frozenset({"endpoint"}),
 )
-_ABFSS = ObjectStore("abfss", _azure, lambda _: {}, lambda hadoop: (f"org.apache.hadoop:hadoop-azure:{hadoop}",))
+_ABFSS = ObjectStore(
+    "abfss",
+    _azure,
+    lambda _: {},
+    lambda hadoop: (f"org.apache.hadoop:hadoop-azure:{hadoop}",),
+    _azure_options,
+    takes=frozenset({"endpoint"}),
+)
 _STORES: Mapping[str, ObjectStore] = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GS, "abfss": _ABFSS}
+_SHORT = "az"

@@ -16,6 +16,9 @@ pytest_plugins = [
     "tests.fixtures.pipelines",
     "tests.fixtures.object_store",
     "tests.fixtures.s3_server",
+    "tests.fixtures.store_proxy",
+    "tests.fixtures.gcs_server",
+    "tests.fixtures.azure_server",
 ]
 
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
 from spark_jobs.column_options import ChosenType
 from spark_jobs.errors import LakeError
-from spark_jobs.object_stores import store_of
+from spark_jobs.object_stores import full_uri, store_of
 from spark_jobs.table_pattern import TablePattern
 
 _SMALLEST_WINDOW = 1 << 10
@@ -144,12 +144,13 @@ def _lake_path(text: str) -> str:
     if (scheme := _SCHEME.match(text.strip())) and scheme[1] not in ("file",):
         raise ValueError(f"{scheme[1]}: is no scheme of a URI that this process and Spark can both open")
     try:
-        store_of(text.strip())
+        path = full_uri(text.strip())
+        store_of(path)
     except LakeError as error:
         raise ValueError(f"{error.what}; {error.hint}") from None
     if "://" in text and "%" in text:
         raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; choose another folder name")
-    return text.strip().rstrip("/")
+    return path.rstrip("/")
 
 
 def _catalog_template(text: str) -> str:

@@ -159,8 +159,8 @@ class StorageModel(StrictModel):
 
     endpoint: Endpoint | None = Field(
         default=None,
-        description="The URL of a store that is not Amazon's, Google's or Azure's. Default for S3: `AWS_ENDPOINT_URL`"
-        " in the environment, if it is set.",
+        description="The URL of the store, if it is not that of Amazon, Google or Azure: of another S3 store, a private"
+        " endpoint, an emulator. Default for S3: `AWS_ENDPOINT_URL` in the environment, if it is set.",
         examples=["https://minio.internal:9000"],
     )
     region: Word | None = Field(

@@ -52,7 +52,8 @@ def log_errors(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise storage_error(f"{what}: the transaction log of {path} cannot be read", str(error), REACHABLE) from error
+        # an error of Arrow's may name the URL with its signature
+        raise storage_error(f"{what}: the transaction log of {path} cannot be read", str(error), REACHABLE) from None
     except (ValueError, KeyError) as error:
         raise LakeError(f"{what}: the transaction log of {path} is damaged", hint=moved_away(path)) from error
 

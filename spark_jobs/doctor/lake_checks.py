@@ -53,7 +53,7 @@ def _remote(path: Location, filesystem: fs.FileSystem, folder: str) -> Check:
     try:
         with filesystem.open_output_stream(f"{folder}/{name}") as stream:
             stream.write(b"")
-        was_created_again = create_file(path, name, b"")
+        was_created_again = create_file(path, name, b"again")
         filesystem.delete_file(f"{folder}/{name}")
     except OSError as error:
         return fail(AREA, "lake.path", f"{path} cannot be written: {_brief(str(error))}", remedy)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from spark_jobs.change_log.commit_times import first_commit_after
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.object_stores import full_uri, store_of
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build
 from spark_jobs.replay.consistent_cut import Point
@@ -29,7 +30,7 @@ from spark_jobs.replay.replay import followed_tables
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.storage import Location
+from spark_jobs.storage import Location, Storage
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.writers.delta_table import rows_written
 from spark_jobs.writers.table_features import features_of, new_properties
@@ -69,7 +70,7 @@ def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsO
     run = run.of(resolved(run.pipeline))
     pipeline = run.pipeline
     followed_tables(pipeline, [name])
-    target = Location.of(into)
+    target = _target(pipeline.lake, into)
     _require_empty(target)
     landed = LandedWindows.of(pipeline)
     lsn = _lsn(landed, at)
@@ -82,6 +83,13 @@ def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsO
             built = build.in_folder(folder)
             rows = _publish(run.spark(), built.path, target, _origin(landed, name, lsn, base))
     return TableAsOf(name, lsn, into, rows, base.version, landed.shown_by(base), len(ahead))
+
+
+def _target(lake: Lake, into: str) -> Location:
+    """With the lake's settings, if it is in the same kind of store. Raises LakeError."""
+    path = full_uri(into)
+    same = store_of(path) is store_of(lake.path)
+    return Location(path, lake.storage if same else Storage())
 
 
 def _require_empty(into: Location) -> None:

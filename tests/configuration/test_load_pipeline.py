@@ -432,6 +432,7 @@ REFUSED = [
         14,
         "lake: storage is for object stores",
     ),
+    ("/data/lake/shop", "abfss://lakes/shop", 15, "lake.path: abfss://lakes/shop cannot be opened: no storage account"),
     ("/data/lake/shop", "dbfs:/lake", 15, "lake.path: dbfs: is no scheme of a URI that this process and Spark"),
     ("    slot: shop", "    slot: host=x password=hunter2", 6, "source.slot: expected 1 to 63 lower-case letters"),
     (

@@ -15,7 +15,7 @@ from spark_jobs.doctor.lake_checks import lake_path_check
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, latest_cut, write_cut
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.object_stores import spark_settings, storage_options
+from spark_jobs.object_stores import full_uri, spark_settings, storage_options
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage, StoreSettings
 from tests.fixtures.object_store import BUCKET, ObjectStore
@@ -92,7 +92,31 @@ def test_what_spark_and_object_store_are_told() -> None:
     assert (spark_settings(folder), storage_options(folder)) == ({}, None)
 
 
-@pytest.mark.parametrize("scheme", ["hdfs", "wasbs", "r2", "az"])
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("gs://bucket/shop", {"google_base_url": "http://here:1"}),
+        ("abfss://lakes@acme.dfs.core.windows.net/shop", {"azure_endpoint": "http://here:1/acme"}),
+    ],
+)
+def test_an_endpoint_of_google_or_azure(path: str, options: dict[str, str]) -> None:
+    location = Location(path, Storage(StoreSettings("http://here:1")))
+    assert storage_options(location) == options | {"allow_http": "true"}
+    assert storage_options(Location.of(path)) is None
+
+
+def test_az_is_short_for_abfss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    for nameless in ("az://lakes/shop", "abfss://lakes/shop", "abfss://lakes@acme/shop"):
+        with pytest.raises(LakeError, match="no storage account is named"):
+            full_uri(nameless)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "acme")
+    whole = "abfss://lakes@acme.dfs.core.windows.net/shop"
+    assert full_uri("az://lakes/shop") == full_uri(whole) == whole
+    assert full_uri("s3://bucket/shop") == "s3://bucket/shop"
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "wasbs", "r2"])
 def test_other_schemes_are_refused_with_those_there_are(scheme: str) -> None:
-    with pytest.raises(LakeError, match="s3://, s3a://, s3n://, gs://, abfss://"):
+    with pytest.raises(LakeError, match="s3://, s3a://, s3n://, gs://, abfss://, az://"):
         lake_filesystem(Location.of(f"{scheme}://bucket/shop"))
