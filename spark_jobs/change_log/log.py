@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
@@ -115,14 +116,20 @@ class ChangeLog:
         if ("%25" if "://" in self.path else "%") in self.path:
             raise LakeError(f"{self._what} cannot be created: its path holds a '%'", hint=WRITABLE)
         with table_errors(f"{self._what} cannot be created", hint=WRITABLE):
-            DeltaTable.create(
-                self.path,
-                CHANGE_LOG_SCHEMA,
-                mode="ignore",
-                configuration=LOG_CONFIGURATION,
-                name="change_log",
-                storage_options=storage_options(self.path),
-            )
+            try:
+                DeltaTable.create(
+                    self.path,
+                    CHANGE_LOG_SCHEMA,
+                    mode="ignore",
+                    configuration=LOG_CONFIGURATION,
+                    name="change_log",
+                    storage_options=storage_options(self.path),
+                    commit_properties=CommitProperties(max_commit_retries=0),  # else it would create it once more
+                )
+            except CommitFailedError:
+                # another process was faster; or this one has created it, the answer was lost, and it was asked again
+                if self._table() is None:
+                    raise
 
     def id(self) -> str | None:
         """What tells this change log from any other, also where it was moved to; None if there is no log."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline
@@ -73,15 +74,20 @@ def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableSta
     """Create the empty table. Its messages begin with window ``first``. Raises LakeError."""
     path, ordinal = lake.messages, max(first.ordinal - 1, 0)
     with table_errors(f"{path} cannot be created", hint=WRITABLE):
-        table = DeltaTable.create(
-            path,
-            MESSAGES_SCHEMA,
-            configuration=_TABLE_CONFIGURATION,
-            name=_FOLDER,
-            description="pg_logical_emit_message, in commit order",
-            storage_options=storage_options(path),
-            commit_properties=commit_properties(Transaction(app_id(identity), ordinal)),
-        )
+        try:
+            table = DeltaTable.create(
+                path,
+                MESSAGES_SCHEMA,
+                configuration=_TABLE_CONFIGURATION,
+                name=_FOLDER,
+                description="pg_logical_emit_message, in commit order",
+                storage_options=storage_options(path),
+                commit_properties=commit_properties(Transaction(app_id(identity), ordinal), retries=0),
+            )
+        except CommitFailedError:  # it is there: see ChangeLog.create
+            if (there := messages_state(lake, identity)) is None:
+                raise
+            return there
     return _state(table, ordinal, 0)
 
 

@@ -12,8 +12,17 @@ import psycopg
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from cdc_assets import SyncReport, load_pipeline, sync
+from spark_jobs.capture.capture import capture
+from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.recover import recover
+from spark_jobs.replay.as_of import table_as_of
+from spark_jobs.replay.rebuild import rebuild
+from spark_jobs.replay.replay import replay
+from spark_jobs.run import Run
 from spark_jobs.spark.session import spark_session
 from spark_jobs.verify.verify import verify
 
@@ -24,19 +33,27 @@ CHANGES = (
     "UPDATE \"my table\" SET v = v || '!', id = id + 100 WHERE id % 3 = 0",
     'DELETE FROM "my table" WHERE id % 5 = 0',
     "UPDATE versions SET n = n + 1 WHERE id < 4",
+    "UPDATE plain SET n = n + 1",
     "DELETE FROM note WHERE a = 1",
     "ALTER TABLE versions ADD extra text DEFAULT 'e'",
     "INSERT INTO versions VALUES (900, 1, 'x')",
 )
+LATER = (
+    'DELETE FROM "my table" WHERE id < 20',
+    "INSERT INTO note VALUES (8, 'later')",
+    "UPDATE versions SET n = 0",
+    "INSERT INTO plain VALUES (2, 0)",
+)
+NOW = "SELECT pg_current_wal_insert_lsn()"
+ALL_ROWS = 'SELECT id FROM "my table" ORDER BY id'
+MY_TABLE, PLAIN = (QualifiedName("public", name) for name in ("my table", "plain"))
 
 
 def follow(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
     """Snapshot, changes, DDL, TRUNCATE, maintenance; then source and lake are compared."""
     reports: list[SyncReport] = [sync(pipeline, lambda: spark)]
     for statements in (CHANGES, ("TRUNCATE note", "INSERT INTO note VALUES (7, 'last')")):
-        with psycopg.connect(pipeline.source.dsn.get_secret_value(), autocommit=True) as connection:
-            for statement in statements:
-                connection.execute(statement)
+        _execute(pipeline, *statements)
         reports.append(sync(pipeline, lambda: spark))
     maintained = maintain(pipeline, lambda: spark)
     return {
@@ -45,6 +62,37 @@ def follow(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
         "snapshots": [len(report.snapshots) for report in reports],
         "problems": [str(problem) for problem in verify(pipeline, lambda: spark).problems],
     }
+
+
+def go_back(pipeline: Pipeline, spark: SparkSession) -> dict[str, Any]:
+    """Windows replayed, tables rebuilt, a copy as of an LSN, a lost slot; then source and lake are compared."""
+    run = Run(pipeline, lambda: spark)
+    begin, rows = _execute(pipeline, NOW)[0], _execute(pipeline, ALL_ROWS)
+    _execute(pipeline, *LATER)
+    capture(pipeline)
+    last = ChangeLog(pipeline.lake.change_log).checkpoint()
+    assert last is not None
+    lo, hi = Lsn.parse(begin), last.window.hi
+    replayed = replay(run, lo, hi), rebuild(run, lo, hi)
+    copy = table_as_of(run, MY_TABLE, lo, f"{pipeline.lake.path}/as_of")
+    copied = spark.read.format("delta").load(copy.path).orderBy("id").collect()
+    _execute(pipeline, f"SELECT pg_drop_replication_slot('{pipeline.source.slot}')", "DELETE FROM note")
+    recovered = recover(pipeline, lambda: spark)
+    return {
+        "errors": [str(error) for report in (*replayed, recovered) for error in report.errors],
+        "replayed": [[table.outcome for table in report.tables] for report in replayed],
+        "as of": "equal" if [str(row.id) for row in copied] == rows else len(copied),
+        "snapshots": len(recovered.snapshots),
+        "problems": [str(problem) for problem in verify(pipeline, lambda: spark).problems],
+    }
+
+
+def _execute(pipeline: Pipeline, *statements: str) -> list[str]:
+    """The first column of what the last one returns."""
+    with psycopg.connect(pipeline.source.dsn.get_secret_value(), autocommit=True) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement)
+        return [str(row[0]) for row in cursor] if cursor.description else []
 
 
 def write_one_version_twice(pipeline: Pipeline, spark: SparkSession) -> list[str]:
@@ -64,6 +112,23 @@ def write_one_version_twice(pipeline: Pipeline, spark: SparkSession) -> list[str
     return said
 
 
+def alter(pipeline: Pipeline, spark: SparkSession) -> None:
+    spark.sql(f"ALTER TABLE delta.`{pipeline.lake.table(PLAIN)}` SET TBLPROPERTIES ('by' = 'others')")
+
+
+def optimize(pipeline: Pipeline, spark: SparkSession) -> None:
+    spark.sql(f"OPTIMIZE delta.`{pipeline.lake.table(PLAIN)}`")
+
+
+def properties(pipeline: Pipeline, spark: SparkSession) -> dict[str, str]:
+    rows = spark.sql(f"SHOW TBLPROPERTIES delta.`{pipeline.lake.table(PLAIN)}`").collect()
+    return {row.key: row.value for row in rows}
+
+
+def sync_once(pipeline: Pipeline, spark: SparkSession) -> list[str]:
+    return list(map(str, sync(pipeline, lambda: spark).errors))
+
+
 def append(pipeline: Pipeline, spark: SparkSession, first: str, count: str) -> int:
     """One row per commit, as fast as it goes."""
     for number in range(int(first), int(first) + int(count)):
@@ -76,7 +141,10 @@ def count(pipeline: Pipeline, spark: SparkSession) -> int:
     return spark.read.format("delta").load(f"{pipeline.lake.path}/shared").distinct().count()
 
 
-PROGRAMS: dict[str, Any] = {run.__name__: run for run in (follow, write_one_version_twice, append, count)}
+PROGRAMS: dict[str, Any] = {
+    run.__name__: run
+    for run in (follow, go_back, write_one_version_twice, alter, optimize, properties, sync_once, append, count)
+}
 
 if __name__ == "__main__":
     _, programs, file, *arguments = sys.argv

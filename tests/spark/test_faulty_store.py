@@ -3,96 +3,79 @@ once, and afterwards source and lake are equal."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
-from pyarrow import fs
 
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.storage import Storage, StoreSettings
 from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
-from tests.fixtures.object_store import BUCKET, SECRET_KEY, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.s3_server import SECRET_KEY, S3Server
 from tests.fixtures.servers import Database
+from tests.fixtures.store_proxy import Fault, Request, StoreProxy, lost_commits
 
 if TYPE_CHECKING:
-    from http.server import BaseHTTPRequestHandler
-
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
-Fault = Literal["lost", "busy", "storm", "refused"]
 NAMES = (QualifiedName("public", "busy"), QualifiedName("public", "other"))
 _MOST_WRITES = 30  # of a sync; it makes eight
 _TRIES = 11  # of object_store, the first one included
 
 
 @dataclass
-class Faults:
-    """What the store does at the write ``at`` of a sync, counted from 0, or never for -1.
+class Strikes:
+    """A rule of the store: ``fault`` at the request ``at`` of a sync, counted from 0, and at those after it, ``most``
+    in all. Writes alone are counted and meet it, unless ``reads``."""
 
-    ``lost``: it does what it is asked and says nothing; ``busy``: it refuses this one request; ``storm``: this one and
-    so many after it that its clients give up; ``refused``: this one and all after it.
-    """
-
-    kind: Fault = "lost"
-    at: int = -1
+    fault: Fault
+    at: int
+    most: int = 1
+    reads: bool = False
     seen: int = 0
     struck: list[str] = field(default_factory=list)
 
-    def begin(self, at: int) -> None:
-        self.at, self.seen = at, 0
-        self.struck.clear()
-
-    def serve(self, handler: BaseHTTPRequestHandler, run: Callable[[], None]) -> None:
-        if handler.command not in ("PUT", "POST") or not self._strikes():
-            return run()
-        self.struck.append(handler.path)
-        handler.close_connection = True
-        if self.kind == "lost":
-            answer, handler.wfile = handler.wfile, io.BytesIO()
-            run()
-            handler.wfile = answer
+    def __call__(self, request: Request) -> Fault | None:
+        if not (request.writes or self.reads):
             return None
-        handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        status = b"403 Forbidden" if self.kind == "refused" else b"503 Slow Down"
-        handler.wfile.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        return None
-
-    def _strikes(self) -> bool:
         number, self.seen = self.seen, self.seen + 1
-        most = {"refused": _MOST_WRITES * _TRIES, "storm": _TRIES + 1}.get(self.kind, 1)
-        return 0 <= self.at <= number and len(self.struck) < most
+        if number < self.at or len(self.struck) >= self.most:
+            return None
+        self.struck.append(request.path)
+        return self.fault
 
 
 @pytest.fixture
-def faults(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    from moto.moto_server.werkzeug_app import MotoRequestHandler
-
-    faults, run = Faults(), MotoRequestHandler.run_wsgi
-    monkeypatch.setattr(MotoRequestHandler, "run_wsgi", lambda handler: faults.serve(handler, lambda: run(handler)))
-    return faults
-
-
-@pytest.fixture
-def pipeline(spark: SparkSession, database: Database, tmp_path: Path, object_store: ObjectStore) -> Pipeline:
-    """Both tables have their snapshots, and are followed without Spark, which has no connector for this store."""
+def pipeline(
+    database: Database, s3_server: S3Server, store_proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
+) -> Pipeline:
+    """Of two tables, into an empty lake; Spark, which has no connector for this store, is not needed."""
     for name in NAMES:
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)", f"INSERT INTO {name} VALUES (1, 0)")
-    local = pipeline_of(database, tmp_path / "lake", *map(str, NAMES))
-    assert sync(local, lambda: spark).errors == ()
-    moved = f"{BUCKET}/{database.name}"
-    fs.copy_files(local.lake.path, moved, destination_filesystem=object_store.filesystem())
-    return replace(local, lake=Lake(f"s3a://{moved}"))
+    for variable, value in s3_server.environment.items():
+        monkeypatch.setenv(variable, value)
+    lake = Lake(
+        f"s3://{s3_server.bucket}/{database.name}",
+        Storage(StoreSettings(store_proxy.endpoint, "us-east-1", path_style=True)),
+    )
+    return replace(pipeline_of(database, Path(), *map(str, NAMES), messages=True), lake=lake)
+
+
+@pytest.fixture
+def followed(pipeline: Pipeline) -> Pipeline:
+    """Both tables have their snapshots."""
+    assert synced(pipeline) == ()
+    return pipeline
 
 
 def synced(pipeline: Pipeline) -> tuple[CdcError, ...]:
@@ -102,39 +85,100 @@ def synced(pipeline: Pipeline) -> tuple[CdcError, ...]:
         return (error,)
 
 
-@pytest.mark.parametrize("kind", ["lost", "busy", "refused"])
-def test_each_write_fails_once(
-    spark: SparkSession, database: Database, pipeline: Pipeline, faults: Faults, kind: Fault
+def test_no_first_answer_to_a_commit_comes(
+    spark: SparkSession, database: Database, pipeline: Pipeline, store_proxy: StoreProxy
 ) -> None:
-    faults.kind = kind
-    for at in range(_MOST_WRITES):
-        database.execute("UPDATE busy SET n = n + 1", f"INSERT INTO other VALUES ({at + 2}, 0)")
-        faults.begin(at)
-        errors = synced(pipeline)
-        if not faults.struck:
+    """What creates the tables of the lake, and then changes them."""
+    for _ in range(2):
+        database.execute("UPDATE busy SET n = n + 1", "SELECT pg_logical_emit_message(true, 'of', 'the test')")
+        with store_proxy.under(lost_commits()):
+            assert synced(pipeline) == ()
+        assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["lost", "dropped", "busy"])
+def test_each_write_of_a_first_sync_fails_once(
+    spark: SparkSession, database: Database, pipeline: Pipeline, store_proxy: StoreProxy, fault: Fault
+) -> None:
+    database.execute("SELECT pg_logical_emit_message(true, 'of', 'the test')")
+    for at in count():
+        begun = replace(
+            pipeline,
+            source=replace(pipeline.source, slot=f"{database.name}_{at}", publication=f"{database.name}_{at}"),
+            lake=replace(pipeline.lake, path=f"{pipeline.lake.path}/{at}"),
+        )
+        strikes = Strikes(fault, at)
+        with store_proxy.under(strikes):
+            errors = synced(begun)
+        database.execute(f"SELECT pg_drop_replication_slot('{begun.source.slot}')")
+        if not strikes.struck:
             break
-        where = f"write {at}, {faults.struck[0]}: {[str(error) for error in errors]}"
-        if kind == "refused":
+        where = f"write {at}, {strikes.struck[0]}"
+        assert errors == (), where
+        assert [found for found in compare(spark, begun, NAMES) if not found.equal] == [], where
+    assert 8 <= at < _MOST_WRITES
+
+
+@pytest.mark.parametrize(
+    "fault", ["lost", "busy", "refused", at_night("dropped"), at_night("broken"), at_night("late")]
+)
+def test_each_write_fails_once(
+    spark: SparkSession, database: Database, followed: Pipeline, store_proxy: StoreProxy, fault: Fault
+) -> None:
+    assert 6 <= each_fails_once(spark, database, followed, store_proxy, fault) < _MOST_WRITES
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["dropped", "busy", "broken"])
+def test_each_request_fails_once(
+    spark: SparkSession, database: Database, followed: Pipeline, store_proxy: StoreProxy, fault: Fault
+) -> None:
+    assert each_fails_once(spark, database, followed, store_proxy, fault, reads=True) > 30
+
+
+def each_fails_once(
+    spark: SparkSession,
+    database: Database,
+    pipeline: Pipeline,
+    proxy: StoreProxy,
+    fault: Fault,
+    *,
+    reads: bool = False,
+) -> int:
+    """How many requests a sync makes: each of those of change log, tables and cuts has failed once."""
+    for at in count():
+        database.execute(
+            "UPDATE busy SET n = n + 1",
+            f"INSERT INTO other VALUES ({at + 2}, 0)",
+            "SELECT pg_logical_emit_message(true, 'of', 'the test')",
+        )
+        strikes = Strikes(fault, at, most=_MOST_WRITES * _TRIES if fault == "refused" else 1, reads=reads)
+        with proxy.under(strikes):
+            errors = synced(pipeline)
+        if not strikes.struck:
+            return at
+        where = f"request {at}, {strikes.struck[0]}: {[str(error) for error in errors]}"
+        if fault == "refused":
             assert_said(errors, where)
         else:
             assert errors == (), where
-        faults.begin(-1)
         assert synced(pipeline) == ()
         assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == [], where
-    assert 6 <= at < _MOST_WRITES - 1, "the writes of log, tables and cuts were each to fail"
+    raise AssertionError
 
 
 # a commit of the change log, one of a table; by night a data file too: Arrow takes a minute to give up
 @pytest.mark.parametrize("at", [1, 3, at_night(0)])
 def test_a_storm_costs_time(
-    spark: SparkSession, database: Database, pipeline: Pipeline, faults: Faults, at: int
+    spark: SparkSession, database: Database, followed: Pipeline, store_proxy: StoreProxy, at: int
 ) -> None:
-    faults.kind = "storm"
     database.execute("UPDATE busy SET n = n + 1", f"INSERT INTO other VALUES ({at + 2}, 0)")
-    faults.begin(at)
-    assert synced(pipeline) == ()
-    assert len(faults.struck) > _TRIES, "its client was to give up"
-    assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == []
+    storm = Strikes("busy", at, most=_TRIES + 1)
+    with store_proxy.under(storm):
+        assert synced(followed) == ()
+    assert len(storm.struck) > _TRIES, "its client was to give up"
+    assert [found for found in compare(spark, followed, NAMES) if not found.equal] == []
 
 
 def assert_said(errors: tuple[CdcError, ...], where: str) -> None:
