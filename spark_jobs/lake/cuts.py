@@ -41,6 +41,7 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 # lsn      that window's end
 # commits  how many commits of ours the table had
 # commit_version, commit_id  the last of these; null in cuts of earlier versions, and where it is not known
+# commit_cut  the first cut that had this commit; null in cuts of earlier versions
 # differing  the columns in which the table differs from the source on purpose, as JSON; null if there are none
 CUTS_SCHEMA = pa.schema(
     [
@@ -56,6 +57,7 @@ CUTS_SCHEMA = pa.schema(
         pa.field("commit_version", pa.int64()),
         pa.field("commit_id", pa.string()),
         pa.field("differing", pa.string()),
+        pa.field("commit_cut", pa.int64()),
     ]
 )
 
@@ -78,7 +80,8 @@ CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=()
 class TableCut:
     """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` identify the snapshot that it grew
     from, ``commits`` is the number of our commits that it had, ``last_commit`` the last of them, if it is known.
-    ``differing``: the columns in which it differs from the source on purpose."""
+    ``differing``: the columns in which it differs from the source on purpose. ``commit_cut``: the number of the first
+    cut that had ``last_commit``."""
 
     name: QualifiedName
     relid: int
@@ -87,6 +90,12 @@ class TableCut:
     commits: int = 0
     last_commit: KnownCommit | None = None
     differing: DifferingColumns = SAME_COLUMNS
+    commit_cut: int | None = field(default=None, compare=False)
+
+    def after(self, earlier: TableCut | None, number: int) -> TableCut:
+        """In the cut of this number, which follows one that has ``earlier``."""
+        same = earlier is not None and earlier.last_commit == self.last_commit
+        return replace(self, commit_cut=earlier.commit_cut if same and earlier else number)
 
 
 @dataclass(frozen=True)
@@ -196,6 +205,7 @@ def _table_cut(row: Mapping[str, Any]) -> TableCut:
         row.get("commits") or 0,
         None if version is None or commit_id is None else KnownCommit(version, commit_id),
         DifferingColumns.of(json.loads(row.get("differing") or "{}")),
+        row.get("commit_cut"),
     )
 
 
@@ -218,6 +228,8 @@ def write_cut(
     cut = Cut(latest.number + 1 if latest else 1, ordinal, lsn, tables)
     if not tables or (latest is not None and replace(cut, number=latest.number) == latest):
         return latest
+    since = [table.after(latest.table(table.name) if latest else None, cut.number) for table in tables]
+    cut = replace(cut, tables=tuple(since))
     rows = [
         {
             "cut": cut.number,
@@ -232,8 +244,9 @@ def write_cut(
             "commit_version": table.last_commit.version if table.last_commit else None,
             "commit_id": table.last_commit.id if table.last_commit else None,
             "differing": json.dumps(asdict(table.differing)) if table.differing else None,
+            "commit_cut": table.commit_cut,
         }
-        for table in tables
+        for table in cut.tables
     ]
     with table_errors(f"the cuts at {lake.cuts} cannot be written", hint=_MOVE_AWAY):
         _append(lake, opened, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)

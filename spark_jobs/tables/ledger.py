@@ -3,8 +3,9 @@
 A table that is in the latest cut is not opened, so a sync does not cost more with each idle table. A snapshot takes its
 table out of the cut first, and whoever writes a table reads its own log again. What the cut cannot know is what others
 did: an OPTIMIZE, a table that was deleted or replaced, a commit of ours that another writer's has replaced
-(``delta/commit.py``). A listing shows which tables are there, and with each look a few of them, in turn, are checked:
-the cut's version must be the newest, and our last commit must be there.
+(``delta/commit.py``). A listing shows which tables are there. With each look some of them are checked: those that were
+written just before the cut, as a commit is replaced by a writer that began when it was made, and a few others in turn.
+The cut's version must be the newest, and our last commit must be there.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.catalogue_changes import tells_of
 from spark_jobs.tables.understood_windows import unknown_messages
 
-# Each look checks one table in a hundred, as a check costs three requests to an object store. If the cut is old, it
-# checks all: by default VACUUM deletes the files of a version a week after an OPTIMIZE has replaced it
+# Each look checks one table in a hundred, as a check costs three requests to an object store, and at most a hundred of
+# those written last. If the cut is old, it checks all: by default VACUUM deletes the files of a version a week after an
+# OPTIMIZE has replaced it
 _TURNS = 100
+_MOST_WRITTEN = 100
 _OLD = timedelta(hours=1)
 
 
@@ -139,7 +142,7 @@ class Ledger:
         with lake_errors(f"the tables at {lake.path} cannot be listed"):
             there = existing_folders(list(listed))
         shown = [table for folder, table in listed.items() if folder in there]
-        checked = {table.name: table for table in _in_turn(shown, cut)}
+        checked = {table.name: table for table in _to_check(shown, cut)}
         still = ask_tables(lambda name: _is_as_in_cut(lake, checked[name]), tuple(checked))
         return {
             table.name: state_in_cut(cut, table, table.version)
@@ -148,13 +151,15 @@ class Ledger:
         }
 
 
-def _in_turn(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
-    """The tables to check now. If no cut is old, after ``_TURNS`` cuts it was the turn of all."""
+def _to_check(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
+    """The tables to check now; one may be there twice. If no cut is old, after ``_TURNS`` cuts it was the turn of
+    all."""
     if cut.written_at is None or datetime.now(UTC) - cut.written_at > _OLD:
         return tables
     count = ceil(len(tables) / _TURNS)
     first = cut.number * count % max(1, len(tables))
-    return (*tables, *tables)[first : first + count]
+    written = [table for table in tables if table.commit_cut == cut.number]
+    return (*(*tables, *tables)[first : first + count], *written[:_MOST_WRITTEN])
 
 
 def _is_as_in_cut(lake: Lake, table: TableCut) -> bool:

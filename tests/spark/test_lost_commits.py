@@ -111,8 +111,9 @@ def test_an_idle_table_that_has_lost_a_commit_gets_it_again_in_its_turn(
     database: Database, tmp_path: Path, spark: SparkSession, engine: MergeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = _start(database, tmp_path / "lake", spark, engine)
-    followed.change(IDLE)
-    followed.sync()
+    for name in (IDLE, BUSY):
+        followed.change(name)
+        followed.sync()
     number, version = followed.state(IDLE)
     assert _replaced(followed.pipeline.lake.table(IDLE)) == version
     for _ in NAMES:  # then it was the turn of each
@@ -120,6 +121,24 @@ def test_an_idle_table_that_has_lost_a_commit_gets_it_again_in_its_turn(
         followed.sync()
     assert followed.state(IDLE) == (number, version + 1)
     assert [f"has lost commit {number} " in line for line in _lines(caplog)] == [True]
+    followed.assert_equal()
+
+
+def test_an_idle_table_that_was_written_last_gets_it_again_with_the_next_sync(
+    database: Database, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = _start(database, tmp_path / "lake", spark, "auto")
+    for name in NAMES:
+        followed.change(name)
+    followed.sync()
+    before = {name: followed.state(name) for name in NAMES}
+    for name in NAMES:
+        _replaced(followed.pipeline.lake.table(name))
+    followed.sync()
+    assert {name: followed.state(name) for name in NAMES} == {
+        name: (number, version + 1) for name, (number, version) in before.items()
+    }
+    assert len(_lines(caplog)) == len(NAMES)
     followed.assert_equal()
 
 
