@@ -46,9 +46,6 @@ class ObjectStore:
     takes: frozenset[str] = frozenset()
     log_store: str = ""
 
-    def uri(self, location: Location) -> str:
-        return f"{self.scheme}://{location.partition('://')[2]}"
-
 
 class Filesystems(Recent["fs.FileSystem"]):
     """By the beginning of the path, which is all that a client depends on."""

@@ -24,6 +24,9 @@ class WriteLimits:
     the rows that it writes anew, which are in memory meanwhile. ``rows_of_file``: fewer are not worth a file of their
     own.
 
+    ``compacted_bytes``: small files of that size are put together by the driver's process in a minute, row group by row
+    group.
+
     ``whole_files_bytes``: up to that size, Spark's MERGE rewrites whole files, which takes one join less than deletion
     vectors. ``interpreted_bytes``: up to that, it interprets expressions, too. Ten changes of 1,000 rows took 3.3 CPU
     seconds with deletion vectors and compiled code, and 1.5 like this; ten of 30,000 rows (1.4 MB) 3.4 and 1.9.
@@ -44,6 +47,8 @@ class WriteLimits:
     in_memory_bytes: int = 512 << 20
     in_files_bytes: int = 128 << 20
     rows_of_file: int = 50_000
+
+    compacted_bytes: int = 1 << 30
 
     whole_files_bytes: int = 8 << 20
     interpreted_bytes: int = 2 << 20

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from spark_jobs.change_log.log import LOG_CONFIGURATION, LOG_LAYOUT, NO_ORDINAL, ChangeLog, rows_of_kind
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
+from spark_jobs.delta.history import FOR_READERS
+from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 
 
 def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: int) -> Upkeep:
@@ -19,7 +20,7 @@ def keep_log_small(log: ChangeLog, last: WindowMarker, age: timedelta, needed: i
     LakeError; OvertakenError when another process maintains the log.
     """
     expiry = Expiry(age, min(needed, last.ordinal), _fingerprints_of(last))
-    return keep_small(_counted(log), LOG_CONFIGURATION, expiry, KEPT_FOR_READERS)
+    return keep_small(_counted(log), LOG_CONFIGURATION, expiry, FOR_READERS)
 
 
 def compact_log_in_passing(log: ChangeLog, ordinal: int) -> None:

@@ -14,12 +14,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from spark_jobs.delta.commit import LogFolder
+from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import last_checkpoint
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL = 5
+_MOST_COMMITS = 10
 _PROPERTY = "delta.checkpointInterval"
 # the least number of commits of this process, to whatever tables of the lake, between two checkpoints
 _COMMITS_BETWEEN = 4
@@ -65,6 +68,14 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
         table.create_checkpoint()
     except (DeltaError, OSError) as error:  # nothing is lost; the next checkpoint covers it too
         _log.warning("%s has no checkpoint of version %d: %s", path, version, error)
+
+
+def shorten_log(path: Location, commits: int) -> None:
+    """To be called where ``commits`` were made since the last checkpoint. Usually their writers have written one: Spark
+    does so at each tenth version, unless that is somebody else's. Raises LakeError."""
+    if commits > _MOST_COMMITS and (table := open_table(path, path)) is not None:
+        with table_errors(f"{path} cannot be written", hint=WRITABLE):
+            table.create_checkpoint()
 
 
 def _interval(table: DeltaTable) -> int:

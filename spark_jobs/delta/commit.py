@@ -12,6 +12,7 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,10 +22,13 @@ from typing import Any
 from pyarrow import fs
 
 from spark_jobs.delta.files import lake_filesystem
-from spark_jobs.storage import Location, Recent, Storage
+from spark_jobs.delta.whole_files import read_file
+from spark_jobs.storage import Location, Recent
 
+# the files of a log: a commit, and a checkpoint, which may be in several parts
+COMMIT = re.compile(r"(\d{20})\.json")
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
 _MOST_BYTES = 64 << 10
-_ETAG = "ETag"
 _MILLISECONDS = 1000
 # where a commit of ours holds its id: among the properties that ``deltalake`` writes, and in ``userMetadata``, the only
 # place that Spark offers
@@ -108,7 +112,7 @@ class Commit:
 class _KnownFile:
     """A commit that was read from a file with this ``etag``."""
 
-    etag: bytes
+    etag: str
     commit: Commit
 
 
@@ -118,40 +122,41 @@ class SmallCommits(Recent[_KnownFile]):
 
 @dataclass(frozen=True)
 class LogFolder:
-    """The folder ``_delta_log`` of a table: its ``path`` in the ``filesystem``."""
+    """The folder ``_delta_log`` of a ``table``: its ``path`` in the ``filesystem``."""
 
     filesystem: fs.FileSystem
     path: str
-    storage: Storage
+    table: Location
 
     @classmethod
     def of(cls, table: Location) -> LogFolder:
-        return cls(*lake_filesystem(table / "_delta_log"), table.storage)
+        return cls(*lake_filesystem(table / "_delta_log"), table)
 
     def file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
     def commit(self, version: int) -> Commit | None:
         """None if there is no such commit. Raises OSError; ValueError if it is damaged."""
-        path, remembered = self.file(_name(version)), self.storage.memory(SmallCommits)
+        name, remembered = commit_name(version), self.table.storage.memory(SmallCommits)
+        path = self.file(name)
+        known = remembered.take(path)
         try:
-            with self.filesystem.open_input_stream(path) as stream:
-                etag = (stream.metadata() or {}).get(_ETAG)
-                known = remembered.take(path)
-                if known is None or known.etag != etag:
-                    content = stream.read()
-                    known = _KnownFile(etag or b"", _parsed(path, version, content))
-                    if etag is None or len(content) > _MOST_BYTES:
-                        return known.commit
+            content, etag = read_file(self.table / "_delta_log", name, unless=known.etag if known else None)
         except FileNotFoundError:
             return None
+        if content is not None:
+            commit = commit_of(path, version, content.to_pybytes())
+            if etag is None or content.size > _MOST_BYTES:
+                return commit
+            known = _KnownFile(etag, commit)
+        assert known is not None
         remembered.keep(path, known)
         return known.commit
 
     def has_commit(self, version: int) -> bool:
         # of a file that is missing, get_file_info would also ask an object store whether it is a folder
         try:
-            self.filesystem.open_input_stream(self.file(_name(version))).close()
+            self.filesystem.open_input_stream(self.file(commit_name(version))).close()
         except FileNotFoundError:
             return False
         return True
@@ -162,11 +167,13 @@ class LogFolder:
         return found
 
 
-def _name(version: int) -> str:
+def commit_name(version: int) -> str:
+    """Of the commit's file."""
     return f"{version:020}.json"
 
 
-def _parsed(path: str, version: int, content: bytes) -> Commit:
+def commit_of(path: str, version: int, content: bytes) -> Commit:
+    """The commit whose file at ``path`` has this content. Raises ValueError if it is damaged."""
     lines = content.splitlines()
     if not lines or not all(line.startswith(b'{"') and line.endswith(b"}") for line in lines):
         raise ValueError(f"{path} is damaged")

@@ -7,7 +7,7 @@ many files the table has. For older rows Delta's list of all files is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
@@ -20,8 +20,10 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from spark_jobs.delta.files import table_filesystem
+from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.whole_files import content_of
 from spark_jobs.storage import Location, Recent
 
 # the most commits that are read one by one; beyond that the list of all files costs less
@@ -86,8 +88,14 @@ class CountedFiles:
 
     def all(self, table: DeltaTable | None = None) -> tuple[DataFile, ...]:
         """All files, in the order of their numbers."""
-        table = table or open_table(self.path, self.path)
-        return () if table is None else self._listed(table, _ANY)
+        if table is not None:
+            return self._listed(table, _ANY)
+        listed = ListedTable.read(self.path, log_alone=True)
+        return () if listed is None else self.added(listed.files.values())
+
+    def added(self, actions: Iterable[Mapping[str, Any]]) -> tuple[DataFile, ...]:
+        """The files that these actions add, in the order of their numbers."""
+        return tuple(sorted(map(_data_file, actions), key=lambda file: file.least.get(self.column) or 0))
 
     def dataset(self, files: Sequence[DataFile]) -> ds.Dataset:
         """The rows of these files. A query does not open files that cannot match by their statistics."""
@@ -105,12 +113,8 @@ class CountedFiles:
 
     def _content(self, file: str) -> pa.Buffer:
         """A small file as a whole. Files are never changed, and their names never used again."""
-
-        def read() -> pa.Buffer:
-            with table_filesystem(self.path).open_input_stream(file) as stream:
-                return stream.read_buffer()
-
-        return self.path.storage.memory(_SmallFiles).value(f"{self.path}/{file}", read)
+        files = self.path.storage.memory(_SmallFiles)
+        return files.value(f"{self.path}/{file}", lambda: content_of(self.path, file))
 
     def _newest(self, number: int | None, at: TransactionLog | None) -> tuple[DataFile, ...]:
         log = at or TransactionLog.open(self.path)
@@ -128,9 +132,11 @@ class CountedFiles:
         removed: set[str] = set()
         for passed, commit in enumerate(log.commits()):
             removed |= {action["path"] for action in commit.actions("remove")}
-            added = [action for action in commit.actions("add") if action["path"] not in removed]
+            every = [*commit.actions("add")]
+            added = [action for action in every if action["path"] not in removed]
             files += (file for file in map(_data_file, added) if self._reaches(file, number))
-            appended = [_data_file(action).least.get(self.column) for action in added if action["dataChange"]]
+            # also where a compaction, in a commit that was read before, has replaced what was appended
+            appended = [_data_file(action).least.get(self.column) for action in every if action["dataChange"]]
             if None in appended or passed == _MOST_COMMITS:
                 return None
             least = min((first for first in appended if first is not None), default=None)
@@ -160,7 +166,7 @@ class CountedFiles:
         return number is None or last is None or last > number
 
 
-def _data_file(action: dict[str, Any]) -> DataFile:
+def _data_file(action: Mapping[str, Any]) -> DataFile:
     stats = json.loads(action.get("stats") or "{}")
     by_column = (stats.get(key) or {} for key in ("minValues", "maxValues", "nullCount"))
     path = unquote(action["path"])

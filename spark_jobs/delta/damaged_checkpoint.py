@@ -7,7 +7,6 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#checkpoints
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from contextlib import suppress
 
@@ -15,13 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from spark_jobs.delta.commit import LogFolder
+from spark_jobs.delta.commit import CHECKPOINT, COMMIT, LogFolder
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
-
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
 def remove_damaged_checkpoint(table: Location) -> str | None:
@@ -32,9 +28,9 @@ def remove_damaged_checkpoint(table: Location) -> str | None:
     """
     folder = LogFolder.of(table)
     names = [file.base_name for file in folder.files()]
-    commits = {int(match[1]) for match in map(_COMMIT.fullmatch, names) if match}
+    commits = {int(match[1]) for match in map(COMMIT.fullmatch, names) if match}
     checkpoints: dict[int, list[str]] = defaultdict(list)
-    for match in filter(None, map(_CHECKPOINT.fullmatch, names)):
+    for match in filter(None, map(CHECKPOINT.fullmatch, names)):
         checkpoints[int(match[1])].append(folder.file(match[0]))
     damaged: list[str] = []
     base = -1

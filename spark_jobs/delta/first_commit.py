@@ -1,7 +1,6 @@
 """Creates a Delta table with its first rows, in one commit: version 0, written only if the table has none.
 
 ``deltalake`` does not create tables with column mapping.
-https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from uuid import uuid4
 from deltalake.transaction import AddAction
 
 from spark_jobs.delta.commit import Transaction, time_now
-from spark_jobs.delta.created_file import create_file
+from spark_jobs.delta.own_commit import Action, add_action, commit_info, write_commit
 from spark_jobs.storage import Location
 
-_FIRST = "00000000000000000000.json"
 # what the oldest protocol that is written today has anyway
 _LEGACY_FEATURES = ("appendOnly", "invariants")
 
@@ -40,30 +38,23 @@ def create_table(
     """
     now = time_now()
     actions = (
-        {"commitInfo": _commit_info(now, files, user_metadata, rows)},
+        _commit_info(files, user_metadata, rows),
         {"protocol": _protocol(features)},
         {"metaData": _meta_data(now, fields, configuration)},
         {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now}},
-        *({"add": _add(file)} for file in files),
+        *map(add_action, files),
     )
-    lines = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-    return create_file(path / "_delta_log", _FIRST, lines.encode())
+    return write_commit(path, 0, actions)
 
 
-def _commit_info(now: int, files: Sequence[AddAction], user_metadata: str, rows: int) -> dict[str, Any]:
-    return {
-        "timestamp": now,
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Overwrite", "partitionBy": "[]"},
-        "isBlindAppend": False,
-        "operationMetrics": {
-            "numFiles": str(len(files)),
-            "numOutputRows": str(rows),
-            "numOutputBytes": str(sum(file.size for file in files)),
-        },
-        "engineInfo": "dagster-postgres-cdc",
-        "userMetadata": user_metadata,
+def _commit_info(files: Sequence[AddAction], user_metadata: str, rows: int) -> Action:
+    metrics = {
+        "numFiles": str(len(files)),
+        "numOutputRows": str(rows),
+        "numOutputBytes": str(sum(file.size for file in files)),
     }
+    parameters = {"mode": "Overwrite", "partitionBy": "[]"}
+    return commit_info("WRITE", parameters, operationMetrics=metrics, userMetadata=user_metadata)
 
 
 def _protocol(features: Sequence[str]) -> dict[str, Any]:
@@ -85,15 +76,4 @@ def _meta_data(now: int, fields: Sequence[Mapping[str, Any]], configuration: Map
         "partitionColumns": [],
         "configuration": dict(configuration),
         "createdTime": now,
-    }
-
-
-def _add(file: AddAction) -> dict[str, Any]:
-    return {
-        "path": file.path,
-        "partitionValues": dict(file.partition_values),
-        "size": file.size,
-        "modificationTime": file.modification_time,
-        "dataChange": file.data_change,
-        "stats": file.stats,
     }

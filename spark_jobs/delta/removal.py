@@ -1,26 +1,28 @@
-"""Files of the lake listed and deleted by name, so that nothing is deleted that was not looked at."""
+"""The files of the lake, listed so that what is deleted is deleted by name."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyarrow import fs
 
-from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors, lake_filesystem
+from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.storage import Location
+
+_NANOSECONDS = 1_000_000  # of a millisecond
 
 
 @dataclass(frozen=True)
 class LakeFile:
-    """``name``: its path below the folder that was listed."""
+    """``name``: its path below the folder that was listed. ``modified``: in milliseconds since 1970, by the storage."""
 
     name: str
     size: int
+    modified: int
 
 
 def entries(path: Location) -> dict[str, LakeFile | None]:
@@ -29,7 +31,7 @@ def entries(path: Location) -> dict[str, LakeFile | None]:
     with lake_errors(f"{path} cannot be listed"):
         found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return {
-        info.base_name: None if info.type == fs.FileType.Directory else LakeFile(info.base_name, info.size or 0)
+        info.base_name: None if info.type == fs.FileType.Directory else _file(info.base_name, info)
         for info in sorted(found, key=lambda info: str(info.path))
     }
 
@@ -44,25 +46,8 @@ def files_below(path: Location) -> tuple[LakeFile, ...]:
         else:
             listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
             start = len(folder.rstrip("/")) + 1
-            found = [LakeFile(info.path[start:], info.size or 0) for info in listed if info.type == fs.FileType.File]
+            found = [_file(info.path[start:], info) for info in listed if info.type == fs.FileType.File]
     return tuple(sorted(found, key=lambda file: file.name))
-
-
-def delete_files(path: Location, names: Sequence[str], *, are_all: bool) -> None:
-    """Delete these files below the folder; one that is gone already is no error. ``are_all``: the folder holds nothing
-    else, so an object store can delete many with each request."""
-    filesystem, folder = lake_filesystem(path)
-
-    def delete(name: str) -> None:
-        with suppress(FileNotFoundError):
-            filesystem.delete_file(f"{folder}/{name}")
-
-    with lake_errors(f"{path} cannot be removed"):
-        if are_all and not isinstance(filesystem, fs.LocalFileSystem):
-            _delete_whole(filesystem, folder)
-            return
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
-            list(pool.map(delete, names))
 
 
 def remove_empty_folders(path: Location) -> None:
@@ -77,6 +62,11 @@ def remove_empty_folders(path: Location) -> None:
             _delete_whole(filesystem, folder)
 
 
+def _file(name: str, info: fs.FileInfo) -> LakeFile:
+    modified = time.time_ns() if info.mtime_ns is None else info.mtime_ns
+    return LakeFile(name, info.size or 0, modified // _NANOSECONDS)
+
+
 def _below_local(folder: str) -> list[LakeFile]:
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -87,7 +77,8 @@ def _below_local(folder: str) -> list[LakeFile]:
         links = [name for name in folders if Path(inner, name).is_symlink()]
         for name in (*files, *links):
             file = Path(inner, name)
-            found.append(LakeFile(str(file.relative_to(folder)), file.lstat().st_size))
+            stat = file.lstat()
+            found.append(LakeFile(str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns // _NANOSECONDS))
     return found
 
 

@@ -9,7 +9,6 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,11 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.delta.commit import Commit, KnownCommit, LogFolder, Transaction
+from spark_jobs.delta.commit import CHECKPOINT, COMMIT, Commit, KnownCommit, LogFolder, Transaction
+from spark_jobs.delta.whole_files import content_of
 from spark_jobs.storage import Location
-
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
 
 
 class NewestVersions(dict[str, int]):
@@ -81,7 +78,7 @@ class TransactionLog:
 
     def checkpoint_transactions(self) -> tuple[Transaction, ...]:
         """The transaction identifiers in the newest checkpoint, the one updated last first."""
-        parts = [(int(m[1]), file.path) for file in self.folder.files() if (m := _CHECKPOINT.fullmatch(file.base_name))]
+        parts = [(int(m[1]), file.path) for file in self.folder.files() if (m := CHECKPOINT.fullmatch(file.base_name))]
         newest = max((version for version, _ in parts if version <= self.version), default=-1)
         found: list[dict[str, Any]] = []
         for path in (path for version, path in parts if version == newest):
@@ -137,9 +134,8 @@ def last_checkpoint(folder: LogFolder) -> LastCheckpoint | None:
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
     """
     try:
-        with folder.filesystem.open_input_stream(folder.file("_last_checkpoint")) as stream:
-            told = json.loads(stream.read())
-            return LastCheckpoint(int(told["version"]), int(told.get("size", 0)))
+        told = json.loads(content_of(folder.table / "_delta_log", "_last_checkpoint").to_pybytes())
+        return LastCheckpoint(int(told["version"]), int(told.get("size", 0)))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -166,5 +162,5 @@ def _newest_from(folder: LogFolder, known: int) -> int:
 
 def _newest_listed(folder: LogFolder) -> int | None:
     names = [file.base_name for file in folder.files()]
-    matches = (_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names)
+    matches = (COMMIT.fullmatch(name) or CHECKPOINT.fullmatch(name) for name in names)
     return max((int(match[1]) for match in matches if match), default=None)

@@ -1,43 +1,39 @@
 """Maintain a table of numbered rows: drop expired rows, compact small files, remove old files from storage. A part of
 the compaction also happens in passing, while rows are appended.
 
-Each step is a commit of its own that changes no row that is kept, and may be repeated after any crash. These commits
-are counted in a transaction identifier and made through the handle that the files were read with: of two processes that
-do this at once, one commits. A concurrent append disturbs neither. Files keep the time at which their rows were
+Each step is a commit of its own that changes no row that is kept, and may be repeated after any crash. It is made only
+while the files that it replaces are part of the table: of two processes that do this at once, one commits. A concurrent
+append disturbs neither. Files keep the time at which their rows were
 appended, so that a file's age is that of its rows. That is why only files of the same period are compacted together.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain, takewhile
+from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
 
-from spark_jobs.delta.append import commit_files
-from spark_jobs.delta.commit import Transaction, time_now
-from spark_jobs.delta.commit_errors import commit_errors
+from spark_jobs.delta.checkpoints import shorten_log
+from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout, row_groups
 from spark_jobs.delta.files import WRITABLE, table_filesystem
-from spark_jobs.delta.table import open_table, table_errors
-from spark_jobs.delta.written_tables import commit_properties
+from spark_jobs.delta.history import History
+from spark_jobs.delta.listed_table import ListedTable
+from spark_jobs.delta.table import table_errors
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
-_APP_ID = "pgcdc:maintenance"
 _MILLISECONDS = 1000
 _DAY = 24 * 3600 * _MILLISECONDS
-# readers may still use a file that is no longer part of the table, writers may write one that is not yet part of it
-KEPT_FOR_READERS = timedelta(days=1)
 _SMALL_BYTES = FILE_BYTES // 2
 # how often, in appends, the newest files are compacted in passing, and which: together they are at most a gigabyte
 _IN_PASSING_EVERY = 1000
@@ -78,22 +74,23 @@ class Expiry:
     keep: pc.Expression | None = None
 
 
-def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expiry | None, readers: timedelta) -> Upkeep:
-    """Set the table's ``properties``, drop expired rows, compact small files, clean up Delta's log, and remove files
-    that no version of the last ``readers`` has from storage.
+def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expiry | None, history: History) -> Upkeep:
+    """Set the table's ``properties``, drop expired rows, compact small files, and remove from the storage what the
+    table's ``history`` does not need.
 
     Raises LakeError; OvertakenError when another process maintains the table too.
     """
     path = table.files.path
     with table_errors(f"{path} cannot be maintained", hint=WRITABLE):
-        _set_properties(path, properties)
-        before = table.files.all()
+        listed = _listed(path).with_properties(properties)
+        before = table.files.added(listed.files.values())
         expired = _first_younger(before, table.files.column, expiry.age) if expiry else None
         if expiry and expired is not None:
-            _drop_before(table, min(expired, expiry.needed), expiry.keep)
-        _put_together(table)
-        deleted = _tidy(path, readers)
-        after = table.files.all()
+            listed = _drop_before(table, listed, min(expired, expiry.needed), expiry.keep)
+        listed = _put_together(table, listed)
+        shorten_log(path, listed.version - listed.checkpoint)
+        deleted = listed.remove_expired(history)
+        after = table.files.added(listed.files.values())
     overdue = expired is not None and expiry is not None and expiry.needed < expired
     return Upkeep(len(before), len(after), sum(file.size for file in after), deleted, overdue)
 
@@ -111,7 +108,7 @@ def compact_in_passing(table: CountedTable, number: int) -> None:
     try:
         with table_errors(f"{path} cannot be compacted", hint=WRITABLE):
             # twice as many as are new: the last time may have failed
-            _put_together(table, after=number - 2 * _IN_PASSING_EVERY, below=_TINY_BYTES)
+            _put_together(table, _listed(path), after=number - 2 * _IN_PASSING_EVERY, below=_TINY_BYTES)
     except LakeError as error:
         _log.warning("%s", error)
 
@@ -125,58 +122,38 @@ def _first_younger(files: Sequence[DataFile], column: str, age: timedelta) -> in
     return max((file.greatest[column] + 1 for file in old), default=None)
 
 
-def _drop_before(table: CountedTable, number: int, keep: pc.Expression | None) -> None:
+def _drop_before(table: CountedTable, listed: ListedTable, number: int, keep: pc.Expression | None) -> ListedTable:
     """Drop files all of whose rows have numbers below ``number``, except for the rows in them that meet ``keep``."""
-    handle = _opened(table.files.path)
-    dropped = [file for file in table.files.all(handle) if _is_before(file, table.files.column, number)]
-    if dropped:
-        rows = iter(()) if keep is None else _rows(table, dropped, keep)
-        _replace(table, handle, dropped, rows, is_loss=True)
+    files = table.files.added(listed.files.values())
+    dropped = [file for file in files if _is_before(file, table.files.column, number)]
+    if not dropped:
+        return listed
+    return _replace(table, listed, dropped, iter(()) if keep is None else _rows(table, dropped, keep), is_loss=True)
 
 
-def _put_together(table: CountedTable, *, after: int | None = None, below: int = _SMALL_BYTES) -> None:
+def _put_together(
+    table: CountedTable, listed: ListedTable, *, after: int | None = None, below: int = _SMALL_BYTES
+) -> ListedTable:
     """Replace the files of each period that are smaller than ``below`` bytes by larger ones; only those with numbers
     greater than ``after``."""
-
-    def is_meant(file: DataFile) -> bool:
+    periods: dict[int, list[DataFile]] = defaultdict(list)
+    for file in table.files.added(listed.files.values()):
         last = file.greatest.get(table.files.column)
-        return file.size < below and (after is None or (last is not None and last > after))
-
-    periods = {_period(table, file) for file in table.files.all() if is_meant(file)}
-    for period in sorted(periods):
-        handle = _opened(table.files.path)
-        small = [file for file in table.files.all(handle) if _period(table, file) == period and is_meant(file)]
+        if file.size < below and (after is None or (last is not None and last > after)):
+            periods[_period(table, file)].append(file)
+    for _, small in sorted(periods.items()):
         if len(small) > 1:
-            _replace(table, handle, small, _ordered(table, small), is_loss=False)
-
-
-def _tidy(path: Location, keep: timedelta) -> int:
-    """Write a checkpoint, clean up Delta's log, and remove files that no version of the last ``keep`` has. Returns the
-    number of files removed."""
-    table = _opened(path)
-    if table.version():  # version 0 only created the table: a checkpoint of it is useless
-        table.create_checkpoint()
-    table.cleanup_metadata()
-    hours = int(keep.total_seconds() // 3600)
-    return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
-
-
-def _set_properties(path: Location, wanted: Mapping[str, str]) -> None:
-    """Set the properties that differ, in one commit."""
-    table = _opened(path)
-    known = table.metadata().configuration
-    others = {name: value for name, value in wanted.items() if known.get(name) != value}
-    if others:
-        table.alter.set_table_properties(others)
+            listed = _replace(table, listed, small, _ordered(table, small), is_loss=False)
+    return listed
 
 
 def _replace(
-    table: CountedTable, handle: DeltaTable, old: Sequence[DataFile], rows: Iterator[pa.RecordBatch], *, is_loss: bool
-) -> None:
-    """Replace ``old`` files by new ones that hold ``rows``, in one commit on the version of ``handle``."""
+    table: CountedTable, listed: ListedTable, old: Sequence[DataFile], rows: Iterator[pa.RecordBatch], *, is_loss: bool
+) -> ListedTable:
+    """Replace ``old`` files by new ones that hold ``rows``, in one commit. What others have appended since is kept.
+    Raises OvertakenError if somebody else has replaced one of the old files."""
     path, modified = table.files.path, max(file.modified for file in old)
     new = DataFiles(table_filesystem(path), path, table.layout, modified)
-    number = (handle.transaction_version(_APP_ID) or 0) + 1
     try:
         for group in row_groups(rows):
             new.write(pa.Table.from_batches(group, table.layout.schema))
@@ -184,30 +161,40 @@ def _replace(
     except BaseException:
         new.remove()
         raise
-    now = time_now()
-    removed = [RemoveAction(file.path, is_loss, now, file.size, {}) for file in old]
-    with commit_errors(path, OvertakenError(f"another process maintains {path}", hint="run it again")):
-        commit = commit_properties(Transaction(_APP_ID, number))
-        commit_files(handle, [*new.actions, *removed], "append", table.layout.schema, commit)
+    names = [file.path for file in old]
+    while listed.files.keys() >= set(names):
+        try:
+            return listed.with_replaced(names, new.actions, is_loss=is_loss)
+        except OvertakenError:
+            listed = listed.newest()
+    if new.actions and listed.files.keys() >= {file.path for file in new.actions}:
+        return listed  # the commit was made, and its answer lost
+    raise OvertakenError(f"another process maintains {path}", hint="run it again")
 
 
-def _opened(path: Location) -> DeltaTable:
-    table = open_table(path, path)
+def _listed(path: Location) -> ListedTable:
+    table = ListedTable.read(path)
     if table is None:
         raise LakeError(f"there is no Delta table at {path} any more", hint="run it again")
     return table
 
 
 def _ordered(table: CountedTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-    """The files' rows, those that are often read alone last: a query for these then reads only the last row groups."""
-    if table.apart is None:
-        return _rows(table, files, None)
-    return chain(_rows(table, files, ~table.apart), _rows(table, files, table.apart))
+    """The files' rows, those that are often read alone last: a query for these then reads only the last row groups.
+    They are few, and in memory until then."""
+    apart: list[pa.RecordBatch] = []
+    for batch in _rows(table, files, None):
+        if table.apart is None:
+            yield batch
+        else:
+            yield batch.filter(~table.apart)
+            apart.append(batch.filter(table.apart))
+    yield from apart
 
 
 def _rows(table: CountedTable, files: Sequence[DataFile], condition: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-    dataset = table.files.dataset(files)
-    return iter(dataset.to_batches(filter=condition, batch_readahead=1, fragment_readahead=4))
+    for file in files:  # one by one, as a small file is then read by one request
+        yield from table.files.dataset([file]).to_batches(filter=condition, batch_readahead=1)
 
 
 def _is_before(file: DataFile, column: str, number: int) -> bool:

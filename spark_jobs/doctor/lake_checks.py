@@ -10,8 +10,8 @@ from uuid import uuid4
 from pyarrow import fs
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.created_file import create_file
 from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.delta.whole_files import create_file
 from spark_jobs.doctor.checks import Check, fail, ok
 from spark_jobs.errors import LakeError, one_line
 from spark_jobs.storage import Location

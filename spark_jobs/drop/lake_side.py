@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables
-from spark_jobs.delta.removal import LakeFile, delete_files, entries, files_below, remove_empty_folders
+from spark_jobs.delta.removal import LakeFile, entries, files_below, remove_empty_folders
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.drop.drop_report import Kind, Left, Removal
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.drop_mark import MARK_NAME, DropMark, LakeOwner
@@ -37,14 +38,12 @@ _FOREIGN = "not of this pipeline"
 
 @dataclass(frozen=True)
 class LakePart:
-    """``folder``: below ``lake.path``, empty for that folder itself; ``files``: ours below it, which are all that it
-    holds if ``is_whole``."""
+    """``folder``: below ``lake.path``, empty for that folder itself; ``files``: ours below it."""
 
     kind: Kind
     name: str
     folder: str
     files: tuple[LakeFile, ...]
-    is_whole: bool
 
     @property
     def removal(self) -> Removal:
@@ -81,7 +80,7 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
         elif name in _LOGS and file is None:
             found = _log_part(lake, _LOGS[name], name, mark)
         elif file is not None and _PROBE.fullmatch(name):
-            found = LakeSide((LakePart("temporary files", name, "", (file,), False),))
+            found = LakeSide((LakePart("temporary files", name, "", (file,)),))
         else:
             found = LakeSide() if name == MARK_NAME else LakeSide(left=(Left(_shown(lake, name, file), _FOREIGN),))
         parts += found.parts
@@ -92,7 +91,7 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
 def remove_part(lake: Lake, part: LakePart) -> None:
     """Safe to stop at any point once the mark is written. Raises LakeError."""
     path = lake.root / part.folder if part.folder else lake.root
-    delete_files(path, [file.name for file in part.files], are_all=part.is_whole)
+    delete_files(path, [file.name for file in part.files])
     if part.folder:
         remove_empty_folders(path)
 
@@ -114,7 +113,7 @@ def _tables(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
         if root is None:
             strays.append(file)
         else:
-            roots.setdefault(root, []).append(LakeFile(file.name.removeprefix(f"{root}/"), file.size))
+            roots.setdefault(root, []).append(replace(file, name=file.name.removeprefix(f"{root}/")))
     ours = _ours(lake, owner, marked, [root for root in roots if root in delta])
     sides = [_table_part(lake, root, found, ours.get(root)) for root, found in roots.items()]
     return LakeSide(
@@ -203,7 +202,7 @@ def _delta_part(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[
 def _split(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[LakeFile], ours: set[str]) -> LakeSide:
     going = tuple(file for file in files if file.name in ours)
     left = tuple(Left(f"{lake.path}/{folder}/{file.name}", _FOREIGN) for file in files if file.name not in ours)
-    parts = (LakePart(kind, name, folder, going, is_whole=not left),) if going else ()
+    parts = (LakePart(kind, name, folder, going),) if going else ()
     return LakeSide(parts, left)
 
 

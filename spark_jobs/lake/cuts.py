@@ -26,8 +26,9 @@ from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import decoded_path
+from spark_jobs.delta.history import FOR_READERS
 from spark_jobs.delta.table import open_table, table_errors
-from spark_jobs.delta.upkeep import KEPT_FOR_READERS, CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
+from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -293,13 +294,10 @@ def forget(lake: Lake, names: Collection[QualifiedName]) -> None:
         write_cut(lake, latest.ordinal, latest.lsn, tuple(marked))
 
 
-def keep_cuts_small(lake: Lake, age: timedelta) -> Upkeep | None:
-    """Delete cuts written longer ago than ``age``, except the latest one. Returns None if there are no cuts.
+def keep_cuts_small(lake: Lake, latest: Cut, age: timedelta) -> Upkeep:
+    """Delete cuts written longer ago than ``age``, except the ``latest`` one and those since.
 
     Raises LakeError; OvertakenError when another process does the same.
     """
-    latest = latest_cut(lake)
-    if latest is None:
-        return None
     table = CountedTable(cut_files(lake), CUTS_LAYOUT)
-    return keep_small(table, _TABLE_CONFIGURATION, Expiry(age, latest.number), KEPT_FOR_READERS)
+    return keep_small(table, _TABLE_CONFIGURATION, Expiry(age, latest.number), FOR_READERS)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_messages import MESSAGES_LAYOUT
@@ -17,6 +18,7 @@ from spark_jobs.change_log.retention import keep_log_small
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.files import decoded_path
+from spark_jobs.delta.history import History
 from spark_jobs.delta.upkeep import CountedTable, Upkeep, keep_small
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import keep_cuts_small
@@ -32,7 +34,7 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.writers.table_upkeep import TableFiles, history_properties, keep_table_small
+from spark_jobs.writers.table_upkeep import TableFiles, TableKept, keep_table_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +68,7 @@ class MaintainReport:
 
 def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress: Progress = silent) -> MaintainReport:
     """Maintain change log, cuts, messages and each table, in this order; a failure stops only its part. ``spark`` is
-    called only if there are tables.
+    called only if a table needs it.
 
     Raises LakeError if there is no change log, or if it cannot be read; CdcError if it cannot be determined what the
     tables still need. Nothing has been changed then.
@@ -82,21 +84,20 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
         change_log = keep_log_small(log, last, pipeline.retention.change_log, needed.ordinal)
     with errors.collected():
         progress(Step("maintain", "cuts", 1, 3 + len(states), "tables"))
-        cuts = keep_cuts_small(pipeline.lake, pipeline.retention.cuts)
+        cuts = keep_cuts_small(pipeline.lake, ledger.cut, pipeline.retention.cuts) if ledger.cut else None
     with errors.collected():
         progress(Step("maintain", "messages", 2, 3 + len(states), "tables"))
         if has_messages_table(pipeline) and messages_state(pipeline.lake, last.identity) is not None:
             messages = _keep_messages_small(pipeline)
-    tables: list[TableMaintained] = []
+    done: dict[QualifiedName, TableKept | CdcError] = {}
     with write_guard(pipeline.source) as guard:
         for name, state in states.items():
-            progress(Step("maintain", str(name), 3 + len(tables), 3 + len(states), "tables"))
-            done = _maintain_table(pipeline, spark, name, guard) if isinstance(state, TableState) else state
-            tables.append(TableMaintained(name, error=done) if isinstance(done, CdcError) else done)
+            progress(Step("maintain", str(name), 3 + len(done), 3 + len(states), "tables"))
+            done[name] = _maintain_table(pipeline, spark, name, guard) if isinstance(state, TableState) else state
         with errors.collected(), guard.cuts():
             # syncs do not look at an idle table, and VACUUM will remove the files of the version that its cut names
-            maintained = [table.name for table in tables if table.error is None]
-            show_in_latest_cut(pipeline.lake, last.identity, maintained)
+            kept = {name: table.same_rows for name, table in done.items() if isinstance(table, TableKept)}
+            show_in_latest_cut(pipeline.lake, last.identity, kept, kept)
     first = log.first_window() or last
     held = needed.by if change_log is not None and change_log.overdue else ""
     return MaintainReport(
@@ -106,8 +107,8 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
         change_log,
         cuts,
         messages,
-        tuple(tables),
-        (*errors.found, *(table.error for table in tables if table.error)),
+        tuple(starmap(_told, done.items())),
+        (*errors.found, *(table for table in done.values() if isinstance(table, CdcError))),
         time.monotonic() - began,
     )
 
@@ -124,18 +125,22 @@ class _Errors:
             self.found.append(error)
 
 
+def _told(name: QualifiedName, done: TableKept | CdcError) -> TableMaintained:
+    return TableMaintained(name, error=done) if isinstance(done, CdcError) else TableMaintained(name, done.files)
+
+
 def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
     """No message is removed: they are the user's data."""
     files = CountedFiles(decoded_path(pipeline.lake.messages), "window", MESSAGES_LAYOUT.schema)
-    cuts = pipeline.retention.cuts
-    return keep_small(CountedTable(files, MESSAGES_LAYOUT, by_day=False), history_properties(cuts), None, cuts)
+    history = History.for_cuts(pipeline.retention.cuts)
+    return keep_small(CountedTable(files, MESSAGES_LAYOUT, by_day=False), history.properties, None, history)
 
 
 def _maintain_table(
     pipeline: Pipeline, spark: Callable[[], SparkSession], name: QualifiedName, guard: WriteGuard
-) -> TableMaintained | CdcError:
+) -> TableKept | CdcError:
     try:
         with guard.table(name), spark_errors(f"{name} cannot be maintained", name=name, path=pipeline.lake.table(name)):
-            return TableMaintained(name, keep_table_small(spark(), pipeline.lake.table(name), pipeline.retention.cuts))
+            return keep_table_small(pipeline, name, spark)
     except CdcError as error:
         return error

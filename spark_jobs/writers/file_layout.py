@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.schema.table_shape import LakeColumn
 
-_FILE_BYTES = 128 << 20
+FILE_BYTES = 128 << 20
 _WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of
 
 
@@ -18,8 +18,13 @@ def file_layout(
 ) -> Layout:
     """Files hold the values of ``columns`` under their ``physical`` names, with these ``ids``. The names of the files
     begin with ``stem``."""
-    schema = pa.schema(map(_parquet_field, columns, physical, ids))
-    return Layout(schema, tuple(physical[:_WITH_STATISTICS]), unique=(), file_bytes=_FILE_BYTES, stem=stem)
+    return layout_of(pa.schema(map(_parquet_field, columns, physical, ids)), stem=stem)
+
+
+def layout_of(schema: pa.Schema, *, stem: str = "part") -> Layout:
+    """Files hold these columns."""
+    statistics = tuple(schema.names[:_WITH_STATISTICS])
+    return Layout(schema, statistics, unique=(), file_bytes=FILE_BYTES, stem=stem)
 
 
 def _parquet_field(column: LakeColumn, physical: str, number: int | None) -> pa.Field:

@@ -27,7 +27,7 @@ from spark_jobs.writers.write_choice import TableFacts
 
 _log = logging.getLogger(__name__)
 
-_ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as in file:/lake
+ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as in file:/lake
 # these promise readers what happened to single rows
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 PHYSICAL = "delta.columnMapping.physicalName"
@@ -113,10 +113,10 @@ def opened_table(path: Location, version: int) -> OpenedTable | None:
         return None
     physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
     ids = {field["name"]: field["metadata"].get(COLUMN_ID) for field in fields}
-    return OpenedTable(opened, source_columns(fields), physical, ids, _features(protocol))
+    return OpenedTable(opened, source_columns(fields), physical, ids, features_of_protocol(protocol))
 
 
-def _features(protocol: ProtocolVersions) -> frozenset[str]:
+def features_of_protocol(protocol: ProtocolVersions) -> frozenset[str]:
     """Those of a protocol that does not name them are the ones that its writer version stands for."""
     if protocol.writer_features is None:
         implied = (names for version, names in _OF_VERSION if version <= protocol.min_writer_version)
@@ -170,7 +170,7 @@ def _facts(table: DeltaTable, files: pa.Table, touched: pa.Table, *, is_plain: b
         file_bytes(touched),
         _row_count(touched),
         is_plain,
-        bool(pc.any(pc.match_substring_regex(files.column("path"), _ELSEWHERE)).as_py()),
+        bool(pc.any(pc.match_substring_regex(files.column("path"), ELSEWHERE)).as_py()),
         any(table.metadata().configuration.get(name) == "true" for name in _ROW_BY_ROW),
     )
 

@@ -1,11 +1,12 @@
-"""Keep a Delta table of ours small, with Spark: compact small files, remove old ones, and with them what was deleted.
+"""Keep a Delta table of ours small: compact small files, remove old ones, and with them what was deleted.
 
-A deletion vector hides rows, and a dropped column is no longer read, but both are still in the data files. Once in the
-time for which cuts are kept, the files that hold such data are written anew. So it has left the newest version after
-that time at the latest, and the storage after that time once more.
+This process does so for a plain table, and Spark for any other. A deletion vector hides rows, and a dropped column is
+no longer read, but both are still in the data files. Once in the time for which cuts are kept, Spark writes the files
+that hold such data anew. So it has left the newest version after that time at the latest, and the storage after that
+time once more.
 
 Every version named by a cut stays readable for as long as cuts are kept: neither its files nor its part of Delta's log
-are removed earlier. Each statement is a commit of its own, without our transaction identifier, and changes no rows.
+are removed earlier. Each step is a commit of its own, without our transaction identifier, and changes no rows.
 https://docs.delta.io/latest/optimizations-oss.html, https://docs.delta.io/latest/delta-utility.html#remove-files,
 https://docs.delta.io/latest/delta-deletion-vectors.html#apply-changes-with-reorg-table
 """
@@ -17,15 +18,30 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from spark_jobs.configuration import Pipeline
+from spark_jobs.delta.checkpoints import shorten_log
+from spark_jobs.delta.history import History
+from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.retries import again_when_overtaken
+from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
+from spark_jobs.writers.plain_table import (
+    SmallFiles,
+    compacted,
+    has_flat_columns,
+    plain_table,
+    small_files,
+)
 from spark_jobs.writers.table_features import TRANSACTIONS_STAY
+from spark_jobs.writers.write_choice import compaction_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LEAST_HISTORY = timedelta(days=30)
-_BEYOND_CUTS = timedelta(days=1)
+_NOT_COMPACTED = {"spark.databricks.delta.autoCompact.enabled": "false"}
 # since when the table's files hold what is deleted; a table that was replaced has no earlier data
 _PURGED = "postgres_cdc.purged"
 
@@ -40,25 +56,53 @@ class TableFiles:
     purged: bool = False
 
 
-def history_properties(cuts: timedelta) -> dict[str, str]:
-    """The Delta properties that keep versions readable for cuts that are up to ``cuts`` old."""
-    return {
-        "delta.deletedFileRetentionDuration": _interval(cuts),
-        "delta.logRetentionDuration": _interval(max(cuts + _BEYOND_CUTS, _LEAST_HISTORY)),
-    }
+@dataclass(frozen=True)
+class TableKept:
+    """``same_rows``: the Delta version that was found, and the one that was left, if these show the same rows; None if
+    other writers may have committed in between."""
+
+    files: TableFiles
+    same_rows: tuple[int, int] | None = None
 
 
-def keep_table_small(spark: SparkSession, path: str, cuts: timedelta) -> TableFiles:
+@again_when_overtaken
+def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvider) -> TableKept:
+    """Compact the table, set its properties, and remove what no cut needs any more. ``spark`` is called only if the
+    table needs it. Raises CdcError, and Spark's own exceptions."""
+    path, cuts = pipeline.lake.table(name), pipeline.retention.cuts
+    history = History.for_cuts(cuts)
+    properties = history.properties | TRANSACTIONS_STAY
+    before = found = plain_table(path)
+    small = small_files(found) if found is not None else ()
+    if found is not None and small and not _is_compacted_here(pipeline, name, found, small):
+        with isolated_session(spark(), _NOT_COMPACTED) as own:
+            own.sql(f"OPTIMIZE {delta_identifier(path)}")
+        small, found = (), plain_table(path)
+    if before is None or found is None:
+        return TableKept(_keep_with_spark(spark(), path, cuts, properties))
+    kept = (compacted(found, small) if small else found).with_properties(properties)
+    shorten_log(path, kept.version - kept.checkpoint)
+    kept.remove_expired(history)
+    return TableKept(TableFiles(len(before.files), len(kept.files)), (found.version, kept.version))
+
+
+def _is_compacted_here(pipeline: Pipeline, name: QualifiedName, table: ListedTable, small: SmallFiles) -> bool:
+    size, layout = sum(file["size"] for file in small), pipeline.table(name).options.layout
+    writer = compaction_writer(pipeline.merge_engine, pipeline.spark, layout, size, pipeline.writes)
+    return writer == "deltalake" and has_flat_columns(table)
+
+
+def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, properties: Mapping[str, str]) -> TableFiles:
     """Purge if that is due, then OPTIMIZE and VACUUM. Raises Spark's own exceptions."""
     table, now = delta_identifier(path), datetime.now(UTC)
-    with isolated_session(spark, {"spark.databricks.delta.autoCompact.enabled": "false"}) as own:
+    with isolated_session(spark, _NOT_COMPACTED) as own:
         before = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         purged = before["properties"].get(_PURGED)
         is_due = purged is not None and datetime.fromisoformat(purged) + cuts <= now
         if is_due:
             own.sql(f"REORG TABLE {table} APPLY (PURGE)")
         since = now.isoformat(timespec="seconds") if is_due or purged is None else purged
-        _set_properties(own, table, before["properties"], {**history_properties(cuts), _PURGED: since})
+        _set_properties(own, table, before["properties"], {**properties, _PURGED: since})
         own.sql(f"OPTIMIZE {table}")
         own.sql(f"VACUUM {table}")
         after = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
@@ -66,11 +110,6 @@ def keep_table_small(spark: SparkSession, path: str, cuts: timedelta) -> TableFi
 
 
 def _set_properties(spark: SparkSession, table: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    wanted = {**wanted, **TRANSACTIONS_STAY}
     if others := {name: value for name, value in wanted.items() if there.get(name) != value}:
         assignments = ", ".join(f"'{name}' = '{value}'" for name, value in others.items())
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({assignments})")
-
-
-def _interval(duration: timedelta) -> str:
-    return f"interval {int(duration.total_seconds() // 3600)} hours"

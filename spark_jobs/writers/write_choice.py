@@ -17,6 +17,7 @@ from spark_jobs.configuration import MergeEngine, SparkOptions
 from spark_jobs.lake.table_state import Strategy
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.spark.session_conf import runs_on_driver
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import Mode, keeps_past
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
@@ -78,6 +79,15 @@ def snapshot_writer(engine: MergeEngine, mode: Mode, options: SparkOptions, *, i
     too, or if the table ``is_small``. A user's settings for new Delta tables are Spark's to follow."""
     is_driver = engine == "auto" and not keeps_past(mode) and not options.sets_delta
     return "deltalake" if is_driver and (is_small or runs_on_driver(options)) else "spark"
+
+
+def compaction_writer(
+    engine: MergeEngine, options: SparkOptions, layout: TableLayout, in_files: int, limits: WriteLimits
+) -> Engine:
+    """Who puts the small files of a table together, ``in_files`` bytes in all. With ``spark``, Spark writes every row,
+    also one that was written before. What a user has said of Delta's files is Spark's to follow."""
+    is_driver = engine == "auto" and not options.sets_delta and layout == NO_LAYOUT
+    return "deltalake" if is_driver and in_files <= limits.compacted_bytes else "spark"
 
 
 def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:

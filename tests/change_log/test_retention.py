@@ -119,13 +119,13 @@ def test_two_processes_at_once_and_a_window_that_is_landed_meanwhile(
 ) -> None:
     replaced, interrupted = upkeep._replace, [True]
 
-    def after_others(*arguments: object, **named: object) -> None:
+    def after_others(*arguments: object, **named: object) -> object:
         if interrupted:
             interrupted.clear()
             with ThreadPoolExecutor(1) as other:
                 other.submit(_kept, log).result()
                 assert other.submit(log.land, IDENTITY, 12, window(12)).result()
-        replaced(*arguments, **named)  # type: ignore[arg-type]
+        return replaced(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(upkeep, "_replace", after_others)
     with pytest.raises(OvertakenError, match="run it again"):

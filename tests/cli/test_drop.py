@@ -22,9 +22,9 @@ from pyarrow import Table as Rows
 from pyarrow import fs
 from pydantic import SecretStr
 
-import spark_jobs.delta.removal as removal
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Lake, Pipeline
+from spark_jobs.delta import whole_files
 from spark_jobs.doctor.log_check import change_log_check
 from spark_jobs.drop.drop import drop, plan_drop
 from spark_jobs.errors import BreakError, CdcError, LakeError, SlotError, SlotInUseError, SourceError
@@ -436,7 +436,7 @@ def test_killed_among_the_files(database: Database, tmp_path: Path, monkeypatch:
     kept = tmp_path / "kept"
     shutil.copytree(pipeline.lake.path, kept)
     drop(pipeline, lake=False)
-    total, delete = len(files(kept)), removal.delete_files
+    total, delete = len(files(kept)), whole_files.delete_files
     for count in range(0, total, 3):
         shutil.rmtree(pipeline.lake.path)
         shutil.copytree(kept, pipeline.lake.path)
@@ -458,12 +458,12 @@ def stopping_after(count: int, delete: Callable[..., None]) -> Callable[..., Non
     """The log of each table before its data, which is the worst order."""
     left = [count]
 
-    def some(path: str, names: list[str], *, are_all: bool) -> None:
+    def some(path: str, names: list[str]) -> None:
         for name in sorted(names):
             if left[0] == 0:
                 raise KilledError
             left[0] -= 1
-            delete(path, [name], are_all=False)
+            delete(path, [name])
 
     return some
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 from pydantic import SecretStr
 
 from spark_jobs.capture.capture import capture
@@ -18,6 +21,10 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
+from spark_jobs.verify.verify import verify
+from spark_jobs.writers.table_upkeep import TableFiles
+from tests.fixtures.no_spark import no_spark, synced_without_spark
+from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 
@@ -129,3 +136,50 @@ def test_a_table_that_was_not_followed_for_longer_than_the_log_reaches_is_read_a
     (taken,) = synced(followed).snapshots
     assert taken.name == IDLE
     followed.assert_equal()
+
+
+def test_a_plain_table_is_maintained_without_spark(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE busy (id int PRIMARY KEY, n int)", "INSERT INTO busy VALUES (0, 0)")
+    pipeline = pipeline_of(database, tmp_path / "lake", str(BUSY))
+    path = Path(pipeline.lake.table(BUSY))
+
+    def appended(*numbers: int) -> None:
+        for number in numbers:
+            database.execute(f"INSERT INTO busy VALUES ({number}, 0)")
+            synced_without_spark(pipeline)
+
+    def files(report: MaintainReport) -> TableFiles | None:
+        assert report.errors == ()
+        return report.tables[0].files
+
+    def shown() -> int:
+        cut = latest_cut(pipeline.lake)
+        assert cut is not None
+        known = cut.table(BUSY)
+        assert known is not None
+        return known.version
+
+    synced_without_spark(pipeline)
+    appended(1, 2, 3)
+    then = shown()
+    killed, at_work = path / "part-00000-killed.parquet", path / "part-00000-at-work.parquet"
+    for file, days in ((killed, 31), (at_work, 29)):
+        file.write_bytes(b"")
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    assert files(maintain(pipeline, no_spark)) == TableFiles(4, 1)
+    assert not killed.exists()
+    assert at_work.exists()
+    assert DeltaTable(str(path), then).to_pyarrow_table().num_rows == 4
+    assert shown() == DeltaTable(str(path)).version() > then
+    assert files(maintain(pipeline, no_spark)) == TableFiles(1, 1)
+    assert shown() == DeltaTable(str(path)).version(), "nothing was to be done"
+
+    appended(4, 5)
+    by_spark = replace(pipeline, merge_engine="spark")
+    (error,) = maintain(by_spark, no_spark).errors
+    assert "SparkIsStarted" in str(error), "it writes every row"
+    assert files(maintain(by_spark, lambda: spark)) == TableFiles(3, 1)
+    assert shown() == DeltaTable(str(path)).version()
+    assert files(maintain(by_spark, no_spark)) == TableFiles(1, 1), "Spark is only needed to write rows"
+    appended(6)
+    assert verify(pipeline, no_spark).problems == ()

@@ -15,6 +15,7 @@ from spark_jobs.configuration import Retention
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
+from spark_jobs.writers.plain_table import plain_table
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -47,6 +48,7 @@ def test_a_canary_leaves_the_storage(spark: SparkSession, database: Database, tm
         followed.assert_equal()
 
     def maintained(cuts: timedelta) -> bool:
+        assert plain_table(pipeline.lake.table(PERSON)) is None, "Spark is to maintain it"
         report = maintain(replace(pipeline, retention=Retention(cuts=cuts)), lambda: spark)
         assert report.errors == ()
         (table,) = report.tables
@@ -63,6 +65,7 @@ def test_a_canary_leaves_the_storage(spark: SparkSession, database: Database, tm
     assert not maintained(timedelta(days=30)), "from here on the time counts"
     assert not maintained(timedelta(days=30))
     assert holding(path) == {"deleted canary", "dropped canary"}, "older versions can still be read"
+    assert list(path.glob("**/deletion_vector*")), "they hide rows of the newest version"
 
     before = DeltaTable(str(path)).version()
     assert maintained(timedelta(0))

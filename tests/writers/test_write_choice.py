@@ -15,10 +15,11 @@ from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.write_choice import Engine, TableFacts, WriteWay, snapshot_writer, write_way
+from spark_jobs.writers.write_choice import Engine, TableFacts, WriteWay, compaction_writer, snapshot_writer, write_way
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,6 +176,23 @@ _LOCAL, _CLUSTER = SparkOptions(master="local[2]"), SparkOptions(master="yarn")
 )
 def test_snapshots(engine: MergeEngine, mode: Mode, options: SparkOptions, is_small: bool, writer: Engine) -> None:
     assert snapshot_writer(engine, mode, options, is_small=is_small) == writer
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "layout", "size", "writer"),
+    [
+        ("auto", _LOCAL, NO_LAYOUT, 1 << 30, "deltalake"),
+        ("auto", _CLUSTER, NO_LAYOUT, 0, "deltalake"),
+        ("auto", _LOCAL, NO_LAYOUT, (1 << 30) + 1, "spark"),
+        ("auto", _LOCAL, TableLayout(properties=(("delta.dataSkippingNumIndexedCols", "1"),)), 0, "spark"),
+        ("auto", replace(_LOCAL, config=(("spark.databricks.delta.x", "1"),)), NO_LAYOUT, 0, "spark"),
+        ("spark", _LOCAL, NO_LAYOUT, 0, "spark"),
+    ],
+)
+def test_compactions(
+    engine: MergeEngine, options: SparkOptions, layout: TableLayout, size: int, writer: Engine
+) -> None:
+    assert compaction_writer(engine, options, layout, size, WriteLimits()) == writer
 
 
 def test_who_decodes() -> None:

@@ -17,9 +17,9 @@ from typing import Any
 from deltalake.transaction import AddAction
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.created_file import create_file
-from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors, lake_filesystem
-from spark_jobs.delta.removal import delete_files, files_below, remove_empty_folders
+from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors
+from spark_jobs.delta.removal import files_below, remove_empty_folders
+from spark_jobs.delta.whole_files import content_of, create_file, delete_files
 from spark_jobs.lake.table_folders import name_of_folder
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
@@ -160,7 +160,7 @@ class ReadRecord:
         for number in self.chunks(plan).read:
             data = self._read(_CHUNK.format(number))
             if data is not None and gone & {file.path for file in _files(json.loads(data))}:
-                delete_files(self.folder, [_CHUNK.format(number)], are_all=False)
+                delete_files(self.folder, [_CHUNK.format(number)])
         return self.chunks(plan)
 
     def void(self, plan: ReadPlan) -> None:
@@ -172,15 +172,13 @@ class ReadRecord:
         names = [file.name for file in files_below(self.folder)]
         # the plan last: without one, what is left of the others is never read
         for some in ([name for name in names if name != _PLAN], [name for name in names if name == _PLAN]):
-            delete_files(self.folder, some, are_all=False)
+            delete_files(self.folder, some)
         remove_empty_folders(self.folder)
 
     def _read(self, name: str) -> bytes | None:
-        filesystem, folder = lake_filesystem(self.folder)
         with lake_errors(f"{self.folder} cannot be read"):
             try:
-                with filesystem.open_input_stream(f"{folder}/{name}") as file:
-                    return bytes(file.read())
+                return content_of(self.folder, name).to_pybytes()
             except FileNotFoundError:
                 return None
 

@@ -11,7 +11,8 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.delta.files import create_local_folder, lake_errors, table_filesystem
-from spark_jobs.delta.removal import delete_files, entries
+from spark_jobs.delta.removal import entries
+from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan
@@ -79,4 +80,4 @@ class StagedFiles:
 
     def remove(self, files: Sequence[AddAction]) -> None:
         """Raises LakeError."""
-        delete_files(self.path, [file.path for file in files], are_all=False)
+        delete_files(self.path, [file.path for file in files])

@@ -1,0 +1,108 @@
+"""Files that are created, read and deleted as a whole. Of an object store one request does it, and deletes many.
+
+Arrow's filesystems ask for a file's size before they read it, and can neither create a file only if there is none of
+its name nor delete many at once. The storage clients that ``deltalake`` is built on can.
+https://developmentseed.org/obstore/latest/api/put/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, NotModifiedError
+from obstore.store import LocalStore, from_url
+from obstore.store import ObjectStore as Client
+
+from spark_jobs.delta.files import lake_errors, lake_filesystem, storage_error
+from spark_jobs.errors import first_line
+from spark_jobs.object_stores import ObjectStore, storage_options, store_of
+from spark_jobs.storage import Location, Recent
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
+
+class _Clients(Recent[Client]):
+    """By bucket."""
+
+
+def create_file(folder: Location, name: str, content: bytes) -> bool:
+    """False if ``folder`` has a file of that name with other content: of two processes the second fails. Raises
+    LakeError if the storage refuses the write."""
+    store = store_of(folder)
+    client, at = (LocalStore(_local(folder), mkdir=True), "") if store is None else _client(folder, store)
+    try:
+        try:
+            obstore.put(client, at + name, content, mode="create")
+        except AlreadyExistsError:
+            # the file may be ours: the answer was lost, and the client has asked again
+            return obstore.get(client, at + name).bytes().to_bytes() == content
+    except (BaseError, OSError) as error:
+        raise storage_error(f"{folder} cannot be written", first_line(error)) from None
+    return True
+
+
+def content_of(folder: Location, name: str) -> pa.Buffer:
+    """Raises OSError."""
+    content, _ = read_file(folder, name)
+    assert content is not None
+    return content
+
+
+def read_file(folder: Location, name: str, *, unless: str | None = None) -> tuple[pa.Buffer | None, str | None]:
+    """The file's content, and the ETag by which an object store names that. No content if it is ``unless``. Raises
+    OSError."""
+    store = store_of(folder)
+    if store is None:
+        return pa.py_buffer(Path(_local(folder), name).read_bytes()), None
+    client, at = _client(folder, store)
+    try:
+        found = obstore.get(client, at + name, options={"if_none_match": unless} if unless else None)
+        return pa.py_buffer(found.bytes()), found.meta["e_tag"]
+    except NotModifiedError:
+        return None, unless
+    except NotFoundError as error:
+        raise FileNotFoundError(f"{folder}/{name} does not exist") from error
+    except BaseError as error:
+        raise OSError(first_line(error)) from error
+
+
+def delete_files(folder: Location, names: Sequence[str]) -> None:
+    """Delete these files below the folder, in this order; one that is gone already is no error. Raises LakeError."""
+    store, what = store_of(folder), f"{folder} cannot be removed"
+    if store is None:
+        with lake_errors(what):
+            for name in names:
+                Path(_local(folder), name).unlink(missing_ok=True)
+        return
+    client, at = _client(folder, store)
+    try:
+        try:
+            obstore.delete(client, [at + name for name in names])
+        except (NotFoundError, FileNotFoundError):  # not of S3
+            for name in names:
+                with suppress(NotFoundError, FileNotFoundError):
+                    obstore.delete(client, at + name)
+    except (BaseError, OSError) as error:
+        raise storage_error(what, first_line(error)) from None
+
+
+def _local(folder: Location) -> str:
+    return lake_filesystem(folder)[1]
+
+
+def _client(folder: Location, store: ObjectStore) -> tuple[Client, str]:
+    """That of the bucket, and how names in the folder begin there."""
+    bucket, _, key = folder.partition("://")[2].partition("/")
+
+    def opened() -> Client:
+        options: Any = storage_options(folder) or {}
+        client: ClientConfig | None = {"allow_http": True} if options.pop("allow_http", None) else None
+        return from_url(f"{store.scheme}://{bucket}", config=options, client_options=client)
+
+    return folder.storage.memory(_Clients).value(f"{store.scheme}://{bucket}", opened), f"{key}/" if key else ""

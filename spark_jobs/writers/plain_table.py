@@ -1,0 +1,102 @@
+"""A table whose folder holds nothing but files of rows: this process can compact and clean it up, without Spark.
+
+Its columns have their own names in the files, and it has neither partitions nor features of Delta that ask more of a
+writer. Deletion vectors are files that only the rows' files name, so a table that has any is Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import Schema
+from deltalake.table import ProtocolVersions
+
+from spark_jobs.delta.commit import time_now
+from spark_jobs.delta.data_files import DataFiles, row_groups
+from spark_jobs.delta.files import storage_error, table_filesystem
+from spark_jobs.delta.listed_table import ListedTable
+from spark_jobs.delta.table import is_ambiguous, table_errors
+from spark_jobs.delta.whole_files import content_of
+from spark_jobs.storage import Location
+from spark_jobs.writers.file_layout import FILE_BYTES, layout_of
+from spark_jobs.writers.opened_table import ELSEWHERE, FEATURES, features_of_protocol
+from spark_jobs.writers.table_features import COLUMN_MAPPING
+
+_log = logging.getLogger(__name__)
+
+# what adds them to the table, oldest first
+SmallFiles: TypeAlias = Sequence[Mapping[str, Any]]
+
+_SMALL_BYTES = FILE_BYTES // 2
+_READ_WHOLE_BYTES = 1 << 20
+
+
+def plain_table(path: Location) -> ListedTable | None:
+    """The newest version of the table at ``path``; None if it is not plain, or missing, or damaged: then Spark reports
+    what is wrong. Raises LakeError if the storage fails."""
+    if is_ambiguous(path):
+        return None
+    try:
+        table = ListedTable.read(path)
+        return table if table is not None and _is_plain(table) else None
+    except OSError as error:
+        raise storage_error(f"{path} cannot be read", str(error)) from None
+    except (ValueError, KeyError, pa.ArrowException) as error:
+        _log.info("%s is left to Spark: %s", path, error)
+        return None
+
+
+def small_files(table: ListedTable) -> SmallFiles:
+    """Those files of the table that are to be put together; none if there is just one."""
+    small = [file for file in table.files.values() if file["size"] < _SMALL_BYTES]
+    return sorted(small, key=lambda file: int(file["modificationTime"])) if len(small) > 1 else ()
+
+
+def has_flat_columns(table: ListedTable) -> bool:
+    """Whether no column is an array or the like: for those Arrow may write other files than Spark."""
+    return all(isinstance(field["type"], str) for field in json.loads(table.metadata["schemaString"])["fields"])
+
+
+def compacted(table: ListedTable, small: SmallFiles) -> ListedTable:
+    """The table with these files replaced by larger ones. Raises LakeError; OvertakenError if another writer has
+    committed since the table was read."""
+    schema = pa.schema(Schema.from_json(table.metadata["schemaString"]))
+    made = DataFiles(table_filesystem(table.path), table.path, layout_of(schema), modified=time_now())
+    with table_errors(f"{table.path} cannot be compacted"):
+        try:
+            for group in row_groups(_rows(table.path, small, schema)):
+                made.write(pa.Table.from_batches(group, schema))
+            made.close()
+        except BaseException:
+            made.remove()
+            raise
+    return table.with_replaced([unquote(file["path"]) for file in small], made.actions)
+
+
+def _is_plain(table: ListedTable) -> bool:
+    told = table.protocol
+    versions = told["minReaderVersion"], told["minWriterVersion"]
+    features = features_of_protocol(ProtocolVersions(*versions, told.get("writerFeatures"), told.get("readerFeatures")))
+    is_known = features <= FEATURES - {COLUMN_MAPPING.name} and not table.metadata["partitionColumns"]
+    return is_known and not table.has_vectors and not any(re.match(ELSEWHERE, name) for name in table.files)
+
+
+def _rows(path: Location, files: SmallFiles, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """A column that came after a file is null in its rows. Spark writes instants in a form that would else be read as
+    nanoseconds, which end in 2262."""
+    filesystem, layout = table_filesystem(path), ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+    for file in files:
+        name, size = unquote(file["path"]), file["size"]
+        source: Any = name
+        if size <= _READ_WHOLE_BYTES:
+            source = content_of(path, name)
+        fragment = layout.make_fragment(source, filesystem, file_size=size)
+        dataset = ds.FileSystemDataset([fragment], schema, layout, filesystem)
+        yield from dataset.to_batches(batch_readahead=1, fragment_readahead=1)
