@@ -178,7 +178,7 @@ class ReadRecord:
     def _read(self, name: str) -> bytes | None:
         with lake_errors(f"{self.folder} cannot be read"):
             try:
-                return content_of(self.folder, name).to_pybytes()
+                return bytes(content_of(self.folder, name))
             except FileNotFoundError:
                 return None
 
