@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from spark_jobs.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
@@ -93,7 +94,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Lake:
-    """Where the Delta tables are; every location is a pure function of ``path``, without a trailing slash.
+    """Where the Delta tables are; every location is a pure function of ``path``, without a trailing slash, and
+    ``tables``.
 
     ``catalog``: the name of each table in Spark's catalogue, with ``{schema}`` and ``{table}`` in it; empty: none.
     """
@@ -101,6 +103,7 @@ class Lake:
     path: str
     storage: Storage = field(default_factory=Storage, repr=False, compare=False)
     catalog: str = ""
+    tables: FolderTemplate = DEFAULT_FOLDERS
 
     @property
     def root(self) -> Location:
@@ -115,16 +118,13 @@ class Lake:
         return self.root / "cuts"
 
     @property
-    def tables(self) -> Location:
-        return self.root / "tables"
-
-    @property
     def messages(self) -> Location:
-        """Cannot collide with a source table: those are in a schema's folder."""
-        return self.tables / "_messages"
+        """No source table has this folder."""
+        return self.root / MESSAGES_FOLDER
 
     def table(self, name: QualifiedName) -> Location:
-        return self.tables / name.path
+        """No source table has an empty schema: that is the messages table."""
+        return self.root / self.tables.folder(name) if name.nspname else self.messages
 
     @property
     def all_staging(self) -> Location:

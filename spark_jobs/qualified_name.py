@@ -64,7 +64,7 @@ class QualifiedName:
     def path(self) -> str:
         """``schema/table`` with everything except letters, digits, ``_`` and ``-`` percent-encoded; in the name
         ``_delta_log`` the first ``_`` too."""
-        return "/".join(_percent_encoded(name) for name in (self.nspname, self.relname) if name)
+        return "/".join(percent_encoded(name) for name in (self.nspname, self.relname) if name)
 
     def __str__(self) -> str:
         # after a dot, SQL takes a reserved word for a name
@@ -101,7 +101,8 @@ def quoted_identifier(identifier: str) -> str:
     return f'U&"{escaped}"'
 
 
-def _percent_encoded(name: str) -> str:
+def percent_encoded(name: str) -> str:
+    """A name as it is in a folder's."""
     encoded = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
     # a folder named _delta_log would turn its parent folder into a Delta table
     return "%5Fdelta_log" if name == "_delta_log" else encoded

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from spark_jobs.capture.chapter import begin_chapter
 from spark_jobs.capture.continuity import nothing_to_recover
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError
-from spark_jobs.lake.drop_mark import refuse_half_removed
+from spark_jobs.lake.drop_mark import landed_end, refuse_half_removed
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
@@ -78,7 +77,7 @@ def recover(
     """
     started = time.monotonic()
     refuse_half_removed(pipeline.lake)
-    landed = ChangeLog(pipeline.lake.change_log).checkpoint()
+    landed = landed_end(pipeline.lake)
     if landed is None:
         raise nothing_to_recover(pipeline)
     chapter, reasons = None, {}

@@ -56,6 +56,12 @@ class TablePattern:
             )
         return cls(text, "public" if len(parts) == 1 else parts[0], parts[-1], None)
 
+    @property
+    def schema(self) -> str | None:
+        """The schema of all tables that match; None if they may be of several."""
+        plain = re.sub(r"\[([*?[])\]", r"\1", self.nspname)
+        return plain if glob.escape(plain) == self.nspname else None
+
     def matches(self, name: QualifiedName) -> bool:
         return fnmatchcase(name.nspname, self.nspname) and fnmatchcase(name.relname, self.relname)
 

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.errors import CONTROLS, CdcError
+from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
@@ -41,7 +42,7 @@ def error_document(error: Exception, what: str, hint: str) -> Mapping[str, objec
 
 def json_value(value: object) -> object:
     """The JSON counterpart of a report's value. Raises TypeError for a type that no report should hold."""
-    if isinstance(value, Lsn | QualifiedName | Generation | SecretStr | PurePath):
+    if isinstance(value, Lsn | QualifiedName | FolderTemplate | Generation | SecretStr | PurePath):
         return str(value)
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
         return value

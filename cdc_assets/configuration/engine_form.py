@@ -28,6 +28,7 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
+from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.object_stores import spark_settings, store_of
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.postgres.password_command import PasswordCommand
@@ -97,8 +98,9 @@ def _dsn_of(source: SourceModel) -> SecretStr:
 
 def lake_of(model: PipelineModel, folder: Path) -> Lake:
     """A relative ``lake.path`` is relative to ``folder``."""
-    settings = StoreSettings(**model.lake.storage.model_dump())
-    return Lake(_absolute(model.lake.path, folder), Storage(settings), model.lake.catalog or "")
+    lake, settings = model.lake, StoreSettings(**model.lake.storage.model_dump())
+    tables = FolderTemplate(lake.tables, "" if "{schema}" in lake.tables else model.only_schema or "")
+    return Lake(_absolute(lake.path, folder), Storage(settings), lake.catalog or "", tables)
 
 
 def _patterns_of(model: PipelineModel) -> TablePatterns | None:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
 from spark_jobs.column_options import ChosenType
 from spark_jobs.errors import LakeError
+from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.object_stores import full_uri, store_of
 from spark_jobs.table_pattern import TablePattern
 
@@ -164,6 +165,11 @@ def _catalog_template(text: str) -> str:
     return text
 
 
+def _folder_template(text: str) -> str:
+    FolderTemplate(text)
+    return text
+
+
 def _endpoint(text: str) -> str:
     url = urlsplit(text)
     if url.scheme not in ("http", "https") or not url.hostname:
@@ -226,6 +232,7 @@ ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
 TableName = Annotated[str, AfterValidator(_table_name)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
 CatalogTemplate = Annotated[str, AfterValidator(_catalog_template)]
+FolderTemplateText = Annotated[str, AfterValidator(_folder_template)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

@@ -20,6 +20,7 @@ from cdc_assets.configuration.fields import (
     Count,
     Dsn,
     Endpoint,
+    FolderTemplateText,
     KeptFor,
     KeyPart,
     LakePath,
@@ -46,6 +47,7 @@ from spark_jobs.configuration import (
     PluginName,
     why_not_maskable,
 )
+from spark_jobs.folder_template import DEFAULT_FOLDERS
 from spark_jobs.object_stores import store_of
 from spark_jobs.table_pattern import TablePattern
 
@@ -188,6 +190,12 @@ class LakeModel(StrictModel):
         default_factory=StorageModel,
         description="How the object store of `path` is reached. Not for a folder.",
         examples=[{"endpoint": "https://minio.internal:9000", "path_style": True}],
+    )
+    tables: FolderTemplateText = Field(
+        default=DEFAULT_FOLDERS.text,
+        description="The folder of each table below `path`; `{schema}` and `{table}` stand for the source's. `{schema}`"
+        " may be left out if all entries of `tables` are of one schema.",
+        examples=["bronze/{schema}__{table}"],
     )
     catalog: CatalogTemplate | None = Field(
         default=None,
@@ -470,6 +478,15 @@ class PipelineModel(StrictModel):
         return self
 
     @model_validator(mode="after")
+    def _tells_schemas_apart(self) -> PipelineModel:
+        if "{schema}" not in self.lake.tables and self.only_schema is None:
+            raise ValueError(
+                f"lake: tables: {self.lake.tables} is for the tables of one schema; put {{schema}} into it, or let each"
+                " entry of tables name one and the same schema"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _names_its_tables(self) -> PipelineModel:
         plugin = self.source.plugin
         masked = ", ".join(table.name for table in self.tables or () if table.mask)
@@ -491,6 +508,12 @@ class PipelineModel(StrictModel):
     def asks_source(self) -> bool:
         """Whether only the source can tell which tables these are."""
         return self.tables is None or any(table.pattern.name is None for table in self.tables)
+
+    @property
+    def only_schema(self) -> str | None:
+        """The schema of all tables, if that is certain."""
+        schemas = {table.pattern.schema for table in self.tables or ()}
+        return schemas.pop() if len(schemas) == 1 else None
 
     @property
     def table_rules(self) -> TableRules:

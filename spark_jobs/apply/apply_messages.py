@@ -57,7 +57,7 @@ def apply_messages(run: Run, plan: Plan) -> TableApplied:
     try:
         if error := plan.ledger.errors.get(MESSAGES_NAME):
             raise error
-        refuse_schema_in_the_folder(plan.followed)
+        refuse_schema_in_the_folder(run.pipeline.lake, plan.followed)
         if state is None:
             state = created(run.pipeline.lake, last.identity, plan.ahead[0] if plan.ahead else last)
         ahead = tuple(marker for marker in plan.ahead if marker.ordinal > state.ordinal)

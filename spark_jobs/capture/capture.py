@@ -32,6 +32,7 @@ from spark_jobs.change_log.retention import compact_log_in_passing
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError, SlotError, SourceUnreachableError
+from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
@@ -138,7 +139,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
     source = pipeline.source
     log = ChangeLog(pipeline.lake.change_log)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
-        checkpoint = log.checkpoint()
+        checkpoint = landed_end(pipeline.lake)
         if checkpoint is None:
             raise SlotError(
                 f"there is no change log yet for slot {source.slot}",
@@ -297,6 +298,7 @@ def _marker(
         unknown=reader.unknown,
         followed=followed_lines(session.pipeline, session.checkpoint),
         catalogue=look.seen(ordinal, window),
+        tables=session.pipeline.lake.tables,
     )
 
 

@@ -57,6 +57,7 @@ def begin_chapter(
             Window(start, start),
             now.following(after.identity, chapter=ordinal),
             broke=ChapterBreak(what, seen, after.identity, int(after.window.hi)),
+            tables=pipeline.lake.tables,
         )
         return land_first_marker(control, pipeline, log, first)
 

@@ -65,7 +65,8 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             raise missing_slot(source.slot)
         check_slot(slot, identity)
         start = slot.confirmed_flush_lsn
-        return land_first_marker(control, pipeline, log, WindowMarker(0, Window(start, start), identity))
+        first = WindowMarker(0, Window(start, start), identity, tables=pipeline.lake.tables)
+        return land_first_marker(control, pipeline, log, first)
 
 
 def _prepare_publications(

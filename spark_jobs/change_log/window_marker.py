@@ -1,7 +1,7 @@
 """The marker of a landed window: its bounds, where it was read, what it holds.
 
-It does not depend on when or by whom the window is landed: the same window landed again gives the same marker. Only a
-marker that begins a chapter contains a time.
+It does not depend on when or by whom the window is landed: the same window landed again gives the same marker, if the
+lake is laid out as before. Only a marker that begins a chapter contains a time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.folder_template import DEFAULT_FOLDERS, FolderTemplate
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.schema.partition_bounds import Region
 
@@ -151,7 +152,8 @@ class WindowMarker:
 
     ``messages`` counts the plugin's messages in the form of protocol 1, including Begin and Commit; ``bytes`` is their
     total length. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed`` is used with test_decoding
-    only, where no publication names the tables. ``catalogue`` is None in logs of an older version.
+    only, where no publication names the tables. ``catalogue`` is None in logs of an older version. ``tables``: where
+    the lake's tables were then.
     """
 
     ordinal: int
@@ -166,6 +168,7 @@ class WindowMarker:
     followed: tuple[FollowedSince, ...] = ()
     catalogue: CatalogueSeen | None = None
     broke: ChapterBreak | None = None
+    tables: FolderTemplate = DEFAULT_FOLDERS
 
     @property
     def changes(self) -> int:
@@ -176,6 +179,8 @@ class WindowMarker:
         fields["window"] = [str(self.window.lo), str(self.window.hi)]
         for relation in fields["relations"]:  # existing logs have the counts flat
             relation |= relation.pop("changes")
+        if self.tables == DEFAULT_FOLDERS:  # as existing logs have it, and earlier versions can read it
+            del fields["tables"]
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
     @classmethod
@@ -196,6 +201,7 @@ class WindowMarker:
             followed=tuple(FollowedSince(**table) for table in fields.pop("followed", ())),
             catalogue=_catalogue_seen(fields.pop("catalogue", None)),
             broke=_broke(fields.pop("broke", None)),
+            tables=FolderTemplate(**fields.pop("tables", {})),
             **fields,
         )
 

@@ -27,7 +27,7 @@ from spark_jobs.drop.source_side import PublicationFound, SourceSide, find_sourc
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import DropMark, LakeOwner, read_mark, refuse_half_removed, remove_mark, write_mark
 from spark_jobs.lake.messages_state import MESSAGES_NAME
-from spark_jobs.lake.table_folders import names_in_lake
+from spark_jobs.lake.table_folders import names_in_lake, require_folders_of
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.health import ServerIdentity, server_identity
 from spark_jobs.postgres.locks import cuts_lock, slot_lock, table_lock
@@ -120,6 +120,7 @@ def _owner(pipeline: Pipeline, server: ServerIdentity) -> LakeOwner:
     if landed is None:
         slot = pipeline.source.slot
         return LakeOwner(server.system_identifier, server.database, slot, (server.system_identifier, slot), log_id)
+    require_folders_of(pipeline.lake, landed)
     identity = landed.identity
     return LakeOwner(identity.system_identifier, identity.database, identity.slot, identity.stream, log_id)
 
@@ -137,7 +138,8 @@ def _steps(control: Connection, lake: Lake, found: _Found) -> Iterator[tuple[str
         yield "the mark", partial(write_mark, lake, DropMark(found.owner, side.delta_folders))
     for part in side.parts:
         yield part.name, partial(remove_part, lake, part)
-    yield "empty folders", partial(remove_empty_lake_folders, lake)
+    folders = (*(part.folder for part in side.parts if part.folder), *(found.mark.folders if found.mark else ()))
+    yield "empty folders", partial(remove_empty_lake_folders, lake, folders)
     yield "the mark", partial(remove_mark, lake)
 
 

@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables
 from spark_jobs.delta.removal import LakeFile, entries, files_below, remove_empty_folders
-from spark_jobs.delta.table import open_table, table_errors
-from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.table import open_table
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.drop.drop_report import Kind, Left, Removal
 from spark_jobs.errors import LakeError
+from spark_jobs.folder_template import MESSAGES_FOLDER
 from spark_jobs.lake.drop_mark import MARK_NAME, DropMark, LakeOwner
 from spark_jobs.lake.messages_state import MESSAGES_NAME
-from spark_jobs.lake.table_folders import name_of_folder
-from spark_jobs.lake.table_state import TXN_PREFIX, stream_id
+from spark_jobs.lake.table_folders import may_hold_tables
+from spark_jobs.lake.table_state import TXN_PREFIX, is_written_by, stream_id
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
 from spark_jobs.writers.leftovers import files_without_table
 
@@ -34,6 +35,8 @@ _STAGED = re.compile(r"[^/]+/[^/]+/(\d+-[0-9a-f]{16}|chunks)/.+")
 _PROBE = re.compile(r"\.postgres-cdc-doctor-\w+")
 _LOGS: dict[str, Kind] = {"cuts": "cuts", "change_log": "change log"}
 _FOREIGN = "not of this pipeline"
+# folders that we make even if no table is in them
+_MADE_EMPTY = ("tables", "_staging", *_LOGS)
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,12 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
     parts: list[LakePart] = []
     left: list[Left] = []
     for name, file in entries(lake.root).items():
-        if name == "tables" and file is None:
-            found = _tables(lake, owner, mark)
-        elif name == "_staging" and file is None:
+        if name == "_staging" and file is None:
             found = _staged(lake)
         elif name in _LOGS and file is None:
             found = _log_part(lake, _LOGS[name], name, mark)
+        elif file is None and may_hold_tables(lake, name):
+            found = _tables(lake, name, owner, mark)
         elif file is not None and _PROBE.fullmatch(name):
             found = LakeSide((LakePart("temporary files", name, "", (file,)),))
         else:
@@ -96,20 +99,22 @@ def remove_part(lake: Lake, part: LakePart) -> None:
         remove_empty_folders(path)
 
 
-def remove_empty_lake_folders(lake: Lake) -> None:
-    """The folders that we made in ``lake.path``; that folder itself is kept, as its owner may have made it."""
-    for name in ("tables", "_staging", "cuts", "change_log"):
+def remove_empty_lake_folders(lake: Lake, removed: Sequence[str]) -> None:
+    """The folders that we made in ``lake.path``, and those that the folders ``removed`` were in. ``lake.path`` itself
+    is kept, as its owner may have made it."""
+    for name in dict.fromkeys(folder.partition("/")[0] for folder in (*removed, *_MADE_EMPTY)):
         remove_empty_folders(lake.root / name)
 
 
-def _tables(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
-    files = files_below(lake.tables)
-    marked = {folder.removeprefix("tables/") for folder in (mark.folders if mark is not None else ())}
+def _tables(lake: Lake, top: str, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
+    """Those in the folder ``top`` of the lake. All folders are named by their paths below ``lake.path``."""
+    files = [LakeFile(f"{top}/{file.name}", file.size) for file in files_below(lake.root / top)]
+    marked = set(mark.folders if mark is not None else ())
     delta = marked | {file.name.partition(f"/{_LOG}")[0] for file in files if f"/{_LOG}" in file.name}
     roots: dict[str, list[LakeFile]] = {}
     strays: list[LakeFile] = []
     for file in files:
-        root = _root(file.name, delta)
+        root = _root(lake, file.name, delta)
         if root is None:
             strays.append(file)
         else:
@@ -120,50 +125,42 @@ def _tables(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
         tuple(part for side in sides for part in side.parts),
         (
             *(each for side in sides for each in side.left),
-            *(Left(f"{lake.path}/tables/{file.name}", _FOREIGN) for file in strays),
+            *(Left(f"{lake.path}/{file.name}", _FOREIGN) for file in strays),
         ),
     )
 
 
 def _ours(lake: Lake, owner: LakeOwner, marked: set[str], roots: Sequence[str]) -> dict[str, bool | LakeError]:
     """For each folder with a Delta table, whether that is this pipeline's, or why that is not known."""
-    named = {root: name for root in roots if (name := name_of_folder(root)) is not None}
+    named = {root: name for root in roots if (name := _name_of(lake, root)) is not None}
     asked = [name for root, name in named.items() if root not in marked]
-    answers = ask_tables(lambda name: _is_written_by(lake.table(name), stream_id(*owner.stream)), asked)
+    answers = ask_tables(lambda name: is_written_by(lake.table(name), stream_id(*owner.stream)), asked)
     return {root: answers.get(named[root], True) if root in named else False for root in roots}
 
 
 def _table_part(lake: Lake, root: str, found: Sequence[LakeFile], ours: bool | LakeError | None) -> LakeSide:
     """``ours`` is None for a folder without a Delta table."""
-    name, folder = name_of_folder(root), f"tables/{root}"
+    name = _name_of(lake, root)
     if ours is True:
-        return _delta_part(lake, "messages" if name == MESSAGES_NAME else "table", str(name), folder, found)
+        return _delta_part(lake, "messages" if name == MESSAGES_NAME else "table", str(name), root, found)
     if ours is None and name is not None:
         # what a killed first snapshot has left there
-        unfinished = {file.rpartition(f"{folder}/")[2] for file in files_without_table(lake.root / folder)}
-        return _split(lake, "temporary files", f"of {name}", folder, found, unfinished)
+        unfinished = {file.rpartition(f"{root}/")[2] for file in files_without_table(lake.root / root)}
+        return _split(lake, "temporary files", f"of {name}", root, found, unfinished)
     why = ours.what if isinstance(ours, LakeError) else _FOREIGN
-    return LakeSide(left=(Left(f"{lake.path}/{folder}/", why),))
+    return LakeSide(left=(Left(f"{lake.path}/{root}/", why),))
 
 
-def _root(file: str, delta: set[str]) -> str | None:
+def _root(lake: Lake, file: str, delta: set[str]) -> str | None:
     """The folder of the table that the file belongs to; None if it lies beside the folders of tables."""
-    schema, _, rest = file.partition("/")
-    if schema == MESSAGES_NAME.relname and schema in delta:
-        return schema
-    relation, _, inside = rest.partition("/")
-    return f"{schema}/{relation}" if inside else None
+    if MESSAGES_FOLDER in delta and file.startswith(f"{MESSAGES_FOLDER}/"):
+        return MESSAGES_FOLDER
+    parts, depth = file.split("/"), len(lake.tables.segments)
+    return "/".join(parts[:depth]) if len(parts) > depth else None
 
 
-def _is_written_by(path: Location, prefix: str) -> bool:
-    """Whether the Delta table has a transaction whose identifier begins with ``prefix``. Raises LakeError."""
-    with table_errors(f"{path} cannot be read"):
-        log = TransactionLog.open(path)
-        if log is None:
-            return False
-        if any(txn.app_id.startswith(prefix) for commit in log.commits() for txn in commit.transactions):
-            return True
-        return any(txn.app_id.startswith(prefix) for txn in log.checkpoint_transactions())
+def _name_of(lake: Lake, folder: str) -> QualifiedName | None:
+    return MESSAGES_NAME if folder == MESSAGES_FOLDER else lake.tables.name_of(folder)
 
 
 def _log_part(lake: Lake, kind: Kind, folder: str, mark: DropMark | None) -> LakeSide:
@@ -173,7 +170,7 @@ def _log_part(lake: Lake, kind: Kind, folder: str, mark: DropMark | None) -> Lak
     if not files:
         return LakeSide()
     try:
-        is_ours = folder in marked or _is_written_by(path, TXN_PREFIX) or _is_empty_log(path)
+        is_ours = folder in marked or is_written_by(path, TXN_PREFIX) or _is_empty_log(path)
     except LakeError as error:
         return LakeSide(left=(Left(f"{path}/", error.what),))
     if not is_ours:

@@ -15,6 +15,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.errors import LakeError
+from spark_jobs.lake.table_folders import require_folders_of
 
 MARK_NAME = "_being_dropped.json"
 
@@ -66,7 +67,8 @@ def refuse_half_removed(lake: Lake) -> None:
 
 def landed_end(lake: Lake) -> WindowMarker | None:
     """The marker of the last window in the change log, None if nothing is landed. Raises LakeError if the log cannot be
-    read, and says so if that is because the lake is half removed."""
+    read, and says so if that is because the lake is half removed; and if its tables are not where ``lake.tables`` has
+    them now."""
     try:
         checkpoint = ChangeLog(lake.change_log).checkpoint()
     except LakeError:
@@ -76,6 +78,8 @@ def landed_end(lake: Lake) -> WindowMarker | None:
         raise
     if checkpoint is None:
         refuse_half_removed(lake)
+    else:
+        require_folders_of(lake, checkpoint)
     return checkpoint
 
 

@@ -1,7 +1,7 @@
 """Where the messages table is, and how far it has got, read from its transaction log without Spark.
 
-Its path cannot clash with a source table's, which is in the folder of its schema. But a *schema* called ``_messages``
-would put its tables into this table's folder, where VACUUM would delete their files. So the two exclude each other.
+No source table has its folder. But by default a *schema* called ``_messages`` has its tables in it, where VACUUM would
+delete their files. So the two exclude each other.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def app_id(identity: SlotIdentity) -> str:
     return f"{stream_id(*identity.stream)}messages"
 
 
-def refuse_schema_in_the_folder(followed: Iterable[QualifiedName]) -> None:
+def refuse_schema_in_the_folder(lake: Lake, followed: Iterable[QualifiedName]) -> None:
     """Raises LakeError if a followed table's folder would be inside this table's."""
-    inside = next((name for name in followed if name.nspname == _FOLDER), None)
+    inside = next((name for name in followed if lake.table(name).startswith(f"{lake.messages}/")), None)
     if inside is not None:
         raise LakeError(
             f"{inside} lies in the folder of the messages table",
-            hint="set source.messages to false, or follow the schema _messages into a lake of its own",
+            hint=f"set source.messages to false, or follow {inside.nspname} into a lake of its own",
         )
 
 

@@ -23,7 +23,7 @@ from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import Commit, KnownCommit, Transaction
 from spark_jobs.delta.files import ask_tables, lake_filesystem
-from spark_jobs.delta.table import log_errors
+from spark_jobs.delta.table import log_errors, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
@@ -31,6 +31,7 @@ from spark_jobs.lake.generation import NO_GENERATION, Generation
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
+from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 
 TXN_PREFIX = "pgcdc:"
@@ -154,6 +155,17 @@ def table_states(
     asked for: its LakeError stops that table alone."""
     states = ask_tables(lambda name: table_state(lake, name, *identity.stream), names)
     return {name: state for name, state in states.items() if state is not None}
+
+
+def is_written_by(path: Location, prefix: str) -> bool:
+    """Whether the Delta table has a transaction whose identifier begins with ``prefix``. Raises LakeError."""
+    with table_errors(f"{path} cannot be read"):
+        log = TransactionLog.open(path)
+        if log is None:
+            return False
+        if any(txn.app_id.startswith(prefix) for commit in log.commits() for txn in commit.transactions):
+            return True
+        return any(txn.app_id.startswith(prefix) for txn in log.checkpoint_transactions())
 
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:

@@ -25,7 +25,7 @@ def needed_windows(pipeline: Pipeline, ledger: Ledger) -> Needed:
     that cannot be read may need all."""
     needs = [Needed(ledger.last.ordinal), *(Needed(0, f"{name}, which cannot be read") for name in ledger.errors)]
     needs += [Needed(state.ordinal, str(name)) for name, state in ledger.states.items() if not state.is_lost]
-    needs += [Needed(plan.first_window, f"{name}, which is read in chunks") for name, plan in plans(pipeline.lake)]
+    needs += [Needed(plan.first_window, f"{plan.name}, which is read in chunks") for plan in plans(pipeline.lake)]
     if has_messages_table(pipeline):
         messages = ledger.state_of(MESSAGES_NAME)
         # a messages table that does not exist yet is built from everything in the change log

@@ -78,7 +78,7 @@ def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSna
 def _forget_chunks(run: Run, taken: Sequence[TableSnapshot]) -> None:
     """Tables that are read in one piece now may have been larger, or in the lake in another way, before."""
     done = {table.name for table in taken if table.error is None}
-    for name in [name for name, _ in plans(run.pipeline.lake) if name in done]:
+    for name in [plan.name for plan in plans(run.pipeline.lake) if plan.name in done]:
         ReadRecord(run.pipeline.lake, name).remove()
 
 

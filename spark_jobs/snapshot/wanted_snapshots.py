@@ -10,6 +10,7 @@ from spark_jobs.capture.masked_tables import MaskedNow, last_look
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError, SlotError
+from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -50,7 +51,7 @@ def wanted_snapshots(
     """
     pipeline = run.pipeline
     log = ChangeLog(pipeline.lake.change_log)
-    checkpoint = log.checkpoint()
+    checkpoint = landed_end(pipeline.lake)
     if checkpoint is None:
         raise SlotError(
             f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"

@@ -28,6 +28,7 @@ from spark_jobs.doctor import Diagnosis
 from spark_jobs.drop.drop_report import DropPlan, DropReport
 from spark_jobs.dry_run import DryRun
 from spark_jobs.errors import CdcError
+from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.follow import FollowRound
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -73,7 +74,7 @@ _ERROR = {
 # in the order in which they are tried: bool is an int, datetime a date
 _PLAIN: Sequence[tuple[tuple[type, ...], Mapping[str, object]]] = (
     ((Lsn,), {"type": "string", "pattern": "^[0-9A-F]{1,8}/[0-9A-F]{1,8}$"}),
-    ((QualifiedName, Generation, SecretStr, PurePath, str), _TEXT),
+    ((QualifiedName, FolderTemplate, Generation, SecretStr, PurePath, str), _TEXT),
     ((bool,), {"type": "boolean"}),
     ((int,), {"type": "integer"}),
     ((float, timedelta), {"type": "number"}),

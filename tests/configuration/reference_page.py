@@ -132,6 +132,7 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.SourceModel, "key_prefix"): "dagster.md",
     (models.SourceModel, "messages"): "protocol.md",
     (models.LakeModel, "storage"): "object-stores.md#who-asks-the-store",
+    (models.LakeModel, "tables"): "downstream.md#folders",
     (models.RetentionModel, "change_log"): "operations.md#what-grows",
     (models.RetentionModel, "cuts"): "consistent_cuts.md",
     (models.PipelineModel, "health"): "monitoring.md#thresholds",

@@ -35,6 +35,7 @@ from spark_jobs.configuration import (
     WindowLimits,
 )
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.folder_template import DEFAULT_FOLDERS, FolderTemplate
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
@@ -131,6 +132,38 @@ def test_the_layout_of_a_table(file: Path) -> None:
 def test_names_in_a_catalogue(file: Path) -> None:
     named = load(file, "  windows:", '    catalog: "shop_{schema}.{table}"\n  windows:')
     assert (named.lake.catalog, load(file).lake.catalog) == ("shop_{schema}.{table}", "")
+
+
+def test_the_folders_of_tables(file: Path) -> None:
+    assert load(file).lake.tables == DEFAULT_FOLDERS
+    laid_out = load(file, "  windows:", '    tables: "bronze/{schema}__{table}"\n  windows:')
+    assert laid_out.lake.table(ITEMS) == "/data/lake/shop/bronze/public__items"
+    of_one_schema = load(file, "  windows:", '    tables: "{table}"\n  windows:')
+    assert of_one_schema.lake.table(ITEMS) == "/data/lake/shop/items"
+
+
+@pytest.mark.parametrize(
+    ("tables", "schema"),
+    [
+        (["public.orders", "Orders2", "public.*"], "public"),
+        (['"a*".x', '"a*".*'], "a*"),
+        (["public.orders", "sales.orders"], None),
+        (["public.*", "sal*.orders"], None),
+        ([], None),
+    ],
+)
+def test_a_template_without_the_schema_is_for_the_tables_of_one(
+    file: Path, tables: list[str], schema: str | None
+) -> None:
+    document = yaml.safe_load(FILE)
+    document["attributes"]["lake"]["tables"] = "{table}"
+    document["attributes"]["tables"] = tables or None
+    file.write_text(yaml.safe_dump(document))
+    if schema is not None:
+        assert load_pipeline(file).lake.tables == FolderTemplate("{table}", schema)
+        return
+    with pytest.raises(ConfigurationError, match=r"lake: tables: \{table\} is for the tables of one schema; put"):
+        load_pipeline(file)
 
 
 def test_least_file(file: Path) -> None:
@@ -433,6 +466,13 @@ REFUSED = [
         "lake: storage is for object stores",
     ),
     ("/data/lake/shop", "abfss://lakes/shop", 15, "lake.path: abfss://lakes/shop cannot be opened: no storage account"),
+    (
+        "/data/lake/shop",
+        '/data/lake/shop\n    tables: "../{schema}/{table}"',
+        16,
+        "lake.tables: expected folders below lake.path",
+    ),
+    ("/data/lake/shop", '/data/lake/shop\n    tables: "x/{schema}"', 16, "lake.tables: expected {table} once"),
     ("/data/lake/shop", "dbfs:/lake", 15, "lake.path: dbfs: is no scheme of a URI that this process and Spark"),
     ("    slot: shop", "    slot: host=x password=hunter2", 6, "source.slot: expected 1 to 63 lower-case letters"),
     (

@@ -263,8 +263,8 @@ def test_windows_of_a_snapshot_that_goes_on_are_kept(large: LargeTable) -> None:
     large.read_on()
     large.database.execute("UPDATE big SET n = -1 WHERE id < 30")
     capture(large.pipeline)
-    ((name, plan),) = plans(large.pipeline.lake)
-    assert name == BIG
+    (plan,) = plans(large.pipeline.lake)
+    assert plan.name == BIG
     at_once = replace(large.pipeline, retention=Retention(change_log=timedelta(0), cuts=timedelta(days=1)))
     for _ in range(3):
         large.database.execute("UPDATE big SET n = -2 WHERE id = 1")

@@ -117,6 +117,7 @@ def _chunked(
     known = record.plan()
     writer, physical, ids = _writer(table, read)
     fresh = ReadPlan(
+        table.name,
         _source(checkpoint),
         read.shape.relid,
         table.seen.words[table.name][1],

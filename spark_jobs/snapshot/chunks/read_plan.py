@@ -20,7 +20,6 @@ from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors
 from spark_jobs.delta.removal import files_below, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
-from spark_jobs.lake.table_folders import name_of_folder
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
@@ -32,14 +31,16 @@ _PLAN, _CHUNK, _CORRECTED = "plan.json", "chunk-{:06}.json", "corrected-{:020}.j
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """How one table is read. ``source``: the identity of the change log's chapter. ``word``: the table's fingerprint,
-    and ``what``: that of the columns and rows that are read; if one of them is another by now, the plan is void.
+    """How the table ``name`` is read. ``source``: the identity of the change log's chapter. ``word``: the table's
+    fingerprint, and ``what``: that of the columns and rows that are read; if one of them is another by now, the plan is
+    void.
 
     ``first_window``: the first one with changes that a chunk may not show. ``writer``: what commits the table; its
     files have the names ``physical`` and numbers ``ids``. ``chunks``: the ranges of blocks to read. ``attempt``: how
     many plans of this table were void before.
     """
 
+    name: QualifiedName
     source: str
     relid: int
     word: str
@@ -76,7 +77,8 @@ class ReadPlan:
             for chunk in self.chunks
         }
         chunks = [(chunk.relid, chunk.first, chunk.last, chunk.stored_bytes) for chunk in self.chunks]
-        fields = {**self.__dict__, "began": self.began.isoformat(), "leaves": leaves, "chunks": chunks}
+        name = (self.name.nspname, self.name.relname)
+        fields = {**self.__dict__, "name": name, "began": self.began.isoformat(), "leaves": leaves, "chunks": chunks}
         return json.dumps(fields).encode()
 
     @classmethod
@@ -93,7 +95,11 @@ class ReadPlan:
         )
         plan = cls(**fields, chunks=tuple(chunks))
         return replace(
-            plan, physical=tuple(plan.physical), ids=tuple(plan.ids), began=datetime.fromisoformat(fields["began"])
+            plan,
+            name=QualifiedName(*fields["name"]),
+            physical=tuple(plan.physical),
+            ids=tuple(plan.ids),
+            began=datetime.fromisoformat(fields["began"]),
         )
 
 
@@ -121,11 +127,7 @@ class ReadRecord:
 
     def plan(self) -> ReadPlan | None:
         """None without one, or if it cannot be understood: then the table is read from the start. Raises LakeError."""
-        data = self._read(_PLAN)
-        try:
-            return None if data is None else ReadPlan.from_json(data)
-        except (ValueError, TypeError, KeyError):
-            return None
+        return _plan_in(self.folder)
 
     def begin(self, plan: ReadPlan) -> None:
         """Put ``plan`` in the place of everything that is there. Raises LakeError."""
@@ -176,24 +178,35 @@ class ReadRecord:
         remove_empty_folders(self.folder)
 
     def _read(self, name: str) -> bytes | None:
-        with lake_errors(f"{self.folder} cannot be read"):
-            try:
-                return bytes(content_of(self.folder, name))
-            except FileNotFoundError:
-                return None
+        return _content(self.folder, name)
 
     def _write(self, name: str, data: bytes) -> bool:
         """Whole or not at all. False if there is such a file: another process was faster, and its rows are as good."""
         return create_file(self.folder, name, data)
 
 
-def plans(lake: Lake) -> Iterator[tuple[QualifiedName, ReadPlan]]:
-    """All snapshots in chunks that are not finished. One listing if there are none. Raises LakeError."""
+def plans(lake: Lake) -> Iterator[ReadPlan]:
+    """Those of all snapshots in chunks that are not finished. One listing if there are none. Raises LakeError."""
     for file in files_below(lake.all_staging):
-        folder, _, plan_of_table = file.name.partition(f"/{_FOLDER}/")
-        name = name_of_folder(folder)
-        if plan_of_table == _PLAN and name is not None and (plan := ReadRecord(lake, name).plan()) is not None:
-            yield name, plan
+        folder, _, name = file.name.rpartition("/")
+        if name == _PLAN and (plan := _plan_in(lake.all_staging / folder)) is not None:
+            yield plan
+
+
+def _plan_in(folder: Location) -> ReadPlan | None:
+    data = _content(folder, _PLAN)
+    try:
+        return None if data is None else ReadPlan.from_json(data)
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _content(folder: Location, name: str) -> bytes | None:
+    with lake_errors(f"{folder} cannot be read"):
+        try:
+            return bytes(content_of(folder, name))
+        except FileNotFoundError:
+            return None
 
 
 def rows_of(files: Sequence[AddAction]) -> int:
