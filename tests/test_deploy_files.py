@@ -106,8 +106,24 @@ def test_the_image_runs_as_a_user_and_follows(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("POSTGRES_CDC_CONFIG", "shop.yaml")
     for stage in re.split(r"^FROM .* AS (?:installed|spark|dagster)$", DOCKERFILE, flags=re.MULTILINE)[1:]:
         assert re.findall(r"^USER (\w+)$", stage, re.MULTILINE)[-1] == "1000"
-    follow, _ = _arguments("CMD")
-    _accept(*json.loads(follow))
+    *follow, dagster = map(json.loads, _arguments("CMD"))
+    assert dagster[0] == "dagster"
+    for command in follow:
+        _accept(*command)
+
+
+def test_the_image_of_executors_can_run_its_entrypoint(tmp_path: Path) -> None:
+    """Without ``executor`` it is the command; ``tests/spark/test_executor_entrypoint.py`` has it run tasks."""
+    (entrypoint,) = (json.loads(each)[0] for each in _arguments("ENTRYPOINT") if "kubernetes" in each)
+    assert f"deploy/{entrypoint} /usr/local/bin/" in _arguments("COPY")
+    assert os.access(DEPLOY / entrypoint, os.X_OK)
+    command = tmp_path / "postgres-cdc"
+    command.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    run = [str(DEPLOY / entrypoint), "sync", "--table", "public.*"]
+    said = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "<sync><--table><public.*>"
 
 
 @pytest.mark.slow

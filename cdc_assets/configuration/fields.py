@@ -186,6 +186,13 @@ def _spark_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _spark_remote(text: str) -> str:
+    """May hold a token."""
+    if re.match(r"sc://[^/:;]*databricks[^/:;]*\.(com|net|us|cn)\b", text):
+        raise ValueError("leads to Databricks, which is not supported; docs/cluster.md has the reasons")
+    return text
+
+
 def _word(value: object) -> object:
     """Users write ``--port, 5432``, and templates render numbers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -235,4 +242,5 @@ CatalogTemplate = Annotated[str, AfterValidator(_catalog_template)]
 FolderTemplateText = Annotated[str, AfterValidator(_folder_template)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
+SparkRemote = Annotated[str, AfterValidator(_spark_remote)]
 SparkValue = Annotated[str, BeforeValidator(_spark_value, json_schema_input_type=str | int | float | bool)]

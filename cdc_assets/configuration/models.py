@@ -29,6 +29,7 @@ from cdc_assets.configuration.fields import (
     Seconds,
     Size,
     SlotName,
+    SparkRemote,
     SparkValue,
     Streaming,
     TableName,
@@ -348,7 +349,7 @@ class SparkModel(StrictModel):
         default=None, description="The master of a classic Spark session. Default: local[*].", examples=["local[4]"]
     )
     # not shown: these may hold tokens and keys of object stores
-    remote: str | None = Field(
+    remote: SparkRemote | None = Field(
         default=None,
         repr=False,
         description="The URL of a Spark Connect server, instead of master.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ def checked_session(spark: SparkSession) -> SparkSession:
     _quieten_pyspark()
     _ship_package()
     if EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta is another one, and is there without the extension
+            raise SparkError(
+                "Databricks is not supported", hint="use a Spark of your own: docs/cluster.md has the reasons"
+            )
         raise SparkError(
             "the Spark session that was provided has no Delta Lake",
             hint=f"start it with spark.sql.extensions={EXTENSION} and spark.sql.catalog.spark_catalog={CATALOG}",

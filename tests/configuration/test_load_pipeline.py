@@ -531,6 +531,13 @@ REFUSED = [
     ),
     ("public.items", "Public.Orders", 19, "tables: names public.orders twice"),
     ("spark: {}", "spark: {jar: x}", 24, "spark.jar: unknown field (did you mean jars?); allowed: master, remote"),
+    (
+        "spark: {}",
+        "spark: {remote: 'sc://adb-1.2.azuredatabricks.net:443/;token=hunter2'}",
+        24,
+        "spark.remote: leads to Databricks, which is not supported; docs/cluster.md has the reasons",
+    ),
+    ("spark: {}", "spark: {remote: 'sc://x.cloud.databricks.com'}", 24, "spark.remote: leads to Databricks"),
     ("spark: {}", "spark: {master: a, remote: b}", 24, "spark: master and remote exclude each other"),
     ("  name: shop", "  nam: shop", 3, "nam: unknown field (did you mean name?); allowed: name, source, lake"),
     ("  name: shop ", "  #", 2, "name: is missing"),

@@ -31,6 +31,8 @@ ENVIRONMENT = {
     "SHOP_DSN": "host=db.example dbname=shop",
     "SHOP_LAKE": "/data/lake",
     SALT_VARIABLE: "a long random text",
+    "POD_IP": "10.0.0.7",
+    "POD_NAME": "shop-cdc-0",
 }
 ASSET_ATTRIBUTES = ("key", "group_name")
 LEAST: dict[str, Any] = {"name": "shop", "source": {"dsn": ENVIRONMENT["SHOP_DSN"]}, "lake": {"path": "/data/lake"}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 import threading
@@ -13,47 +12,21 @@ import pytest
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
 from tests.fixtures.servers import Database
+from tests.fixtures.spark_connect import connect_server
 from tests.fixtures.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.fixtures.waiting import wait_until
-from tests.spark.on_cluster import Order
+from tests.spark.cluster_order import cluster_options, order_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
-
-
-def _order(
-    database: Database, cluster: StandaloneCluster, jars: Path, folder: Path, much: tuple[MergeEngine, ...]
-) -> Path:
-    events = folder / "events"
-    events.mkdir()
-    config = {
-        "spark.pyspark.python": sys.executable,
-        "spark.executor.memory": "768m",
-        "spark.executor.cores": "1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": str(events),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-    }
-    options = SparkOptions(master=cluster.url, jars=str(jars), config=tuple(config.items()))
-    (folder / "order").write_bytes(pickle.dumps(Order(database, options, folder / "lake", events, much)))
-    return folder / "order"
 
 
 @pytest.mark.parametrize("dies", ["nobody", pytest.param("some", marks=pytest.mark.nightly)])
 def test_both_engines_end_equal_and_ten_rows_take_few_tasks(
     database: Database, jars_folder: Path, without_our_package: Path, tmp_path: Path, dies: str
 ) -> None:
-    database.execute(
-        "CREATE TABLE few (id int PRIMARY KEY, v text)",
-        "INSERT INTO few SELECT g, 'v' || g FROM generate_series(1, 100) g",
-        "CREATE TABLE many (id int PRIMARY KEY, v text)",
-        "INSERT INTO many SELECT g, md5(g::text) || repeat('x', 200) FROM generate_series(1, 60000) g",
-    )
     with standalone_cluster(tmp_path, pythonpath=str(without_our_package)) as cluster:
         much: tuple[MergeEngine, ...] = ("spark",) if dies == "nobody" else ("spark", "auto")
-        order = _order(database, cluster, jars_folder, tmp_path, much)
+        order = order_file(database, cluster_options(cluster.url, jars_folder, tmp_path), tmp_path, much)
         command = [sys.executable, "-m", "tests.spark.on_cluster", str(order)]
         driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         if dies == "some":
@@ -63,6 +36,20 @@ def test_both_engines_end_equal_and_ten_rows_take_few_tasks(
     tasks = json.loads(said)
     assert tasks["auto"] == 0, "this process writes little changes"
     assert 0 < tasks["spark"] <= 20
+
+
+@pytest.mark.nightly
+def test_by_a_spark_connect_server(
+    database: Database, jars_folder: Path, without_our_package: Path, tmp_path: Path
+) -> None:
+    """The server is the driver; this process has no JVM."""
+    with standalone_cluster(tmp_path, pythonpath=str(without_our_package)) as cluster:
+        options = cluster_options(cluster.url, jars_folder, tmp_path)
+        with connect_server(tmp_path, jars_folder, pythonpath=str(without_our_package), on=options) as server:
+            order = order_file(database, SparkOptions(remote=server.url), tmp_path, ("spark",))
+            command = [sys.executable, "-m", "tests.spark.on_cluster", str(order)]
+            client = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=900, check=True)
+    assert 0 < json.loads(client.stdout)["spark"] <= 20
 
 
 def _kill_some(cluster: StandaloneCluster, folder: Path) -> None:
