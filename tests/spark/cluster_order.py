@@ -30,12 +30,21 @@ def cluster_options(master: str, jars: Path, folder: Path, **more: str) -> Spark
     return SparkOptions(master=master, jars=str(jars), config=tuple(config.items()))
 
 
-def order_file(database: Database, options: SparkOptions, folder: Path, much: tuple[MergeEngine, ...]) -> Path:
+def order_file(
+    database: Database,
+    options: SparkOptions,
+    folder: Path,
+    much: tuple[MergeEngine, ...],
+    *,
+    rows: int = 60_000,
+    width: int = 200,
+) -> Path:
+    """``rows``: of the table of which three in five change; each is of ``width`` bytes and a few."""
     database.execute(
         "CREATE TABLE few (id int PRIMARY KEY, v text)",
         "INSERT INTO few SELECT g, 'v' || g FROM generate_series(1, 100) g",
         "CREATE TABLE many (id int PRIMARY KEY, v text)",
-        "INSERT INTO many SELECT g, md5(g::text) || repeat('x', 200) FROM generate_series(1, 60000) g",
+        f"INSERT INTO many SELECT g, md5(g::text) || repeat('x', {width}) FROM generate_series(1, {rows}) g",
     )
     (folder / "order").write_bytes(pickle.dumps(Order(database, options, folder / "lake", folder / "events", much)))
     return folder / "order"

@@ -1,12 +1,14 @@
 """What a driver does on a standalone cluster, in a process of its own.
 
-``python -m tests.spark.on_cluster ORDER`` prints as JSON, by engine, how many tasks a sync of ten changed rows took.
+``python -m tests.spark.on_cluster ORDER`` prints as JSON, by engine, how many tasks a sync of ten changed rows took,
+and ``peak``, the most memory that this process held, in MiB.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
+import resource
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -35,7 +37,7 @@ TEN_ROWS = (
 MUCH = (
     "UPDATE many SET v = v || '!' WHERE id % 2 = 0",
     "DELETE FROM many WHERE id % 11 = 0",
-    "INSERT INTO many SELECT g, 'new ' || g FROM generate_series(1000001, 1020000) g",
+    "INSERT INTO many SELECT g, 'new ' || g FROM generate_series(9000001, 9020000) g",
 )
 BY_EXECUTORS = WriteLimits(on_driver_bytes=0)
 
@@ -94,7 +96,8 @@ def main(file: str) -> None:
     spark = spark_session(order.options)
     when = followed(order, spark)
     spark.stop()
-    json.dump({engine: tasks_between(order.events, *times) for engine, times in when.items()}, sys.stdout)
+    tasks = {engine: tasks_between(order.events, *times) for engine, times in when.items()}
+    json.dump({**tasks, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}, sys.stdout)
 
 
 if __name__ == "__main__":
