@@ -108,7 +108,7 @@ def remove_empty_lake_folders(lake: Lake, removed: Sequence[str]) -> None:
 
 def _tables(lake: Lake, top: str, owner: LakeOwner, mark: DropMark | None) -> LakeSide:
     """Those in the folder ``top`` of the lake. All folders are named by their paths below ``lake.path``."""
-    files = [LakeFile(f"{top}/{file.name}", file.size) for file in files_below(lake.root / top)]
+    files = [replace(file, name=f"{top}/{file.name}") for file in files_below(lake.root / top)]
     marked = set(mark.folders if mark is not None else ())
     delta = marked | {file.name.partition(f"/{_LOG}")[0] for file in files if f"/{_LOG}" in file.name}
     roots: dict[str, list[LakeFile]] = {}

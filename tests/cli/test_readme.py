@@ -21,7 +21,7 @@ def test_the_versions_are_those_of_the_project() -> None:
     heads, _, cells = (line.strip("| ").split(" | ") for line in re.findall(r"^\|.*$", README, re.MULTILINE)[:3])
     said = dict(zip(heads, cells, strict=True))
     assert said["PostgreSQL"] == f"{VERSIONS[0]} to {VERSIONS[-1]}"
-    assert said["Java"] == f"{SUPPORTED[0]} or {SUPPORTED[1]}, for Spark"
+    assert said["Java"] == f"{SUPPORTED[0]}, {SUPPORTED[1]} or {SUPPORTED[2]}, for Spark"
     for name, pattern, words in (
         ("Dagster", r'"dagster>=([\d.]+),<(\d+)"', "{} or later, below {}"),
         ("Spark", r'"pyspark>=([\d.]+),<=([\d.]+)"', "{} to {}"),
