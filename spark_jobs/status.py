@@ -24,6 +24,7 @@ from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
+from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, unfinished_snapshots
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
@@ -55,7 +56,8 @@ class TableStatus:
     ``mode``: what the table keeps, which may differ from the present configuration. ``partitions``: those that were
     last read again since the snapshot, and why. ``strategy``: how our last commit was written; None for a snapshot.
     ``differing``: the columns in which it differs from the source on purpose. ``waits_for``: the open transaction
-    before whose end the table cannot get the snapshot that it needs.
+    before whose end the table cannot get the snapshot that it needs. ``snapshot_progress``: how much of a new snapshot
+    is read, if that is read in chunks.
     """
 
     name: QualifiedName
@@ -74,6 +76,7 @@ class TableStatus:
     strategy: Strategy | None = None
     differing: DifferingColumns = SAME_COLUMNS
     waits_for: OpenTransaction | None = None
+    snapshot_progress: SnapshotProgress | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ _SHORT = timedelta(seconds=2)
 class _Asked:
     """What lake and source answered: the tables that are followed, and the errors of single ones. ``ledger``: None if
     nothing was landed yet. ``markers`` are those of the landed windows, beginning with the earliest that is the last
-    one applied to some table."""
+    one applied to some table. ``progress``: of snapshots that are read in chunks."""
 
     names: tuple[QualifiedName, ...]
     ledger: Ledger | None
@@ -131,6 +134,12 @@ class _Asked:
     slot: SlotHealth | None = None
     trouble: Mapping[QualifiedName, CdcError] = field(default_factory=dict)
     error: CdcError | None = None
+    progress: Mapping[QualifiedName, SnapshotProgress] = field(default_factory=dict)
+
+    def waits_for(self, name: QualifiedName) -> OpenTransaction | None:
+        """What a snapshot of the table would wait for now, if it is not about to end. Chunks wait for nothing."""
+        oldest = self.slot.oldest_transaction if self.slot is not None and name not in self.progress else None
+        return oldest if oldest is not None and (oldest.age is None or oldest.age > _SHORT) else None
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,8 @@ def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _
         return _Asked(names, None, ())
     ledger = ledger.reading(names, exactly=True)
     reached = min((state.ordinal for state in ledger.states.values()), default=ledger.last.ordinal)
-    return _Asked(names, ledger, ledger.log.markers(reached - 1))
+    markers, progress = ledger.log.markers(reached - 1), unfinished_snapshots(ledger.lake)
+    return _Asked(names, ledger, markers, progress=progress)
 
 
 def _trouble(
@@ -249,7 +259,8 @@ def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again
     ledger = asked.ledger
     state = ledger.found.get(name) if ledger else None
     if ledger is None or state is None:
-        return TableStatus(name, waits_for=_waits_for(asked) if ledger is not None else None)
+        waits_for = asked.waits_for(name) if ledger is not None else None
+        return TableStatus(name, waits_for=waits_for, snapshot_progress=asked.progress.get(name))
     if isinstance(state, LakeError):
         return TableStatus(name, error=state)
     pending = [marker for marker in asked.markers if marker.ordinal > state.ordinal]
@@ -274,14 +285,11 @@ def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again
         partitions=state.partitions,
         strategy=state.strategy,
         differing=state.differing,
-        waits_for=_waits_for(asked) if read_again and isinstance(asked.trouble.get(name), NeedsSnapshotError) else None,
+        waits_for=asked.waits_for(name)
+        if read_again and isinstance(asked.trouble.get(name), NeedsSnapshotError)
+        else None,
+        snapshot_progress=asked.progress.get(name),
     )
-
-
-def _waits_for(asked: _Asked) -> OpenTransaction | None:
-    """What a snapshot would wait for now, if it is not about to end."""
-    oldest = asked.slot.oldest_transaction if asked.slot is not None else None
-    return oldest if oldest is not None and (oldest.age is None or oldest.age > _SHORT) else None
 
 
 def _messages_status(ledger: Ledger | None, flushed: Lsn | None) -> MessagesStatus:

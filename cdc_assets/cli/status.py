@@ -111,9 +111,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _count(table.pending_windows),
             _count(table.pending_changes),
             _count(table.delta_version),
-            _WAITS
-            if table.waits_for is not None
-            else _state(table.error, table.applied_lsn, table.pending_changes, "no snapshot yet: sync takes it"),
+            _WAITS if table.waits_for is not None else _state_of(table),
         )
     if messages is not None:
         shown.add_row(
@@ -131,6 +129,12 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
 
 def _is_well(table: TableStatus) -> bool:
     return table.error is None and table.applied_lsn is not None and not table.pending_changes
+
+
+def _state_of(table: TableStatus) -> Text:
+    if table.snapshot_progress is not None:
+        return Text(f"read: {table.snapshot_progress}", style="yellow")
+    return _state(table.error, table.applied_lsn, table.pending_changes, "no snapshot yet: sync takes it")
 
 
 def _state(error: CdcError | None, applied: Lsn | None, behind: int | None, not_begun: str) -> Text:

@@ -66,7 +66,7 @@ IN_FULL = Patience(60, age=30)
 # a run that brings other tables up to date between two calls
 IN_TURNS = replace(BRIEF, at_once=2, reading=60)
 # rounds without an end, each of which looks again
-IN_ROUNDS = Patience(inf, at_once=1, reading=60)
+IN_ROUNDS = Patience(inf, at_once=1, reading=10)
 
 
 class Exporter:

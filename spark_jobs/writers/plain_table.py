@@ -46,11 +46,12 @@ def plain_table(path: Location) -> ListedTable | None:
     try:
         table = ListedTable.read(path)
         return table if table is not None and _is_plain(table) else None
-    except OSError as error:
-        raise storage_error(f"{path} cannot be read", str(error)) from None
-    except (ValueError, KeyError, pa.ArrowException) as error:
+    except (ValueError, KeyError, FileNotFoundError, pa.ArrowException) as error:
+        # a commit is missing if the newest checkpoint has several parts: only Spark writes such
         _log.info("%s is left to Spark: %s", path, error)
         return None
+    except OSError as error:
+        raise storage_error(f"{path} cannot be read", str(error)) from None
 
 
 def small_files(table: ListedTable) -> SmallFiles:

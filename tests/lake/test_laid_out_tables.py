@@ -71,7 +71,7 @@ def folders(lake: Path) -> set[str]:
         (BRONZE, ("public.orders", "a.b__c"), {"bronze/public__orders", "bronze/a__b__c"}),
         (ONE_SCHEMA, ("orders", "items"), {"orders", "items"}),
     ],
-    ids=str,
+    ids=["bronze", "one schema"],
 )
 def test_from_the_first_sync_to_the_last_drop(
     database: Database, tmp_path: Path, template: FolderTemplate, tables: tuple[str, ...], expected: set[str]

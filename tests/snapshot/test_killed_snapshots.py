@@ -99,6 +99,11 @@ def test_rows_are_read_once(database: Database, tmp_path: Path) -> None:
     killed(command, large, 2)
     killed(command, large, 1)
     chunk = ROWS // len(large.plan["chunks"]) + 1
+    (status,) = command("status", "--json").document["tables"]
+    assert status["snapshot_progress"] == {
+        "chunks_read": len(large.chunks_read),
+        "chunks": len(large.plan["chunks"]),
+    }
     assert command("sync").exit_code == 0
     assert ROWS <= rows_scanned(database) - before <= ROWS + 2 * 2 * chunk
     large.assert_equal()

@@ -80,7 +80,7 @@ def finished(
         log = ChangeLog(run.pipeline.lake.change_log)
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
         chunked.record.correct(files, first)
-        done = ChunksRead(done.read, files, first, is_corrected=True)
+        done = ChunksRead(files, first, is_corrected=True)
         doubtful = unknown if first > last.ordinal else None
     raise LakeError(
         f"{chunked.name}: rows of it change faster than they can be read by their keys", hint="run it again"

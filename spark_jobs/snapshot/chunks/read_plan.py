@@ -105,10 +105,9 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class ChunksRead:
-    """``files``: those with the rows of the chunks ``read``, by number. ``first_window``: see ``ReadPlan``.
+    """``files``: those with the rows of the chunks that are read. ``first_window``: see ``ReadPlan``.
     ``is_corrected``: all chunks are read, and the files show all changes before ``first_window``."""
 
-    read: frozenset[int]
     files: tuple[AddAction, ...]
     first_window: int
     is_corrected: bool = False
@@ -134,19 +133,37 @@ class ReadRecord:
         self.remove()
         self._write(_PLAN, plan.to_json())
 
+    def unread(self, plan: ReadPlan) -> tuple[int, ...]:
+        """The numbers of the chunks that are not read yet; one listing. Raises LakeError."""
+        there = self._names()
+        if _newest_correction(there):
+            return ()
+        return tuple(number for number in range(len(plan.chunks)) if _CHUNK.format(number) not in there)
+
     def chunks(self, plan: ReadPlan) -> ChunksRead:
         """What is read already. Raises LakeError."""
-        there = {file.name for file in files_below(self.folder)}
-        corrected = max((name for name in there if name.startswith(_CORRECTED.partition("{")[0])), default=None)
-        if corrected is not None and (data := self._read(corrected)) is not None:
+        there = self._names()
+        if (corrected := _newest_correction(there)) and (data := self._read(corrected)) is not None:
             fields = json.loads(data)
-            every = frozenset(range(len(plan.chunks)))
-            return ChunksRead(every, _files(fields["files"]), fields["first_window"], is_corrected=True)
-        numbers = [number for number in range(len(plan.chunks)) if _CHUNK.format(number) in there]
+            return ChunksRead(_files(fields["files"]), fields["first_window"], is_corrected=True)
+        files = self._files_of_chunks(plan, there).values()
+        return ChunksRead(tuple(file for chunk in files for file in chunk), plan.first_window)
+
+    def forget(self, plan: ReadPlan, gone: Set[str]) -> None:
+        """Those chunks are not read of which a file is ``gone``. Raises LakeError."""
+        read = self._files_of_chunks(plan, self._names())
+        lost = [name for name, files in read.items() if gone & {file.path for file in files}]
+        delete_files(self.folder, lost)
+
+    def _files_of_chunks(self, plan: ReadPlan, there: Set[str]) -> dict[str, tuple[AddAction, ...]]:
+        """By the name of the chunk's file."""
+        names = [name for number in range(len(plan.chunks)) if (name := _CHUNK.format(number)) in there]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
-            found = list(pool.map(lambda number: self._read(_CHUNK.format(number)), numbers))
-        read = {number: _files(json.loads(data)) for number, data in zip(numbers, found, strict=True) if data}
-        return ChunksRead(frozenset(read), tuple(file for files in read.values() for file in files), plan.first_window)
+            found = list(pool.map(self._read, names))
+        return {name: _files(json.loads(data)) for name, data in zip(names, found, strict=True) if data}
+
+    def _names(self) -> frozenset[str]:
+        return frozenset(file.name for file in files_below(self.folder))
 
     def add(self, number: int, files: Sequence[AddAction]) -> None:
         """This chunk is read. Raises LakeError."""
@@ -156,14 +173,6 @@ class ReadRecord:
         """These files have the rows of all chunks, and show all changes before ``first_window``. Raises LakeError."""
         fields = {"files": [asdict(file) for file in files], "first_window": first_window}
         self._write(_CORRECTED.format(time.time_ns()), json.dumps(fields).encode())
-
-    def without(self, plan: ReadPlan, gone: Set[str]) -> ChunksRead:
-        """What is read, but for the chunks of which a file is ``gone``: they are forgotten. Raises LakeError."""
-        for number in self.chunks(plan).read:
-            data = self._read(_CHUNK.format(number))
-            if data is not None and gone & {file.path for file in _files(json.loads(data))}:
-                delete_files(self.folder, [_CHUNK.format(number)])
-        return self.chunks(plan)
 
     def void(self, plan: ReadPlan) -> None:
         """Nothing that was read by the plan is of use. Raises LakeError."""
@@ -191,6 +200,30 @@ def plans(lake: Lake) -> Iterator[ReadPlan]:
         folder, _, name = file.name.rpartition("/")
         if name == _PLAN and (plan := _plan_in(lake.all_staging / folder)) is not None:
             yield plan
+
+
+@dataclass(frozen=True)
+class SnapshotProgress:
+    """Of a snapshot that is not finished: how many of its ``chunks`` are read."""
+
+    chunks_read: int
+    chunks: int
+
+    def __str__(self) -> str:
+        return f"{self.chunks_read:,} of {self.chunks:,} chunks"
+
+
+def unfinished_snapshots(lake: Lake) -> dict[QualifiedName, SnapshotProgress]:
+    """Raises LakeError."""
+    found = {}
+    for plan in plans(lake):
+        left = len(ReadRecord(lake, plan.name).unread(plan))
+        found[plan.name] = SnapshotProgress(len(plan.chunks) - left, len(plan.chunks))
+    return found
+
+
+def _newest_correction(names: Set[str]) -> str | None:
+    return max((name for name in names if name.startswith(_CORRECTED.partition("{")[0])), default=None)
 
 
 def _plan_in(folder: Location) -> ReadPlan | None:

@@ -62,33 +62,33 @@ def _read_on(
     capturing: AbstractContextManager[object],
 ) -> TableSnapshot:
     """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
-    run, table, plan = wanted.run, chunked.table, chunked.plan
+    run, table, record = wanted.run, chunked.table, chunked.record
     with run.guard.table(chunked.name):
         if (before := table.state()) is not None:
             table.require_accepted(chunked.read, before)
         require_same_server(run, wanted.checkpoint)
         if chunked.is_new:
-            chunked.record.begin(plan)
-        done = _still_there(chunked)
-        left = [number for number in range(len(plan.chunks)) if number not in done.read]
-        _read(wanted, chunked, left, pace, connect)
-        done = chunked.record.chunks(plan)
-    if len(done.read) < len(plan.chunks):
-        raise SnapshotGoesOnError(
-            f"{len(done.read):,} of {len(plan.chunks):,} chunks of {chunked.name} are read",
-            hint="`postgres-cdc sync` reads the others",
-        )
+            record.begin(chunked.plan)
+        done = _all_read(wanted, chunked, pace, connect)
     return finished(wanted, chunked, done, connect, capturing)
 
 
-def _still_there(chunked: ChunkedTable) -> ChunksRead:
-    """What is read, without chunks whose files somebody has removed."""
-    done = chunked.record.chunks(chunked.plan)
-    if gone := chunked.staged.missing(done.files):
+def _all_read(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
+    """Read what is missing. Raises SnapshotGoesOnError if the time is over before all is read."""
+    plan, record = chunked.plan, chunked.record
+    while True:
+        _read(wanted, chunked, record.unread(plan), pace, connect)
+        if left := len(record.unread(plan)):
+            raise SnapshotGoesOnError(
+                f"{len(plan.chunks) - left:,} of {len(plan.chunks):,} chunks of {chunked.name} are read",
+                hint="`postgres-cdc sync` reads the others",
+            )
+        done = record.chunks(plan)
+        if not (gone := chunked.staged.missing(done.files)):
+            return done
         if done.is_corrected:
             raise VoidPlanError(f"{len(gone)} of the files that it was read into are gone")
-        done = chunked.record.without(chunked.plan, gone)
-    return done
+        record.forget(plan, gone)
 
 
 def _read(

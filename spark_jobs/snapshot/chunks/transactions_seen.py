@@ -17,7 +17,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 
 _EPOCH = 1 << 32
-_SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
+_SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_is_in_recovery()"
 _WRITTEN = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)::text
 """
@@ -34,8 +34,10 @@ class TransactionsSeen:
     def of(cls, connection: Connection) -> TransactionsSeen:
         """Those of the snapshot of the connection's transaction. Later snapshots show all of them, too."""
         with source_errors("the snapshot could not be read"):
-            text = connection.execute(_SNAPSHOT).fetchall()[0][0]
-        _, xmax, running = text.split(":")
+            text, is_standby = connection.execute(_SNAPSHOT).fetchall()[0]
+        xmin, xmax, running = text.split(":")
+        if is_standby:  # which does not list those in progress
+            return cls(int(xmin), frozenset())
         return cls(int(xmax), frozenset(map(int, filter(None, running.split(",")))))
 
     def first_window_unseen(self, log: ChangeLog, relid: int, last: int) -> int:
@@ -45,12 +47,13 @@ class TransactionsSeen:
         rows = rows.filter(pc.is_valid(rows.column("xid")))
         if not rows.num_rows:
             return last + 1
-        unseen = self._unseen(rows.column("xid").to_numpy())
+        unseen = self.are_unseen(rows.column("xid").to_numpy())
         windows = rows.column("window").to_numpy()[unseen]
         return int(windows.min()) if len(windows) else last + 1
 
-    def _unseen(self, xids: np.ndarray) -> np.ndarray:
-        """``xids``: of 32 bits, as they are decoded. Each is at most half their range away from ``xmax``."""
+    def are_unseen(self, xids: np.ndarray) -> np.ndarray:
+        """Which of ``xids`` the snapshot does not show. They have 32 bits, as they are decoded; each is at most half
+        their range away from ``xmax``."""
         whole = (self.xmax & ~(_EPOCH - 1)) | xids
         whole = np.where(whole - self.xmax >= _EPOCH // 2, whole - _EPOCH, whole)
         whole = np.where(self.xmax - whole > _EPOCH // 2, whole + _EPOCH, whole)
