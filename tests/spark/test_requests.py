@@ -83,10 +83,10 @@ def test_a_sync_and_maintenance_cost_few_requests(followed: _Followed) -> None:
     told("a sync of ten changed tables", followed.synced, 250)
     told("the first maintain of 15 tables", followed.maintained, 300)
     told("maintain with nothing to do", followed.maintained, 300)
-    for _ in range(60):
+    for _ in range(40):
         followed.changed(TABLES[:1])
         followed.synced()
-    told("maintain after 60 more commits", followed.maintained, 300)
+    told("maintain after 40 more commits", followed.maintained, 300)
     told("maintain with nothing to do, later", followed.maintained, 300)
     for _ in range(4):
         followed.changed(TABLES, "INSERT INTO {0} SELECT max(id) + 1, 0 FROM {0}")
