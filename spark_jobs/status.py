@@ -24,7 +24,7 @@ from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
-from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, unfinished_snapshots
+from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
@@ -211,8 +211,8 @@ def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _
         return _Asked(names, None, ())
     ledger = ledger.reading(names, exactly=True)
     reached = min((state.ordinal for state in ledger.states.values()), default=ledger.last.ordinal)
-    markers, progress = ledger.log.markers(reached - 1), unfinished_snapshots(ledger.lake)
-    return _Asked(names, ledger, markers, progress=progress)
+    progress = snapshot_progress(ledger.lake, ledger.identity)
+    return _Asked(names, ledger, ledger.log.markers(reached - 1), progress=progress)
 
 
 def _trouble(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
-from spark_jobs.snapshot.chunks.read_plan import plans
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans, unfinished
+from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 
 
@@ -25,9 +27,19 @@ def needed_windows(pipeline: Pipeline, ledger: Ledger) -> Needed:
     that cannot be read may need all."""
     needs = [Needed(ledger.last.ordinal), *(Needed(0, f"{name}, which cannot be read") for name in ledger.errors)]
     needs += [Needed(state.ordinal, str(name)) for name, state in ledger.states.items() if not state.is_lost]
-    needs += [Needed(plan.first_window, f"{plan.name}, which is read in chunks") for plan in plans(pipeline.lake)]
+    needs += [Needed(plan.first_window, f"{plan.name}, which is read in chunks") for plan in _goes_on(pipeline, ledger)]
     if has_messages_table(pipeline):
         messages = ledger.state_of(MESSAGES_NAME)
         # a messages table that does not exist yet is built from everything in the change log
         needs.append(Needed(messages.ordinal if messages else 0, "the messages table"))
     return min(needs, key=lambda need: need.ordinal)
+
+
+def _goes_on(pipeline: Pipeline, ledger: Ledger) -> Iterator[ReadPlan]:
+    """The snapshots in chunks that the next run reads on. The records of all others are removed."""
+    followed = all_followed_names(pipeline)
+    going = {plan.name: plan for plan in unfinished(pipeline.lake, ledger.identity) if plan.name in followed}
+    for plan in plans(pipeline.lake):
+        if plan.name not in going:
+            ReadRecord(pipeline.lake, plan.name).remove()
+    yield from going.values()

@@ -8,22 +8,27 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Retention
+from spark_jobs.errors import LakeInUseError
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.run import Run
+from spark_jobs.snapshot.chunks import finish
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
-from spark_jobs.sync import capture
+from spark_jobs.snapshot.exporter import Exporter
+from spark_jobs.sync import capture, snapshot
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
 from tests.snapshot.large_table import BIG, ROWS, LargeTable, changes
+from tests.spark.crash_here import Crash, crash
 
 pytestmark = pytest.mark.postgres
 
@@ -175,19 +180,20 @@ class TestOpenTransactions:
     def test_a_commit_that_is_decoded_before_others_see_it(self, large: LargeTable) -> None:
         """It waits for a synchronous standby: its window is landed before the first chunk, which does not show it."""
         database = large.database
+        database.execute("CREATE TABLE elsewhere (id int)")
         database.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = local")
-        with closing(psycopg.connect(database.dsn)) as waiting:
-            pid = waiting.info.backend_pid
-            waiting.execute("SET synchronous_commit = on")
+        with closing(psycopg.connect(database.dsn)) as waiting, closing(psycopg.connect(database.dsn)) as probe:
+            for connection in (waiting, probe):
+                connection.execute("SET synchronous_commit = on")
             for statement in self.CHANGES:
                 waiting.execute(statement)
             try:
                 database.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
-                waiting.pgconn.send_query(b"COMMIT")
-                stalled = f"SELECT pid FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
-                wait_until(lambda: bool(database.execute(stalled)), "the commit that waits for a standby")
+                wait_until(
+                    lambda: self.waits(database, probe, "INSERT INTO elsewhere VALUES (1); COMMIT"), "the reload"
+                )
+                assert self.waits(database, waiting, "COMMIT")
                 assert any(marker.changes for marker in capture(large.pipeline).landed)
-                assert ChangeLog(large.pipeline.lake.change_log).checkpoint() is not None
                 while len(large.chunks_read) < 5:
                     large.read_on()
             finally:
@@ -195,6 +201,18 @@ class TestOpenTransactions:
             large.read_on(to_the_end=True)
         synced_without_spark(large.pipeline)
         large.assert_equal()
+
+    def waits(self, database: Database, session: psycopg.Connection[tuple[object, ...]], statements: str) -> bool:
+        """Whether these statements, which end with a commit, wait for a standby."""
+        waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {session.info.backend_pid} AND wait_event = 'SyncRep'"
+        session.pgconn.send_query(statements.encode())
+        while session.pgconn.is_busy():
+            if database.execute(waits):
+                return True
+            session.pgconn.consume_input()
+        while session.pgconn.get_result() is not None:
+            pass
+        return False
 
 
 @pytest.mark.parametrize(
@@ -244,6 +262,56 @@ def test_a_new_snapshot_beside_the_old_one(large: LargeTable) -> None:
     large.database.execute("UPDATE big SET n = n + 1 WHERE id % 5 = 0")
     large.read_on(to_the_end=True)
     assert DeltaTable(large.pipeline.lake.table(BIG)).version() == version + 1
+    large.assert_equal()
+
+
+def test_killed_between_the_commit_and_the_end_of_its_record(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large.read_on()
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadRecord, "remove", crash)
+        with pytest.raises(Crash):
+            large.read_on(to_the_end=True)
+    assert large.folder.exists()
+    large.database.execute("DELETE FROM big WHERE id % 3 = 1")
+    synced_without_spark(large.pipeline)
+    assert large.lake_rows() == large.rows()
+    assert maintain(large.pipeline, no_spark).errors == ()
+    assert not large.folder.exists()
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
+def test_a_record_of_a_snapshot_that_was_taken_is_not_used_again(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large.read_on()
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadRecord, "remove", crash)
+        with pytest.raises(Crash):
+            large.read_on(to_the_end=True)
+    large.database.execute("UPDATE big SET n = -n")
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
+def test_of_two_processes_that_end_it_one_commits(large: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    large.read_on()
+
+    def quicker(*arguments: Any) -> Any:
+        found = corrected(*arguments)
+        with monkeypatch.context() as patched:
+            patched.setattr(finish, "_corrected", corrected)
+            large.read_on(to_the_end=True)
+        return found
+
+    corrected = finish._corrected
+    with monkeypatch.context() as patched:
+        patched.setattr(finish, "_corrected", quicker)
+        with Exporter(large.pipeline.source.dsn) as exporter:
+            (taken,) = snapshot(Run(large.pipeline, no_spark), [BIG], exporter=exporter)
+    assert isinstance(taken.error, LakeInUseError)
     large.assert_equal()
 
 

@@ -66,7 +66,7 @@ def rows_scanned(database: Database) -> int:
         wait_until(
             lambda: (
                 not connection.execute(
-                    "SELECT FROM pg_stat_activity WHERE query LIKE '/* chunk%' AND pid <> pg_backend_pid()"
+                    "SELECT pid FROM pg_stat_activity WHERE query LIKE '/* chunk%' AND pid <> pg_backend_pid()"
                 ).fetchall()
             )
         )

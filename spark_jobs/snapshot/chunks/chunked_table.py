@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected, source_errors
 from spark_jobs.postgres.table_sizes import table_sizes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, generation_of
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
 from spark_jobs.snapshot.export import ExportedSnapshot
@@ -114,14 +115,15 @@ def _chunked(
     """None if too many plans of it were void."""
     lake = table.work.pipeline.lake
     log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
-    known = record.plan()
-    writer, physical, ids = _writer(table, read)
+    known, before = record.plan(), table.state()
+    writer, physical, ids = _writer(table, read, before)
     fresh = ReadPlan(
         table.name,
         _source(checkpoint),
         read.shape.relid,
         table.seen.words[table.name][1],
         _what(table, read),
+        generation_of(before),
         checkpoint.ordinal + 1,
         writer,
         physical,
@@ -166,8 +168,9 @@ def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: Wind
     return now.is_of_same(chunked.plan)
 
 
-def _writer(table: PlannedTable, read: TableRead) -> tuple[Engine, tuple[str, ...], tuple[int | None, ...]]:
-    before = table.state()
+def _writer(
+    table: PlannedTable, read: TableRead, before: TableState | None
+) -> tuple[Engine, tuple[str, ...], tuple[int | None, ...]]:
     if table.writer(read) == "deltalake":
         target = WholeTable.of(table.path, read.shape, table.provenance(read, before))
         if target is not None:

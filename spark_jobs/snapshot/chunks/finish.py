@@ -21,7 +21,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
-from spark_jobs.errors import LakeError, NeedsSnapshotError, SchemaChangeError
+from spark_jobs.errors import LakeError, LakeInUseError, NeedsSnapshotError, SchemaChangeError
 from spark_jobs.lake.cuts import forget
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
@@ -32,10 +32,15 @@ from spark_jobs.postgres.slot import wait_until_flushed
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import ddl, value_fields
-from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, VoidPlanError, planned, same_as_planned
+from spark_jobs.snapshot.chunks.chunked_table import (
+    ChunkedTable,
+    VoidPlanError,
+    planned,
+    same_as_planned,
+)
 from spark_jobs.snapshot.chunks.correct import corrected
 from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
-from spark_jobs.snapshot.chunks.read_plan import ChunksRead, rows_of
+from spark_jobs.snapshot.chunks.read_plan import ChunksRead, generation_of, rows_of
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
@@ -198,6 +203,8 @@ class _StagedRows:
 
     def target(self, provenance: Provenance) -> WholeTable | None:
         plan = self.chunked.plan
+        if generation_of(self.chunked.table.state()) != plan.generation:
+            raise LakeInUseError(f"another process has taken a snapshot of {plan.name}", hint="run it again")
         if plan.writer == "spark":
             return None
         target = WholeTable.of(self.chunked.table.path, self.read.shape, provenance)

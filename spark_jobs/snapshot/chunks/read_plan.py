@@ -16,10 +16,12 @@ from typing import Any
 
 from deltalake.transaction import AddAction
 
+from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors
 from spark_jobs.delta.removal import files_below, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
@@ -32,8 +34,8 @@ _PLAN, _CHUNK, _CORRECTED = "plan.json", "chunk-{:06}.json", "corrected-{:020}.j
 @dataclass(frozen=True)
 class ReadPlan:
     """How the table ``name`` is read. ``source``: the identity of the change log's chapter. ``word``: the table's
-    fingerprint, and ``what``: that of the columns and rows that are read; if one of them is another by now, the plan is
-    void.
+    fingerprint, and ``what``: that of the columns and rows that are read. ``generation``: of the lake's table, empty if
+    there is none. If one of these is another by now, the plan is void.
 
     ``first_window``: the first one with changes that a chunk may not show. ``writer``: what commits the table; its
     files have the names ``physical`` and numbers ``ids``. ``chunks``: the ranges of blocks to read. ``attempt``: how
@@ -45,6 +47,7 @@ class ReadPlan:
     relid: int
     word: str
     what: str
+    generation: str
     first_window: int
     writer: Engine
     physical: tuple[str, ...]
@@ -55,13 +58,11 @@ class ReadPlan:
 
     def is_of_same(self, other: ReadPlan) -> bool:
         """Whether chunks that were read by the other plan are as good as those read by this one."""
-        return (self.source, self.relid, self.word, self.what, self._leaves) == (
-            other.source,
-            other.relid,
-            other.word,
-            other.what,
-            other._leaves,
-        )
+        return self._of == other._of
+
+    @property
+    def _of(self) -> tuple[object, ...]:
+        return self.source, self.relid, self.word, self.what, self.generation, self._leaves
 
     @property
     def _leaves(self) -> dict[int, tuple[str, str]]:
@@ -213,13 +214,26 @@ class SnapshotProgress:
         return f"{self.chunks_read:,} of {self.chunks:,} chunks"
 
 
-def unfinished_snapshots(lake: Lake) -> dict[QualifiedName, SnapshotProgress]:
-    """Raises LakeError."""
-    found = {}
-    for plan in plans(lake):
-        left = len(ReadRecord(lake, plan.name).unread(plan))
-        found[plan.name] = SnapshotProgress(len(plan.chunks) - left, len(plan.chunks))
-    return found
+def unfinished(lake: Lake, identity: SlotIdentity) -> tuple[ReadPlan, ...]:
+    """The plans by which the next run reads on. A process may have been killed when it had written the table, or
+    another snapshot was quicker: such plans are left out. Raises LakeError."""
+    return tuple(
+        plan for plan in plans(lake) if plan.generation == generation_of(table_state(lake, plan.name, *identity.stream))
+    )
+
+
+def generation_of(state: TableState | None) -> str:
+    """As ``ReadPlan`` has it."""
+    return "" if state is None else str(state.generation)
+
+
+def snapshot_progress(lake: Lake, identity: SlotIdentity) -> dict[QualifiedName, SnapshotProgress]:
+    """Of the tables that are read in chunks now. Raises LakeError."""
+    return {
+        plan.name: SnapshotProgress(len(plan.chunks) - len(ReadRecord(lake, plan.name).unread(plan)), len(plan.chunks))
+        for plan in unfinished(lake, identity)
+        if plan.chunks
+    }
 
 
 def _newest_correction(names: Set[str]) -> str | None:
