@@ -72,7 +72,8 @@ class RangePlan:
 def plan_range(state: PartitionState, windows: Iterable[Window], max_per_run: int, *, again: bool) -> RangePlan:
     """The next range, empty if everything is done. ``windows``: those landed since ``keyed_end``, and those planned.
 
-    ``again``: the last run failed, so if nothing else is left, the newest window is run again.
+    ``again``: the last run failed, or has not read all of a large table. So if nothing else is left, the newest window
+    is run again.
     """
     known, keyed_end = state.known, state.keyed_end
     new = uncovered(windows, [window for window in known if window.hi > keyed_end], keyed_end)

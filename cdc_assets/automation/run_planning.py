@@ -82,7 +82,8 @@ def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Ob
     if not reason:
         landed = [marker.window for marker in markers_since(blueprint.pipeline, state.keyed_end)]
         most = blueprint.pipeline.windows.max_per_run
-        again = runs.failures > 0 or len(waiting) < len(runs.stopped.tables)
+        tries = runs.failures > 0 or len(waiting) < len(runs.stopped.tables)
+        again = tries or _reads_on(blueprint)
         plan = plan_range(state, [*landed, *planned], most, again=again)
         if plan.windows:
             key_range = plan.windows[0].key, plan.windows[-1].key
@@ -90,6 +91,17 @@ def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Ob
         reason = f"caught up at {observation.landed_end}"
     said = (reason, *map(str, runs.stopped.tables), state.left_out())
     return RunPlan((), None, "; ".join(filter(None, said)), runs.stopped, waiting)
+
+
+def _reads_on(blueprint: Blueprint) -> bool:
+    """Whether a run has ended before the snapshot of a large table was read to its end."""
+    from spark_jobs.change_log.log import ChangeLog
+    from spark_jobs.snapshot.chunks.read_plan import plans, unfinished
+
+    lake = blueprint.pipeline.lake
+    names = {str(plan.name) for plan in plans(lake)} & blueprint.followed_keys.keys()
+    last = ChangeLog(lake.change_log).checkpoint() if names else None
+    return last is not None and any(str(plan.name) in names for plan in unfinished(lake, last.identity))
 
 
 def run_request(blueprint: Blueprint, plan: RunPlan) -> dg.RunRequest | None:
