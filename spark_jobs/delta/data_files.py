@@ -88,6 +88,19 @@ class DataFiles:
         except (OSError, pa.ArrowException) as error:
             raise self._failed(error) from None
 
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write these rows, whose columns are in the layout's order, and end the last file. After an error nothing is
+        left. Raises LakeError, and what ``batches`` raises."""
+        schema = self._layout.schema
+        try:
+            for group in row_groups(batches):
+                renamed = [pa.RecordBatch.from_arrays(rows.columns, schema=schema) for rows in group]
+                self.write(pa.Table.from_batches(renamed, schema))
+            self.close()
+        except BaseException:
+            self.remove()
+            raise
+
     def close(self) -> None:
         """End the last file. Raises LakeError."""
         try:

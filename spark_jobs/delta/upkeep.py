@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from spark_jobs.delta.checkpoints import shorten_log
 from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
-from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout, row_groups
+from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout
 from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.delta.history import History
 from spark_jobs.delta.listed_table import ListedTable
@@ -154,13 +154,7 @@ def _replace(
     Raises OvertakenError if somebody else has replaced one of the old files."""
     path, modified = table.files.path, max(file.modified for file in old)
     new = DataFiles(table_filesystem(path), path, table.layout, modified)
-    try:
-        for group in row_groups(rows):
-            new.write(pa.Table.from_batches(group, table.layout.schema))
-        new.close()
-    except BaseException:
-        new.remove()
-        raise
+    new.write_all(rows)
     names = [file.path for file in old]
     while listed.files.keys() >= set(names):
         try:

@@ -14,7 +14,7 @@ from threading import Event
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
-from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
+from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
@@ -69,15 +69,9 @@ def read_into_files(
     @again_when_lost
     def write(task: int) -> DataFiles:
         files = DataFiles(filesystem, path, layout)
-        try:
-            # otherwise a session could be garbage before its statement is, which the driver complains about
-            with closing(read_task(task)) as batches:
-                for group in row_groups(_until((stopped, threads.interrupted), batches)):
-                    files.write(pa.Table.from_batches([_named(rows, layout.schema) for rows in group], layout.schema))
-            files.close()
-        except BaseException:
-            files.remove()
-            raise
+        # otherwise a session could be garbage before its statement is, which the driver complains about
+        with closing(read_task(task)) as batches:
+            files.write_all(_until((stopped, threads.interrupted), batches))
         return files
 
     running = [threads.pool.submit(write, task) for task in range(len(read.tasks))]
@@ -96,10 +90,6 @@ def _until(stops: Sequence[Event], batches: Iterator[pa.RecordBatch]) -> Iterato
         if any(stop.is_set() for stop in stops):
             raise _Stopped
         yield rows
-
-
-def _named(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
 
 def _end(running: Sequence[Future[DataFiles]]) -> None:

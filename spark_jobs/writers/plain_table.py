@@ -19,7 +19,7 @@ from deltalake import Schema
 from deltalake.table import ProtocolVersions
 
 from spark_jobs.delta.commit import time_now
-from spark_jobs.delta.data_files import DataFiles, row_groups
+from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.files import storage_error, table_filesystem
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import is_ambiguous, table_errors
@@ -71,13 +71,7 @@ def compacted(table: ListedTable, small: SmallFiles) -> ListedTable:
     schema = pa.schema(Schema.from_json(table.metadata["schemaString"]))
     made = DataFiles(table_filesystem(table.path), table.path, layout_of(schema), modified=time_now())
     with table_errors(f"{table.path} cannot be compacted"):
-        try:
-            for group in row_groups(_rows(table.path, small, schema)):
-                made.write(pa.Table.from_batches(group, schema))
-            made.close()
-        except BaseException:
-            made.remove()
-            raise
+        made.write_all(_rows(table.path, small, schema))
     return table.with_replaced([unquote(file["path"]) for file in small], made.actions)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
+from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import create_local_folder, lake_errors, table_filesystem
 from spark_jobs.delta.removal import entries
 from spark_jobs.delta.whole_files import delete_files
@@ -36,25 +36,13 @@ class StagedFiles:
             return cls(table, shape, file_layout(shape.columns, plan.physical, plan.ids, stem=STEM))
         return cls(aside, shape, Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=STEM))
 
-    def new(self) -> DataFiles:
-        create_local_folder(self.path)
-        return DataFiles(table_filesystem(self.path), self.path, self.layout)
-
     def write(self, batches: Iterable[pa.RecordBatch]) -> DataFiles:
         """``batches``: values in the order of the shape. After an error no file is left. Raises LakeError, and what
         ``batches`` raises."""
-        files = self.new()
-        try:
-            for group in row_groups(batches):
-                files.write(pa.Table.from_batches([self._named(rows) for rows in group], self.layout.schema))
-            files.close()
-        except BaseException:
-            files.remove()
-            raise
+        create_local_folder(self.path)
+        files = DataFiles(table_filesystem(self.path), self.path, self.layout)
+        files.write_all(batches)
         return files
-
-    def _named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(rows.columns, schema=self.layout.schema)
 
     def keys(self, file: AddAction) -> pa.Table:
         """The key of each row of the file, in columns named by ``net_columns.value``. Raises LakeError."""
