@@ -5,6 +5,7 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -29,21 +30,39 @@ def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -
     """
     rows, columns = net.in_memory, net.columns
     assert rows is not None
-    flags = [pc.fill_null(rows.column(unchanged(place)), False) for place in columns.unchanged]
-    if flags and pc.any(keeping := reduce(pc.or_, flags)).as_py():
+    if pc.any(keeping := lacking(columns, rows)).as_py():
         found = _found(opened, columns, rows, limits)
         if found is None:
             return None
         held, places = found
         if pc.any(pc.and_(keeping, pc.is_null(places))).as_py():
             return None
-        for place, flag in zip(columns.unchanged, flags, strict=True):
-            name, kept = value(place), held.column(columns.shape.columns[place].name)
-            own = rows.column(name)
-            filled = pc.if_else(flag, kept.take(places).cast(own.type), own)
-            rows = rows.set_column(rows.column_names.index(name), name, filled)
+        rows = filled(columns, rows, {i: held.column(columns.shape.columns[i].name) for i in columns.unchanged}, places)
     extra = [*map(unchanged, columns.unchanged), *map(old_key, columns.old_keys)]
     return replace(net, columns=replace(columns, unchanged=(), old_keys=()), in_memory=rows.drop_columns(extra))
+
+
+def lacking(columns: NetColumns, rows: pa.Table) -> pa.ChunkedArray:
+    """For each of ``rows`` whether a value of it was not sent."""
+    nothing = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
+    return reduce(pc.or_, (_flag(rows, place) for place in columns.unchanged), nothing)
+
+
+def filled(
+    columns: NetColumns, rows: pa.Table, held: Mapping[int, pa.ChunkedArray], places: pa.ChunkedArray
+) -> pa.Table:
+    """``rows`` with the values that were not sent: those of the rows at ``places`` among those whose values are
+    ``held``, by the index of the column."""
+    for place in columns.unchanged:
+        name = value(place)
+        own = rows.column(name)
+        kept = pc.if_else(_flag(rows, place), held[place].take(places).cast(own.type), own)
+        rows = rows.set_column(rows.column_names.index(name), name, kept)
+    return rows
+
+
+def _flag(rows: pa.Table, place: int) -> pa.ChunkedArray:
+    return pc.fill_null(rows.column(unchanged(place)), False)
 
 
 def _found(
@@ -53,7 +72,7 @@ def _found(
     had before: null where there is none."""
     shape = columns.shape
     keys = [value(place) for place in shape.key_indices]
-    wanted = pa.table([_key_before(columns, rows, place) for place in shape.key_indices], keys)
+    wanted = pa.table([key_before(columns, rows, place) for place in shape.key_indices], keys)
     key_range = key_range_of(wanted, shape)
     if not limits.is_little_to_read(file_bytes(opened.files_in_range(shape, key_range)), rows.num_rows, rows.nbytes):
         return None
@@ -65,7 +84,8 @@ def _found(
     return held, met.sort_by(_ROW).column(_HELD)
 
 
-def _key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArray:
+def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArray:
+    """A column of the key that the row had before the changes."""
     own = rows.column(value(place))
     return pc.coalesce(rows.column(old_key(place)), own) if place in columns.old_keys else own
 

@@ -18,8 +18,9 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.apply.net_change.net_change import NetChange
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.schema.net_columns import OPERATION, UPSERT, old_key, unchanged, value
+from spark_jobs.schema.net_columns import OPERATION, UPSERT, old_key, value
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
+from spark_jobs.writers.kept_values import filled, key_before, lacking
 
 _ROW, _HELD = "row", "held"
 
@@ -50,14 +51,14 @@ def corrected(
     change = _Change(staged, net, doubtful)
     pieces = in_threads(change.without_changed, files)
     held = pa.concat_tables([piece.held for piece in pieces]) if pieces else change.no_rows
-    rows, lacking = change.with_kept_values(held)
+    rows, without_values = change.with_kept_values(held)
     if unknown is not None:
         earlier = unknown.filter(pc.invert(_are_among(unknown, change.keys)))
-        lacking = pa.concat_tables([earlier, lacking])
+        without_values = pa.concat_tables([earlier, without_values])
     added = [file for piece in pieces for file in piece.added]
     added += staged.write(rows.to_batches()).actions
     kept = [file for piece in pieces for file in piece.kept]
-    return CorrectedFiles((*kept, *added), tuple(added), lacking)
+    return CorrectedFiles((*kept, *added), tuple(added), without_values)
 
 
 @dataclass(frozen=True)
@@ -78,19 +79,16 @@ class _Change:
         self._names = [value(place) for place in range(len(staged.shape.columns))]
         self._key_names = [value(place) for place in staged.shape.key_indices]
         self.keys = net.rows.select(self._key_names)
-        flags = [pc.fill_null(net.rows.column(unchanged(place)), False) for place in net.columns.unchanged]
-        self._lacks = reduce(pc.or_, flags) if flags else pa.array([False] * net.rows.num_rows)
+        self._lacks = lacking(net.columns, net.rows)
         nothing = pa.array([False] * net.rows.num_rows)
         moved = reduce(pc.or_, (pc.is_valid(net.rows.column(old_key(i))) for i in net.columns.old_keys), nothing)
-        self._before = pa.table([self._key_before(place) for place in staged.shape.key_indices], self._key_names)
+        self._before = pa.table(
+            [key_before(net.columns, net.rows, place) for place in staged.shape.key_indices], self._key_names
+        )
         # what was read of the key that a row had before may be another row, which has got that key since
         unsure = moved if doubtful is None else pc.and_(moved, _are_among(self._before, doubtful))
         self._unsure = pc.and_(self._lacks, unsure)
         self._wanted = self._before.filter(pc.and_(self._lacks, pc.invert(unsure)))
-
-    def _key_before(self, place: int) -> pa.ChunkedArray:
-        own = self._rows.column(value(place))
-        return pc.coalesce(self._rows.column(old_key(place)), own) if place in self._columns.old_keys else own
 
     @property
     def no_rows(self) -> pa.Table:
@@ -115,17 +113,11 @@ class _Change:
 
     def with_kept_values(self, held: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The rows that the change leaves, and the keys of those that lack a value."""
-        places, lacking = self._places(held)
-        rows = self._rows
-        for place in self._columns.unchanged:
-            name = value(place)
-            flag = pc.fill_null(rows.column(unchanged(place)), False)
-            own = rows.column(name)
-            filled = pc.if_else(flag, held.column(name).take(places).cast(own.type), own)
-            rows = rows.set_column(rows.column_names.index(name), name, filled)
+        places, unknown = self._places(held)
+        rows = filled(self._columns, self._rows, {i: held.column(value(i)) for i in self._columns.unchanged}, places)
         upserts = pc.equal(rows.column(OPERATION), UPSERT)
-        left = rows.filter(pc.and_(upserts, pc.invert(lacking))).select(self._names)
-        return left, self.keys.filter(lacking)
+        left = rows.filter(pc.and_(upserts, pc.invert(unknown))).select(self._names)
+        return left, self.keys.filter(unknown)
 
     def _places(self, held: pa.Table) -> tuple[pa.Array, pa.Array]:
         """For each row of the change the place of the row among ``held`` that has its values, null without one; and
