@@ -116,6 +116,20 @@ def capture(
     return attempt()
 
 
+def capture_through(
+    pipeline: Pipeline, lsn: Lsn, capturing: AbstractContextManager[object], *, progress: Progress = silent
+) -> tuple[WindowMarker, ...]:
+    """Land all windows up to ``lsn``, however many they are. ``capturing`` is held while some are landed, as another
+    thread of this process may land windows too. Raises what ``capture`` raises."""
+    landed: list[WindowMarker] = []
+    while True:
+        with capturing:
+            captured = capture(pipeline, upto=lsn, progress=progress)
+        landed += captured.landed
+        if captured.caught_up:
+            return tuple(landed)
+
+
 def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: Progress = silent) -> CaptureReport:
     """Land exactly these windows, except for what is already landed. Raises what ``capture`` raises, GapError when the
     windows leave changes out, and ConfigurationError when one ends beyond the WAL."""

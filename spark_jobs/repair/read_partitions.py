@@ -14,7 +14,7 @@ from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.regions_read import can_be_read_by_region
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.capture.capture import capture
+from spark_jobs.capture.capture import capture_through
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -150,12 +150,7 @@ def _lowest(stopped: dict[QualifiedName, TableApplied]) -> int:
 def _brought_to(reading: _Reading, lsn: Lsn) -> WindowMarker | None:
     """Land windows up to ``lsn``. Returns the log's last window, which ends there; None if another process has landed
     one across it."""
-    while True:
-        with reading.capturing:
-            captured = capture(reading.pipeline, upto=lsn, progress=reading.run.progress)
-        reading.landed.extend(captured.landed)
-        if captured.caught_up:
-            break
+    reading.landed.extend(capture_through(reading.pipeline, lsn, reading.capturing, progress=reading.run.progress))
     last = reading.log.checkpoint()
     return last if last is not None and last.window.hi == lsn else None
 

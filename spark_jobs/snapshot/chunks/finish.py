@@ -18,7 +18,7 @@ from spark_jobs.apply.landed_changes import landed_changes
 from spark_jobs.apply.net_change.net_change import NetChange, net_change
 from spark_jobs.apply.net_change.net_of_range import is_small
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.capture.capture import capture
+from spark_jobs.capture.capture import capture_through
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
 from spark_jobs.errors import LakeError, LakeInUseError, NeedsSnapshotError, SchemaChangeError
@@ -99,13 +99,8 @@ def _captured(run: Run, capturing: AbstractContextManager[object]) -> WindowMark
         flushed = wait_until_flushed(connection, end)
     if flushed < end:
         raise LakeError(f"the server has flushed its WAL up to {flushed} and not to {end}", hint="run it again")
-    log = ChangeLog(run.pipeline.lake.change_log)
-    while True:
-        with capturing:
-            captured = capture(run.pipeline, upto=flushed, progress=run.progress)
-        if captured.caught_up:
-            break
-    last = log.checkpoint()
+    capture_through(run.pipeline, flushed, capturing, progress=run.progress)
+    last = ChangeLog(run.pipeline.lake.change_log).checkpoint()
     assert last is not None
     assert last.window.hi >= end
     return last
