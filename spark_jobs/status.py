@@ -211,7 +211,7 @@ def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _
         return _Asked(names, None, ())
     ledger = ledger.reading(names, exactly=True)
     reached = min((state.ordinal for state in ledger.states.values()), default=ledger.last.ordinal)
-    progress = snapshot_progress(ledger.lake, ledger.identity)
+    progress = snapshot_progress(ledger.lake, ledger.states)
     return _Asked(names, ledger, ledger.log.markers(reached - 1), progress=progress)
 
 

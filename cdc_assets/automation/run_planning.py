@@ -96,12 +96,15 @@ def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Ob
 def _reads_on(blueprint: Blueprint) -> bool:
     """Whether a run has ended before the snapshot of a large table was read to its end."""
     from spark_jobs.change_log.log import ChangeLog
-    from spark_jobs.snapshot.chunks.read_plan import plans, unfinished
+    from spark_jobs.lake.table_state import table_state
+    from spark_jobs.snapshot.chunks.read_plan import plans
 
     lake = blueprint.pipeline.lake
-    names = {str(plan.name) for plan in plans(lake)} & blueprint.followed_keys.keys()
-    last = ChangeLog(lake.change_log).checkpoint() if names else None
-    return last is not None and any(str(plan.name) in names for plan in unfinished(lake, last.identity))
+    found = [plan for plan in plans(lake) if str(plan.name) in blueprint.followed_keys]
+    last = ChangeLog(lake.change_log).checkpoint() if found else None
+    return last is not None and any(
+        plan.goes_on_from(table_state(lake, plan.name, *last.identity.stream)) for plan in found
+    )
 
 
 def run_request(blueprint: Blueprint, plan: RunPlan) -> dg.RunRequest | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans, unfinished
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 
@@ -38,8 +38,8 @@ def needed_windows(pipeline: Pipeline, ledger: Ledger) -> Needed:
 def _goes_on(pipeline: Pipeline, ledger: Ledger) -> Iterator[ReadPlan]:
     """The snapshots in chunks that the next run reads on. The records of all others are removed."""
     followed = all_followed_names(pipeline)
-    going = {plan.name: plan for plan in unfinished(pipeline.lake, ledger.identity) if plan.name in followed}
     for plan in plans(pipeline.lake):
-        if plan.name not in going:
+        if plan.name in followed and plan.goes_on_from(ledger.states.get(plan.name)):
+            yield plan
+        elif plan.name not in ledger.errors:
             ReadRecord(pipeline.lake, plan.name).remove()
-    yield from going.values()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -16,12 +16,11 @@ from typing import Any
 
 from deltalake.transaction import AddAction
 
-from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors
 from spark_jobs.delta.removal import files_below, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
@@ -55,6 +54,11 @@ class ReadPlan:
     chunks: tuple[CtidRange, ...]
     began: datetime
     attempt: int = 0
+
+    def goes_on_from(self, state: TableState | None) -> bool:
+        """Whether the next run reads on, as ``state`` is what the lake has. If not, a process was killed when it had
+        written the table, or another snapshot was quicker."""
+        return self.generation == generation_of(state)
 
     def is_of_same(self, other: ReadPlan) -> bool:
         """Whether chunks that were read by the other plan are as good as those read by this one."""
@@ -214,25 +218,17 @@ class SnapshotProgress:
         return f"{self.chunks_read:,} of {self.chunks:,} chunks"
 
 
-def unfinished(lake: Lake, identity: SlotIdentity) -> tuple[ReadPlan, ...]:
-    """The plans by which the next run reads on. A process may have been killed when it had written the table, or
-    another snapshot was quicker: such plans are left out. Raises LakeError."""
-    return tuple(
-        plan for plan in plans(lake) if plan.generation == generation_of(table_state(lake, plan.name, *identity.stream))
-    )
-
-
 def generation_of(state: TableState | None) -> str:
     """As ``ReadPlan`` has it."""
     return "" if state is None else str(state.generation)
 
 
-def snapshot_progress(lake: Lake, identity: SlotIdentity) -> dict[QualifiedName, SnapshotProgress]:
-    """Of the tables that are read in chunks now. Raises LakeError."""
+def snapshot_progress(lake: Lake, states: Mapping[QualifiedName, TableState]) -> dict[QualifiedName, SnapshotProgress]:
+    """Of the tables that are read in chunks now. ``states``: of those in the lake. Raises LakeError."""
     return {
         plan.name: SnapshotProgress(len(plan.chunks) - len(ReadRecord(lake, plan.name).unread(plan)), len(plan.chunks))
-        for plan in unfinished(lake, identity)
-        if plan.chunks
+        for plan in plans(lake)
+        if plan.chunks and plan.goes_on_from(states.get(plan.name))
     }
 
 
