@@ -39,24 +39,17 @@ CREATE = (
 )
 
 
+def created(database: Database) -> Database:
+    """With the table in it."""
+    database.execute(*CREATE)
+    return database
+
+
 @dataclass
 class LargeTable:
     database: Database
     pipeline: Pipeline
     spark: SparkProvider = no_spark
-
-    @classmethod
-    def of(
-        cls,
-        database: Database,
-        lake: Path,
-        *,
-        spark: SparkProvider = no_spark,
-        table: Table = _BIG,
-        engine: MergeEngine = "auto",
-    ) -> LargeTable:
-        database.execute(*CREATE)
-        return cls.at(database, lake, spark=spark, table=table, engine=engine)
 
     @classmethod
     def at(
@@ -68,7 +61,6 @@ class LargeTable:
         table: Table = _BIG,
         engine: MergeEngine = "auto",
     ) -> LargeTable:
-        """Of a table that exists."""
         pipeline = pipeline_of(database, lake, engine=engine)
         options = SnapshotOptions(chunk_bytes=256 << 10, parallel=1)
         return cls(database, replace(pipeline, tables=(table,), snapshot=options), spark)

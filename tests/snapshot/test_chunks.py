@@ -27,7 +27,7 @@ from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
-from tests.snapshot.large_table import BIG, ROWS, LargeTable, changes
+from tests.snapshot.large_table import BIG, ROWS, LargeTable, changes, created
 from tests.spark.crash_here import Crash, crash
 
 pytestmark = pytest.mark.postgres
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture
 def large(database: Database, tmp_path: Path) -> LargeTable:
-    return LargeTable.of(database, tmp_path / "lake").prepared()
+    return LargeTable.at(created(database), tmp_path / "lake").prepared()
 
 
 def test_a_large_table_is_read_in_chunks(large: LargeTable) -> None:
@@ -265,14 +265,18 @@ def test_a_new_snapshot_beside_the_old_one(large: LargeTable) -> None:
     large.assert_equal()
 
 
-def test_killed_between_the_commit_and_the_end_of_its_record(
-    large: LargeTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def killed_after_the_commit(large: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     large.read_on()
     with monkeypatch.context() as patched:
         patched.setattr(ReadRecord, "remove", crash)
         with pytest.raises(Crash):
             large.read_on(to_the_end=True)
+
+
+def test_killed_between_the_commit_and_the_end_of_its_record(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_after_the_commit(large, monkeypatch)
     assert large.folder.exists()
     large.database.execute("DELETE FROM big WHERE id % 3 = 1")
     synced_without_spark(large.pipeline)
@@ -286,11 +290,7 @@ def test_killed_between_the_commit_and_the_end_of_its_record(
 def test_a_record_of_a_snapshot_that_was_taken_is_not_used_again(
     large: LargeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large.read_on()
-    with monkeypatch.context() as patched:
-        patched.setattr(ReadRecord, "remove", crash)
-        with pytest.raises(Crash):
-            large.read_on(to_the_end=True)
+    killed_after_the_commit(large, monkeypatch)
     large.database.execute("UPDATE big SET n = -n")
     large.read_on(to_the_end=True)
     large.assert_equal()

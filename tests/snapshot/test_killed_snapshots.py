@@ -17,7 +17,7 @@ from tests.cli.command import PROGRAM, Command, configured
 from tests.fixtures.forked_programs import start_program
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
-from tests.snapshot.large_table import CREATE, ROWS, LargeTable, changes
+from tests.snapshot.large_table import ROWS, LargeTable, changes, created
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -77,7 +77,7 @@ def rows_scanned(database: Database) -> int:
 
 @pytest.mark.parametrize("kills", [2, at_night(10)])
 def test_killed_under_load(database: Database, tmp_path: Path, kills: int) -> None:
-    large = LargeTable.of(database, tmp_path / "lake")
+    large = LargeTable.at(created(database), tmp_path / "lake")
     options = {"chunk": "256KiB", "parallel": 1, "rate_limit": "1MiB"}
     command = configured(tmp_path, database.dsn, database.name, ["public.big"], snapshot=options)
     with under_load(database):
@@ -91,10 +91,9 @@ def test_killed_under_load(database: Database, tmp_path: Path, kills: int) -> No
 
 def test_rows_are_read_once(database: Database, tmp_path: Path) -> None:
     """But for those of the chunk that was being read."""
-    database.execute(*CREATE)
     options = {"chunk": "256KiB", "parallel": 1, "rate_limit": "1MiB"}
     command = configured(tmp_path, database.dsn, database.name, ["public.big"], snapshot=options)
-    large = LargeTable.at(database, tmp_path / "lake")
+    large = LargeTable.at(created(database), tmp_path / "lake")
     before = rows_scanned(database)
     killed(command, large, 2)
     killed(command, large, 1)

@@ -20,7 +20,7 @@ from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.snapshot.large_table import BIG, LargeTable, changes
+from tests.snapshot.large_table import BIG, LargeTable, changes, created
 from tests.spark.altered_tables import assert_equal
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ TYPES = QualifiedName("public", "types")
 def test_every_mode(spark: SparkSession, database: Database, tmp_path: Path, mode: Mode) -> None:
     """The first snapshot, and a new one of a table that keeps its past."""
     table = Table(BIG, mode=mode)
-    large = LargeTable.of(database, tmp_path / "lake", spark=lambda: spark, table=table, engine="spark").prepared()
+    large = LargeTable.at(
+        created(database), tmp_path / "lake", spark=lambda: spark, table=table, engine="spark"
+    ).prepared()
     chance = random.Random(7)  # noqa: S311
     for _ in range(2):
         large.read_on()
