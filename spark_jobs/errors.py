@@ -58,11 +58,6 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def by_itself(table: object) -> str:
-    """The hint where ``sync`` re-snapshots ``table`` without being told to."""
-    return f"`postgres-cdc sync` re-snapshots it by itself; else {new_snapshot(table)}"
-
-
 def new_snapshot(table: object = "schema.table") -> str:
     """The hint that names the command, quoted for a shell. ``table``: a QualifiedName, or a name as it prints one."""
     quoted = str(table).replace("'", "'\\''")
@@ -169,6 +164,12 @@ class UnrepresentableError(CdcError):
 class NeedsSnapshotError(CdcError):
     """The landed changes do not lead from the Delta table's state to the source's. A new snapshot does; ``sync`` takes
     it without a command."""
+
+    @classmethod
+    def because(cls, table: object, why: str) -> Self:
+        """Of ``table``: ``why`` it has to be read again."""
+        hint = f"`postgres-cdc sync` re-snapshots it by itself; else {new_snapshot(table)}"
+        return cls(f"{table} needs a re-snapshot: {why}", hint=hint)
 
 
 class SchemaChangeError(NeedsSnapshotError):

@@ -16,7 +16,7 @@ from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
-from spark_jobs.errors import SchemaChangeError, by_itself
+from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.schema.table_shape import TableShape
@@ -50,7 +50,7 @@ def _commit(
     spark: SparkSession, work: TableRange, regions: RegionsRead, net: NetSource | None, rows: RegionRows
 ) -> TableApplied:
     if net is not None and net.truncated:
-        raise _must_be_read_whole(work, "it was truncated, and partitions of it came or went")
+        raise SchemaChangeError.because(work.name, "it was truncated, and partitions of it came or went")
     read = PartitionsRead(regions.reason, rows.count, str(regions.lsn))
     changes = net.changes if net is not None else NO_CHANGES
     provenance = replace(work.provenance(changes), partitions=read)
@@ -95,15 +95,8 @@ def _require_same_columns(
     if landed is not None:
         same &= not landed.words and _described(landed.shape) == _described(shape)
     if not same:
-        raise _must_be_read_whole(work, "its columns or its key changed, and partitions of it came or went")
+        raise SchemaChangeError.because(work.name, "its columns or its key changed, and partitions of it came or went")
 
 
 def _described(shape: TableShape) -> list[tuple[str, int, str, bool]]:
     return [(column.name, column.attnum, column.lake_type.sql, column.key) for column in shape.columns]
-
-
-def _must_be_read_whole(work: TableRange, why: str) -> SchemaChangeError:
-    return SchemaChangeError(
-        f"{work.name} needs a re-snapshot: {why}",
-        hint=by_itself(work.name),
-    )

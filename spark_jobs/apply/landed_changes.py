@@ -13,7 +13,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import TableChanged
 from spark_jobs.column_options import ColumnOptions
-from spark_jobs.errors import DecodeError, SchemaChangeError, by_itself, new_snapshot
+from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.relation import RelationColumn
 from spark_jobs.qualified_name import QualifiedName
@@ -102,10 +102,7 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
     for landed in facts:
         if why := why_masked_otherwise(work.state.generation.mask, landed.mask):
             first, last = work.first.ordinal, work.last.ordinal
-            raise SchemaChangeError(
-                f"{work.name} needs a re-snapshot: {why} (windows {first} to {last})",
-                hint=by_itself(work.name),
-            )
+            raise SchemaChangeError.because(work.name, f"{why} (windows {first} to {last})")
 
 
 @dataclass(frozen=True)

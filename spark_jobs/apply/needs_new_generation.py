@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import NeedsSnapshotError, OtherModeError, by_itself, new_snapshot
+from spark_jobs.errors import NeedsSnapshotError, OtherModeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.tables.configured_otherwise import configured_otherwise
 
@@ -16,7 +16,7 @@ def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshot
         what = f"{name}: Delta's log clean-up has removed the commit that says how far the table is"
         return NeedsSnapshotError(what, hint=new_snapshot(name))
     if why := configured_otherwise(pipeline, state, pipeline.salt_word_of(name)):
-        return NeedsSnapshotError(f"{name} needs a re-snapshot: {why}", hint=by_itself(name))
+        return NeedsSnapshotError.because(name, why)
     if state.mode != (mode := pipeline.mode_of(name)):
         what = f"{name} is kept in mode {state.mode}, and the configuration says {mode}"
         return OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(name)}")

@@ -12,7 +12,7 @@ from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import SchemaChangeError, by_itself
+from spark_jobs.errors import SchemaChangeError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
@@ -76,10 +76,10 @@ class RegionPlan:
         facts, sent = seen.facts.get(self.name), seen.published.get(self.name)
         now, landed = seen.now.get(self.name), seen.landed.get(self.name)
         if facts is None or sent is None or now is None or landed is None:
-            raise self._must_be_read_whole("it is not there, or not published")
+            raise SchemaChangeError.because(self.name, "it is not there, or not published")
         # if the window's look has seen a change that the snapshot does not show, no later look will report it again
         if _differ(now, landed):
-            raise self._must_be_read_whole("it was altered again meanwhile")
+            raise SchemaChangeError.because(self.name, "it was altered again meanwhile")
         described = with_options(facts, self.pipeline.column_options(self.name))
         columns = {column.attnum: column.attname for column in facts.columns}
         filters = [f"({sent.row_filter})"] if sent.row_filter else []
@@ -118,7 +118,7 @@ class RegionPlan:
             with connected(self.pipeline.source.dsn) as connection:
                 now = fingerprints(connection, self.watched).get(self.name)
             if now is None or _differ(then, now):
-                raise self._must_be_read_whole("it was altered while partitions of it were read")
+                raise SchemaChangeError.because(self.name, "it was altered while partitions of it were read")
 
         return require
 
@@ -131,13 +131,9 @@ class RegionPlan:
             return found is not None and found.key and found.atttypid == column.typid and found.lake_type.sql == lake
 
         if not all(is_plain(column) for region in self.regions for column in region.columns):
-            raise self._must_be_read_whole("it is partitioned by a column that is not a plain column of its key")
-
-    def _must_be_read_whole(self, why: str) -> SchemaChangeError:
-        return SchemaChangeError(
-            f"{self.name} needs a re-snapshot: {why}",
-            hint=by_itself(self.name),
-        )
+            raise SchemaChangeError.because(
+                self.name, "it is partitioned by a column that is not a plain column of its key"
+            )
 
 
 def _differ(before: Fingerprint, after: Fingerprint) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.change_log.window_marker import ChapterBreak, TableChanged, WindowMarker
-from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError, by_itself
+from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.partition_bounds import Region, outermost
@@ -63,10 +63,7 @@ def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:
     """The error that says why the table needs a re-snapshot."""
-    return SchemaChangeError(
-        f"{name} needs a re-snapshot: {'; '.join(reasons)} ({seen})",
-        hint=by_itself(name),
-    )
+    return SchemaChangeError.because(name, f"{'; '.join(reasons)} ({seen})")
 
 
 def is_of_earlier_chapter(state: TableState, chapter: int) -> bool:
