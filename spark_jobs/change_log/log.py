@@ -51,6 +51,10 @@ _BATCH_ROWS = 4 << 10
 NO_ORDINAL = -1
 
 
+def no_change_log(path: Location) -> LakeError:
+    return LakeError(f"there is no change log at {path}", hint="`postgres-cdc sync` creates slot and log")
+
+
 @dataclass(frozen=True)
 class LandedFacts:
     """The catalogue's facts about a relation when ``window`` was captured. ``version`` is the relation version that
@@ -145,7 +149,7 @@ class ChangeLog:
         """
         opened = open_to_write(self.path, self._what, hint=self._hint)
         if opened is None:
-            raise LakeError(f"there is no change log at {self.path}", hint="`postgres-cdc sync` creates it")
+            raise no_change_log(self.path)
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
             landed = opened.log.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline
-from spark_jobs.errors import ConfigurationError, GapError, LakeError
+from spark_jobs.errors import ConfigurationError, GapError
 from spark_jobs.lake.past_states import PastState, past_states
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
@@ -33,7 +33,7 @@ class LandedWindows:
         landed = log.markers()
         markers = tuple(marker for marker in landed if marker.identity.chapter == landed[-1].identity.chapter)
         if not markers:
-            raise LakeError(f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates slot and log")
+            raise no_change_log(log.path)
         return cls(log, markers)
 
     @property

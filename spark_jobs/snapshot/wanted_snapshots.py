@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from spark_jobs.capture.continuity import check_identity, slot_identity
 from spark_jobs.capture.masked_tables import MaskedNow, last_look
-from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.errors import CdcError, SlotError
+from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
@@ -45,7 +45,7 @@ def wanted_snapshots(
     """Check what is to be read: ``names``, by default all followed tables. ``reasons``: why, for tables whose snapshot
     is automatic.
 
-    Raises SlotError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
+    Raises LakeError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
     PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
     automatic. Raises ConfigurationError for a mask that does not fit its table.
     """
@@ -53,9 +53,7 @@ def wanted_snapshots(
     log = ChangeLog(pipeline.lake.change_log)
     checkpoint = landed_end(pipeline.lake)
     if checkpoint is None:
-        raise SlotError(
-            f"there is no change log at {log.path}", hint="`postgres-cdc sync` creates the slot and the change log"
-        )
+        raise no_change_log(log.path)
     with connected(pipeline.source.dsn) as connection:
         pipeline = refreshed(connection, pipeline)
         wanted = followed_names(connection, pipeline) if names is None else tuple(names)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 
-from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables, existing_folders, lake_errors
@@ -64,8 +64,7 @@ class Ledger:
     def required(cls, lake: Lake) -> Ledger:
         """Raises LakeError if there is no change log, too."""
         if (ledger := cls.of(lake)) is None:
-            what = f"there is no change log at {lake.change_log}"
-            raise LakeError(what, hint="`postgres-cdc sync` creates slot and log")
+            raise no_change_log(lake.change_log)
         return ledger
 
     @property
