@@ -135,8 +135,9 @@ def _chunked(
         seen = replace(table.seen, ranges={**table.seen.ranges, table.name: known.chunks})
         table = replace(table, seen=seen, began=known.began)
         return ChunkedTable(table, _planned_read(table), known, is_new=False)
-    attempt = 0 if known is None else known.attempt + 1
-    if known is not None:
+    begun = known if known is not None and known.goes_on_from(before) else None
+    attempt = 0 if begun is None else begun.attempt + 1
+    if begun is not None and not begun.is_void:
         _log.warning("%s was altered while its snapshot was read: it is read from the start", table.name)
     if attempt >= _VOID_PLANS:
         record.remove()

@@ -60,6 +60,11 @@ class ReadPlan:
         written the table, or another snapshot was quicker."""
         return self.generation == generation_of(state)
 
+    @property
+    def is_void(self) -> bool:
+        """Whether nothing that was read by it is of use, as somebody has found and said."""
+        return not self.chunks
+
     def is_of_same(self, other: ReadPlan) -> bool:
         """Whether chunks that were read by the other plan are as good as those read by this one."""
         return self._of == other._of
@@ -228,7 +233,7 @@ def snapshot_progress(lake: Lake, states: Mapping[QualifiedName, TableState]) ->
     return {
         plan.name: SnapshotProgress(len(plan.chunks) - len(ReadRecord(lake, plan.name).unread(plan)), len(plan.chunks))
         for plan in plans(lake)
-        if plan.chunks and plan.goes_on_from(states.get(plan.name))
+        if not plan.is_void and plan.goes_on_from(states.get(plan.name))
     }
 
 
