@@ -53,6 +53,7 @@ class _Written:
 
 
 class WrittenTables(Recent[_Written]):
+    most: ClassVar[int] = 1_000
     # an open table holds the list of its files: some ten megabytes for ten thousand of them
     most_files: ClassVar[int] = 50_000
 
