@@ -19,27 +19,17 @@ from cdc_assets.cli.follow_monitor import FollowMonitor
 from cdc_assets.cli.fresh_status import FreshStatus
 from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.listener import ListenAddress, listening
-from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.options import config_option, output_options, read_seconds
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import renewable_session
 from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from cdc_assets.configuration.units import read_duration
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.readable_size import size
 from spark_jobs.status import pipeline_status
 
 # how often scrapes may query the source, however short --every is
 _LEAST_SECONDS_BETWEEN_STATUSES = 5.0
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    text = value.strip()
-    try:
-        # min is the old spelling of m
-        return read_duration(text.removesuffix("in") if text.endswith("min") else text).total_seconds()
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a time: {error}, as in 5s", ctx, param) from None
 
 
 def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
@@ -58,7 +48,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> L
 @click.command("follow")
 @config_option
 @click.option(
-    "--every", default="5s", callback=_seconds, metavar="TIME", help="How often tables are written: 500ms, 5s, 2m."
+    "--every", default="5s", callback=read_seconds, metavar="TIME", help="How often tables are written: 500ms, 5s, 2m."
 )
 @click.option(
     "--health-file",

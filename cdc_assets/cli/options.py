@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from cdc_assets.cli.output_choice import Form, options_of
+from cdc_assets.configuration.units import read_duration
 from spark_jobs.logicalrep.lsn import Lsn
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
@@ -54,3 +55,18 @@ def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> L
         return Lsn.parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def read_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Callback of an option whose value is a length of time."""
+    text = value.strip()
+    try:
+        # min is the old spelling of m
+        return read_duration(text.removesuffix("in") if text.endswith("min") else text).total_seconds()
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a time: {error}, as in 5s", ctx, param) from None
+
+
+def read_location(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Callback of an option whose value is a URI, or a path of this machine, which becomes absolute."""
+    return value if value is None or "://" in value or value.startswith("file:") else str(Path(value).absolute())

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from cdc_assets.cli.chosen_tables import chosen_tables, table_option
-from cdc_assets.cli.options import config_option, output_options, read_lsn
+from cdc_assets.cli.options import config_option, output_options, read_location, read_lsn
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.points import read_point
 from cdc_assets.cli.spark import lazy_session
@@ -37,7 +37,9 @@ _GOOD = ("applied", "rebuilt")
 @table_option
 @click.option("--rebuild", "rebuilds", is_flag=True, help="Make the tables again from before the range.")
 @click.option("--at", metavar="LSN|TIME", callback=read_point, help="Build one table as it was before, beside it.")
-@click.option("--into", metavar="PATH", help="Where --at builds: a path or URI that holds nothing yet.")
+@click.option(
+    "--into", callback=read_location, metavar="PATH", help="Where --at builds: a path or URI that holds nothing yet."
+)
 @output_options
 @click.pass_obj
 def command(
@@ -75,9 +77,8 @@ def command(
 
 def _as_of(terminal: Terminal, config: Path, name: QualifiedName, at: Lsn | datetime, into: str) -> Outcome:
     pipeline = load_pipeline(config)
-    path = into if "://" in into or into.startswith("file:") else str(Path(into).absolute())
     with lazy_session(pipeline.spark) as spark, terminal.progress():
-        built = table_as_of(Run(pipeline, spark), name, at, path)
+        built = table_as_of(Run(pipeline, spark), name, at, into)
     return Outcome(built, _display_as_of(built))
 
 

@@ -11,13 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.chosen_tables import chosen_tables, table_option
-from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.options import config_option, output_options, read_location, read_seconds
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import one_line
+from spark_jobs.storage import Location
 from spark_jobs.table_pattern import TablePattern
+from spark_jobs.verify.compare_copy import OtherCopy, compare_copy
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.table_verified import DifferingRow, TableVerified, VerifyReport
 from spark_jobs.verify.verify import verify
@@ -38,6 +40,16 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return percent / 100
 
 
+def read_columns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    """Callback of an option that is given as ``NAME=OTHER``, any number of times."""
+    pairs = dict(text.partition("=")[::2] for text in value)
+    if wrong := next((text for text in value if "=" not in text), None):
+        raise click.BadParameter(
+            f"{wrong!r} is not a pair: expected COLUMN=THEIRS, or COLUMN= to leave it out", ctx, param
+        )
+    return pairs
+
+
 @click.command("verify")
 @config_option
 @table_option
@@ -56,6 +68,28 @@ def read_share(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="N",
     help="Name the keys of up to N differing rows of each table.",
 )
+@click.option(
+    "--against",
+    callback=read_location,
+    metavar="PATH",
+    help="Compare one table with the copy that another tool keeps: a Delta table anywhere.",
+)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    callback=read_columns,
+    metavar="COLUMN=THEIRS",
+    help="With --against: another name of a column in the copy; COLUMN= leaves it out.",
+)
+@click.option(
+    "--tolerance",
+    default="60s",
+    show_default=True,
+    callback=read_seconds,
+    metavar="TIME",
+    help="With --against: how late the copy may be.",
+)
 @output_options
 @click.pass_obj
 def command(
@@ -65,18 +99,33 @@ def command(
     quick: bool,
     sample: float | None,
     differences: int,
+    against: str | None,
+    columns: dict[str, str],
+    tolerance: float,
 ) -> Outcome:
     """Compare tables with the source, row by row, at one LSN.
 
     Exports a snapshot of the source, brings the lake to exactly its LSN, and compares every row and column; the source
     may be written at the same time. Exit code 0: all tables are equal. Exit code 1: a table differs, or could not be
     compared; one line each says which. Keys of differing rows are printed, values of other columns never are.
+
+    --against compares the source with a table that another tool keeps. It needs nothing of ours but the configuration:
+    no slot, no lake. Rows that differ are looked at again after --tolerance; they count if the source has not changed
+    them in between.
     """
     how = Thoroughness(quick, sample, differences)
     pipeline = load_pipeline(config)
     chosen = chosen_tables(pipeline, tables)
+    if against is None and columns:
+        raise click.UsageError("--column goes with --against")
+    if against is not None and (quick or sample or chosen is None or len(chosen) != 1):
+        raise click.UsageError("--against goes with one --table, and neither with --quick nor --sample")
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
-        report = verify(pipeline, spark, chosen, how=how, progress=progress)
+        if against is not None and chosen is not None:
+            copy = OtherCopy(Location(against, pipeline.lake.storage), columns, tolerance)
+            report = compare_copy(pipeline, spark, chosen[0], copy, most=differences, progress=progress)
+        else:
+            report = verify(pipeline, spark, chosen, how=how, progress=progress)
     return Outcome(report, display(report, terminal.choice.verbose), report.problems)
 
 
@@ -91,14 +140,15 @@ def display(report: VerifyReport, everything: bool = False) -> RenderableType:
 
 
 def _counts(tables: Sequence[TableVerified]) -> Table:
-    figures = ("source rows", "lake rows", "missing", "extra", "changed")
+    figures: tuple[str, ...] = ("source rows", "lake rows", "missing", "extra", "changed")
+    figures += ("in flight",) if any(table.copy for table in tables) else ()
     shown = new_table("table", *figures, "at", "Delta version", "verdict", right=figures)
     for table in tables:
         counts = table.counts
-        numbers = (counts.source_rows, counts.lake_rows, counts.missing, counts.extra, counts.changed)
+        numbers = (counts.source_rows, counts.lake_rows, counts.missing, counts.extra, counts.changed, counts.in_flight)
         shown.add_row(
             Text(one_line(str(table.name))),
-            *("–" if table.error else f"{number:,}" for number in numbers),
+            *("–" if table.error else f"{number:,}" for number in numbers[: len(figures)]),
             str(table.lsn),
             "–" if table.delta_version is None else str(table.delta_version),
             Text(table.verdict, style=_STYLES[table.verdict]),

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.verify.compare_rows import RowComparison, compare_rows
+from spark_jobs.verify.compare_rows import RowComparison, compare_rows, row_hash
 from spark_jobs.verify.table_verified import RowCounts
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.row_equality import printed
@@ -43,9 +43,7 @@ def _hashes(rows: DataFrame, shape: TableShape) -> dict[int, tuple[int, Decimal]
     from pyspark.sql import functions as fn
 
     values = [printed(fn.col(quoted(column.name)), column) for column in shape.columns]
-    # Spark's hash skips nulls: NULL, 'a' would hash like 'a', NULL
-    row_hash = fn.xxhash64(*values, *(value.isNull() for value in values))
-    hashed = rows.select(_bucket(shape).alias("bucket"), row_hash.alias("hash"))
+    hashed = rows.select(_bucket(shape).alias("bucket"), row_hash(values).alias("hash"))
     found = hashed.groupBy("bucket").agg(fn.count(fn.lit(1)), fn.sum(fn.col("hash").cast("decimal(20,0)"))).collect()
     return {row[0]: (row[1], row[2]) for row in found}
 

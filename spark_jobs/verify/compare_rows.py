@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
 _KEY_CHARACTERS = 200
+# a difference that a second look may not find
+IN_FLIGHT = "in_flight"
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,33 @@ def compare_rows(
 
     ``source_is_sample``: rows that only the lake has are no difference, and are not counted.
     """
+    how = "left_outer" if source_is_sample else "full_outer"
+    return comparison(joined_rows(source, lake, shape, how), shape, most=most)
+
+
+def joined_rows(source: DataFrame, lake: DataFrame, shape: TableShape, how: str = "full_outer") -> DataFrame:
+    """The rows of both sides, joined, with a column ``difference``: null where they are equal."""
+    return _joined(source, lake, shape, how).withColumn("difference", _difference(shape))
+
+
+def comparison(joined: DataFrame, shape: TableShape, *, most: int) -> RowComparison:
+    """The differences of rows that ``joined_rows`` returned, counted, and the first of them."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as fn
 
-    joined = _joined(source, lake, shape, "left_outer" if source_is_sample else "full_outer")
-    of_lake, difference = fn.col("copy").isNotNull(), _difference(shape)
     observation = Observation()
-    observed = joined.withColumn("difference", difference).observe(
+    kinds = ("missing", "extra", "changed", IN_FLIGHT)
+    observed = joined.observe(
         observation,
         fn.count(fn.when(_counts_for_source(shape), 1)).alias("source_rows"),
-        fn.count(fn.when(of_lake, 1)).alias("lake_rows"),
-        *(fn.count(fn.when(fn.col("difference") == kind, 1)).alias(kind) for kind in ("missing", "extra", "changed")),
+        fn.count(fn.when(fn.col("copy").isNotNull(), 1)).alias("lake_rows"),
+        *(fn.count(fn.when(fn.col("difference") == kind, 1)).alias(kind) for kind in kinds),
     )
-    named_by = _named_by(shape)
-    key = [fn.coalesce(fn.col(_source(i)), fn.col(_lake(i))) for i in named_by]
-    differing = observed.where(fn.col("difference").isNotNull()).orderBy(*key, "difference").limit(max(most, 1))
+    key = key_columns(shape)
+    differing = observed.where(fn.col("difference") != IN_FLIGHT).orderBy(*key, "difference").limit(max(most, 1))
     shown = differing.select(
         "difference",
-        fn.array(*(_key_text(column, shape.columns[i]) for i, column in zip(named_by, key, strict=True))),
+        fn.array(*(_key_text(column, shape.columns[i]) for i, column in zip(_named_by(shape), key, strict=True))),
         _differing_columns(shape),
     )
     rows = tuple(_differing_row(row, shape) for row in shown.collect())
@@ -98,6 +109,36 @@ def _numbered(rows: DataFrame, shape: TableShape, name: Callable[[int], str]) ->
 
     values = [printed(fn.col(name(i)), column) for i, column in enumerate(shape.columns)]
     return rows.withColumn(_copy(name), fn.row_number().over(Window.partitionBy(*values).orderBy(*values)))
+
+
+def key_columns(shape: TableShape) -> list[Column]:
+    """What identifies a joined row: the columns of its key, or all of them without one."""
+    from pyspark.sql import functions as fn
+
+    return [fn.coalesce(fn.col(_source(i)), fn.col(_lake(i))) for i in _named_by(shape)]
+
+
+def copy_number(shape: TableShape) -> Column:
+    """Tells joined rows with equal ``key_columns`` apart."""
+    from pyspark.sql import functions as fn
+
+    other = fn.lit(1) if shape.has_key else fn.col(_copy(_source))
+    return fn.coalesce(fn.col("copy"), other)
+
+
+def source_state(shape: TableShape) -> Column:
+    """A hash of the source's values in a joined row; null if the source has no such row."""
+    from pyspark.sql import functions as fn
+
+    values = [printed(fn.col(_source(i)), column) for i, column in enumerate(shape.columns)]
+    return fn.when(fn.col("in_source"), row_hash(values))
+
+
+def row_hash(values: Sequence[Column]) -> Column:
+    """Spark's hash skips nulls: NULL, 'a' would hash like 'a', NULL."""
+    from pyspark.sql import functions as fn
+
+    return fn.xxhash64(*values, *(value.isNull() for value in values))
 
 
 def _named_by(shape: TableShape) -> Sequence[int]:

@@ -16,13 +16,14 @@ Verdict = Literal["equal", "different", "not compared"]
 @dataclass(frozen=True)
 class RowCounts:
     """``missing`` rows are only in the source; ``extra`` ones are only in the lake, or are further copies there;
-    ``changed`` ones are in both and differ."""
+    ``changed`` ones are in both and differ. ``in_flight``: rows of another tool's copy that may only be late."""
 
     source_rows: int = 0
     lake_rows: int = 0
     missing: int = 0
     extra: int = 0
     changed: int = 0
+    in_flight: int = 0
 
     @property
     def differing(self) -> int:
@@ -50,8 +51,8 @@ class DifferingRow:
 class TableVerified:
     """The rows of the source at ``lsn`` compared with those of the Delta table at ``delta_version``.
 
-    ``rows`` are the first that differ, by key. ``error`` says why a table was not compared; its counts are then 0,
-    and ``lsn`` too if there was none.
+    ``copy``: the path of the table that was compared, where it is another tool's. ``rows`` are the first that differ,
+    by key. ``error`` says why a table was not compared; its counts are then 0, and ``lsn`` too if there was none.
     """
 
     name: QualifiedName
@@ -61,6 +62,7 @@ class TableVerified:
     counts: RowCounts = field(default_factory=RowCounts)
     rows: tuple[DifferingRow, ...] = ()
     error: CdcError | None = None
+    copy: str = ""
 
     @classmethod
     def compared(
@@ -80,12 +82,13 @@ class TableVerified:
             return self.error.within(f"{self.name} was not compared{at}")
         if self.verdict == "equal":
             return None
-        counts = self.counts
+        counts, where = self.counts, self.copy or "the lake"
+        remedy = "ask the tool that keeps it" if self.copy else new_snapshot(self.name)
         return LakeError(
-            f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in the lake,"
+            f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in {where},"
             f" {counts.extra:,} are extra, {counts.changed:,} are changed, of {counts.source_rows:,} compared"
             f" with Delta version {self.delta_version}",
-            hint=f"find out what wrote to the Delta table; {new_snapshot(self.name)}",
+            hint=f"find out what wrote to the Delta table; {remedy}",
         )
 
 
