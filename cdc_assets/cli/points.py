@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
-from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.replay.points import Point, point
 
 
-def read_point(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | datetime | None:
+def read_point(ctx: click.Context, param: click.Parameter, value: str | None) -> Point | None:
     """Callback of an option whose value is an LSN or a time."""
     if value is None:
         return None
@@ -17,24 +15,3 @@ def read_point(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return point(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
-
-
-def point(text: str) -> Lsn | datetime:
-    """``0/16B3748`` or ``2026-11-22T13:00:00Z``. Raises ValueError.
-
-    >>> point("0/16B3748")
-    Lsn('0/16B3748')
-    >>> point("2026-11-22 13:00:00+01").isoformat()
-    '2026-11-22T13:00:00+01:00'
-    """
-    if "/" in text:
-        return Lsn.parse(text)
-    try:
-        time = datetime.fromisoformat(text.upper())  # RFC 3339 allows a small z, which it does not read
-    except ValueError:
-        expected = "expected an LSN, as in 0/16B3748, or a time, as in 2026-11-22T13:00:00Z"
-        raise ValueError(f"neither an LSN nor a time: {text!r} ({expected})") from None
-    if time.tzinfo is None:
-        whole = time.isoformat()
-        raise ValueError(f"a time without its zone: {text!r} (expected one as in {whole}Z or {whole}+02:00)")
-    return time

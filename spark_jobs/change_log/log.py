@@ -220,9 +220,16 @@ class ChangeLog:
             )
             yield from (batch for batch in batches if batch.num_rows)
 
-    def scan(self, condition: pc.Expression, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows that meet ``condition``, streamed in no particular order: memory does not grow with them."""
-        files = self._listed(partial(self.files.after, -1))
+    def files_after(self, ordinal: int) -> tuple[DataFile, ...]:
+        """The files that may hold rows of windows after this ordinal, in the order of their windows."""
+        return self._listed(partial(self.files.after, ordinal))
+
+    def scan(
+        self, condition: pc.Expression, columns: Sequence[str], *, after_ordinal: int = -1
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the windows after this ordinal that meet ``condition``, streamed in no particular order: memory
+        does not grow with them."""
+        files = self.files_after(after_ordinal)
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
             batches = self.files.dataset(files).to_batches(columns=list(columns), filter=condition)
             yield from (batch for batch in batches if batch.num_rows)

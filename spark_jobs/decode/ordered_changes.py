@@ -185,13 +185,14 @@ class OrderedChanges:
                     )
 
 
-def plain_columns(rows: pa.Table) -> pa.Table:
-    """The columns needed here, in types that every Arrow kernel accepts: some readers return views."""
+def plain_columns(rows: pa.Table, describing: Sequence[str] = ("commit_time", "xid")) -> pa.Table:
+    """The columns needed here, and those of ``describing`` that are there, in types that every Arrow kernel accepts:
+    some readers return views."""
     data = rows.column("data")
     if data.type not in (pa.binary(), pa.large_binary()):
         data = data.cast(pa.large_binary())
     columns = {name: rows.column(name).cast(pa.int64()) for name in ("commit_lsn", "ordinal", "version")}
-    described = {name: rows.column(name) for name in ("commit_time", "xid") if name in rows.column_names}
+    described = {name: rows.column(name) for name in describing if name in rows.column_names}
     return pa.table({**columns, "kind": rows.column("kind").cast(pa.string()), "data": data, **described})
 
 

@@ -48,8 +48,12 @@ class DataFile:
 
     def may_hold(self, column: str, value: int) -> bool:
         """Whether a row may have this value there, by the statistics."""
+        return self.may_hold_any(column, value, value)
+
+    def may_hold_any(self, column: str, first: int, last: int) -> bool:
+        """Whether a row may have one of these values there, ``last`` included."""
         least, greatest = self.least.get(column), self.greatest.get(column)
-        return least is None or greatest is None or least <= value <= greatest
+        return least is None or greatest is None or (least <= last and first <= greatest)
 
     def holds(self, column: str) -> pc.Expression | None:
         """A condition that all of the column's values meet, by the statistics; None if they say nothing."""

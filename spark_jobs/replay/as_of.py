@@ -10,22 +10,20 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from spark_jobs.change_log.commit_times import first_commit_after
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.delta.files import lake_errors, lake_filesystem
-from spark_jobs.errors import CdcError, ConfigurationError, GapError, LakeError, new_snapshot
+from spark_jobs.errors import CdcError, ConfigurationError, LakeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.object_stores import full_uri, store_of
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build
-from spark_jobs.replay.consistent_cut import Point
 from spark_jobs.replay.landed_windows import LandedWindows
+from spark_jobs.replay.points import Point
 from spark_jobs.replay.replay import followed_tables
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
@@ -73,7 +71,7 @@ def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsO
     target = _target(pipeline.lake, into)
     _require_empty(target)
     landed = LandedWindows.of(pipeline)
-    lsn = _lsn(landed, at)
+    lsn = landed.lsn_of(at)
     base = _newest_until(pipeline, landed, name, lsn)
     ahead = landed.after(base.ordinal, max(base.ordinal, _last_with_part_before(landed, lsn)))
     build = Build(run, landed, base, ahead, before=lsn)
@@ -99,27 +97,6 @@ def _require_empty(into: Location) -> None:
         listed = found.type == fs.FileType.Directory and filesystem.get_file_info(fs.FileSelector(path))
     if listed or found.type in (fs.FileType.File, fs.FileType.Unknown):
         raise ConfigurationError(f"{into} is not empty", hint="choose a path that is empty or does not exist")
-
-
-def _lsn(landed: LandedWindows, at: Point) -> Lsn:
-    """The LSN of ``at``. Raises GapError if the log does not reach that point."""
-    if not isinstance(at, datetime):
-        landed.require(at)
-        return at
-    after = first_commit_after(landed.log, at)
-    if after is None:
-        raise GapError(
-            f"the change log {landed.log.path} holds no transaction that committed after {at.isoformat()}, so it may"
-            f" not hold all before; it ends at {landed.end}",
-            hint=f"`postgres-cdc capture` first, or --at {landed.end}",
-        )
-    if after.window < landed.identity.chapter:
-        raise GapError(
-            f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"
-            f" ({landed.log.path}, window {landed.identity.chapter})",
-            hint="`postgres-cdc cut --at TIME` names the Delta versions of that time",
-        )
-    return after.lsn
 
 
 def _last_with_part_before(landed: LandedWindows, lsn: Lsn) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
 from spark_jobs.change_log.commit_times import first_commit_after, last_commit_time
 from spark_jobs.change_log.log import ChangeLog
@@ -12,9 +11,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.lake.cuts import cut_until
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-
-# a position in the WAL, or a time with a time zone
-Point: TypeAlias = Lsn | datetime
+from spark_jobs.replay.points import Point
 
 
 @dataclass(frozen=True)

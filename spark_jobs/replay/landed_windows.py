@@ -1,4 +1,4 @@
-"""The windows of the change log's newest chapter, found by an LSN or a range of LSNs.
+"""The windows of one chapter of the change log, mostly its newest, found by an LSN, a time or a range of LSNs.
 
 Tables do not go on from one chapter to the next, and LSNs of different chapters cannot be compared.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
+from datetime import datetime
+from itertools import groupby, takewhile
 
+from spark_jobs.change_log.commit_times import first_commit_after
 from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline
@@ -17,24 +19,30 @@ from spark_jobs.lake.past_states import PastState, past_states
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.points import Point
 
 
 @dataclass(frozen=True)
 class LandedWindows:
-    """``markers``: those of the windows, in order, at least one. They are those of the newest chapter in ``log``."""
+    """``markers``: those of the windows, in order, at least one. They are all that ``log`` has of one chapter."""
 
     log: ChangeLog
     markers: tuple[WindowMarker, ...]
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> LandedWindows:
-        """The windows in the pipeline's change log. Raises LakeError if there is none."""
-        log = ChangeLog(pipeline.lake.change_log)
-        landed = log.markers()
-        markers = tuple(marker for marker in landed if marker.identity.chapter == landed[-1].identity.chapter)
-        if not markers:
+        """Those of the newest chapter in the pipeline's change log. Raises LakeError if there is none."""
+        return cls.of_each_chapter(pipeline.lake)[-1]
+
+    @classmethod
+    def of_each_chapter(cls, lake: Lake) -> tuple[LandedWindows, ...]:
+        """Oldest chapter first, at least one. Raises LakeError if there is no change log."""
+        log = ChangeLog(lake.change_log)
+        chapters = groupby(log.markers(), lambda marker: marker.identity.chapter)
+        found = tuple(cls(log, tuple(markers)) for _, markers in chapters)
+        if not found:
             raise no_change_log(log.path)
-        return cls(log, markers)
+        return found
 
     @property
     def identity(self) -> SlotIdentity:
@@ -58,6 +66,27 @@ class LandedWindows:
         self.require(lo)
         self.require(hi)
         return tuple(each for each in self.markers if each.window.hi > lo and each.window.lo < hi)
+
+    def lsn_of(self, at: Point) -> Lsn:
+        """The LSN of ``at``: of a time, that of the first commit after it. Raises GapError if the log does not reach
+        that point."""
+        if not isinstance(at, datetime):
+            self.require(at)
+            return at
+        after = first_commit_after(self.log, at)
+        if after is None:
+            raise GapError(
+                f"the change log {self.log.path} holds no transaction that committed after {at.isoformat()}, so it may"
+                f" not hold all before; it ends at {self.end}",
+                hint=f"`postgres-cdc capture` first, or take the LSN {self.end}",
+            )
+        if after.window < self.identity.chapter:
+            raise GapError(
+                f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"
+                f" ({self.log.path}, window {self.identity.chapter})",
+                hint="`postgres-cdc cut --at TIME` names the Delta versions of that time",
+            )
+        return after.lsn
 
     def require(self, lsn: Lsn) -> None:
         """Raises GapError if the log does not reach ``lsn``."""

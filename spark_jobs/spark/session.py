@@ -33,7 +33,7 @@ def spark_session(options: SparkOptions, *, brief: bool = False) -> SparkSession
     Raises SparkError: no Java, no jars, a session without Delta's extension, a server that cannot be reached.
     """
     _quieten_pyspark()
-    _ship_package()
+    ship_package()
     from pyspark.sql import SparkSession
 
     if active := SparkSession.getActiveSession():
@@ -46,7 +46,7 @@ def spark_session(options: SparkOptions, *, brief: bool = False) -> SparkSession
 def checked_session(spark: SparkSession) -> SparkSession:
     """``spark`` itself, if it can write Delta. Raises SparkError if not: the extension cannot be added later."""
     _quieten_pyspark()
-    _ship_package()
+    ship_package()
     if EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
         if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta is another one, and is there without the extension
             raise SparkError(
@@ -132,7 +132,7 @@ def _quieten_pyspark() -> None:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
 
 
-def _ship_package() -> None:
+def ship_package() -> None:
     """Pickle functions of this package by value: executors need none of our code installed."""
     from pyspark import cloudpickle
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cdc_assets.cli.points import point
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.replay.points import point
 
 _NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
