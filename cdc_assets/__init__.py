@@ -13,20 +13,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cdc_assets.changes_source import ChangesSource
     from cdc_assets.cli.spark import lazy_session
     from cdc_assets.component import PostgresCdcComponent
     from cdc_assets.configuration.load_pipeline import load_pipeline
+    from spark_jobs.changes import changes
     from spark_jobs.configuration import Pipeline
     from spark_jobs.errors import CdcError
     from spark_jobs.sync import SyncReport, sync
 
-__all__ = ["CdcError", "Pipeline", "PostgresCdcComponent", "SyncReport", "lazy_session", "load_pipeline", "sync"]
+__all__ = [
+    "CdcError",
+    "ChangesSource",
+    "Pipeline",
+    "PostgresCdcComponent",
+    "SyncReport",
+    "changes",
+    "lazy_session",
+    "load_pipeline",
+    "sync",
+]
 
 _MODULES = {
     "CdcError": "spark_jobs.errors",
+    "ChangesSource": "cdc_assets.changes_source",
     "Pipeline": "spark_jobs.configuration",
     "PostgresCdcComponent": "cdc_assets.component",
     "SyncReport": "spark_jobs.sync",
+    "changes": "spark_jobs.changes",
     "lazy_session": "cdc_assets.cli.spark",
     "load_pipeline": "cdc_assets.configuration.load_pipeline",
     "sync": "spark_jobs.sync",

@@ -22,6 +22,7 @@ SUMMARIES = {
     "replay": "Apply a range of the change log again, or build a table's earlier state.",
     "verify": "Compare tables with the source, row by row, at one LSN.",
     "cut": "Show which Delta version of each table shows one LSN.",
+    "changes": "Print every change of a table in a range, as JSON lines or Arrow.",
     "register": "Give tables their names in Spark's catalogue.",
     "maintain": "Remove old data, compact small files.",
     "drop": "Remove what a pipeline has made: its slot, its publication, on request its lake.",

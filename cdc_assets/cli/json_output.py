@@ -31,6 +31,11 @@ def json_text(report: object) -> str:
     return "\n".join(CONTROLS.sub(_escaped, line) for line in text.split("\n"))
 
 
+def json_line(document: Mapping[str, object]) -> str:
+    """The document in one line, without spaces."""
+    return CONTROLS.sub(_escaped, json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+
+
 def _escaped(character: re.Match[str]) -> str:
     return f"\\u{ord(character[0]):04x}"
 

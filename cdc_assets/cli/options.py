@@ -31,6 +31,7 @@ def _declared(*forms: Form) -> Callable[[CommandFunction], CommandFunction]:
 
 output_options = _declared("table", "json")
 output_options_with_metrics = _declared("table", "json", "prometheus")
+output_options_of_changes = _declared("jsonl", "arrow", "json")
 
 
 def config_option(function: CommandFunction) -> CommandFunction:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import click
 
-Form = Literal["table", "json", "prometheus"]
+Form = Literal["table", "json", "prometheus", "jsonl", "arrow"]
 LEVELS = ("debug", "info", "warning", "error")
 # how many lines about what is well are listed; the others are only counted
 FEW = 20

@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import SecretStr
 
+from cdc_assets.cli.changes import ChangesCounted
 from cdc_assets.cli.config import Validated
 from cdc_assets.cli.init import InitReport
 from cdc_assets.cli.register import RegisterReport
@@ -49,6 +50,7 @@ COMMAND = "python -m tests.cli.json_schemas"
 REPORTS: Mapping[str, Sequence[type]] = {
     "apply": [CatchUpReport],
     "capture": [CaptureReport],
+    "changes": [ChangesCounted],
     "config validate": [Validated],
     "cut": [ConsistentCut],
     "doctor": [Diagnosis],

@@ -1,0 +1,91 @@
+"""``postgres-cdc changes``: every change of a table in a range, as JSON lines or as an Arrow stream."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.cli.change_lines import change_lines
+from cdc_assets.cli.options import config_option, output_options_of_changes
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.points import read_point
+from cdc_assets.cli.terminal import Terminal
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.changes import ChangesRead, bounds, logged_table, read_changes
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.replay.points import Point
+
+_KINDS = ("insert", "update", "delete", "truncate")
+
+
+@dataclass(frozen=True)
+class ChangesCounted:
+    """How many changes of table ``name`` were committed from the LSN ``lo`` on and before ``hi``."""
+
+    name: QualifiedName
+    lo: Lsn
+    hi: Lsn
+    changes: ChangeCounts
+
+
+@click.command("changes")
+@config_option
+@click.option("--table", "-t", metavar="NAME", help="The table.")
+@click.option("--from", "from_", metavar="LSN|TIME", callback=read_point, help="Default: all that the log still has.")
+@click.option("--to", metavar="LSN|TIME", callback=read_point, help="Where the range ends, exclusive. Default: now.")
+@click.option("--partition", metavar="START-END", help="In place of both: a partition's key in Dagster.")
+@output_options_of_changes
+@click.pass_obj
+def command(
+    terminal: Terminal, config: Path, table: str | None, from_: Point | None, to: Point | None, partition: str | None
+) -> Outcome:
+    """Print every change of one table, in the order of the source's commits.
+
+    One row for each insert, update, delete and truncate, with the row before and after it as far as the source has sent
+    them. What is read is the change log: neither the source nor Java is needed, and nothing is changed. TIME has a time
+    zone, as in 2026-11-22T13:00:00Z, and refers to the source's commits.
+
+    jsonl: one JSON object a line. arrow: a stream in Arrow's IPC format, for a file or a pipe. json: counts alone.
+    """
+    if table is None:
+        raise click.UsageError("give the --table whose changes you want")
+    if terminal.choice.form == "arrow" and terminal.stdout.isatty():
+        raise click.UsageError("--output arrow is not for a terminal: send it to a file or a pipe")
+    if partition is not None:
+        if from_ is not None or to is not None:
+            raise click.UsageError("give --partition, or --from and --to")
+        from_, to = bounds(partition)
+    read = read_changes(logged_table(load_pipeline(config), table), from_, to)
+    if terminal.choice.as_json:
+        return Outcome(ChangesCounted(read.name, read.lo, read.hi, _counts(read.batches)), "")
+    try:
+        _print(terminal, read)
+    except BrokenPipeError:  # the reader (head, say) has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), terminal.stdout.fileno())
+    return Outcome(None, "")
+
+
+def _print(terminal: Terminal, read: ChangesRead) -> None:
+    if terminal.choice.form == "arrow":
+        with pa.ipc.new_stream(terminal.stdout.buffer, read.batches.schema) as stream:
+            for batch in read.batches:
+                stream.write_batch(batch)
+    else:
+        for batch in read.batches:
+            terminal.stdout.writelines(change_lines(batch))
+    terminal.stdout.flush()
+
+
+def _counts(batches: pa.RecordBatchReader) -> ChangeCounts:
+    counts = dict.fromkeys(_KINDS, 0)
+    for batch in batches:
+        for found in pc.value_counts(batch.column("_operation")).to_pylist():
+            counts[found["values"]] += found["counts"]
+    return ChangeCounts(*counts.values())

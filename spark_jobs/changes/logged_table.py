@@ -1,0 +1,143 @@
+"""A table as the change log knows it: which relation it is, and which columns it had at the end of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.changes.descriptions import (
+    Described,
+    KnownColumns,
+    counted,
+    described,
+    known_columns,
+    looks_of,
+    seen_columns,
+)
+from spark_jobs.column_options import NO_OPTIONS, ColumnOptions
+from spark_jobs.configuration import Lake
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.chosen_types import with_options
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.relation_version import attribute_numbers, relation_of
+from spark_jobs.schema.table_shape import TableShape
+
+_TEXT_OID = 25
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """``options``: of its columns. If the lake has the table, the types of that one are taken: the configuration may
+    have others by now."""
+
+    lake: Lake
+    name: QualifiedName
+    options: ColumnOptions = NO_OPTIONS
+
+    @property
+    def log(self) -> ChangeLog:
+        return ChangeLog(self.lake.change_log)
+
+
+@dataclass(frozen=True)
+class TableUntil:
+    """The table at the end of the last of ``markers``, which are windows of one chapter, at least one."""
+
+    table: LoggedTable
+    markers: Sequence[WindowMarker] = field(repr=False)
+
+    @cached_property
+    def state(self) -> TableState | None:
+        """That of the table in the lake; None if it has none."""
+        last = self.markers[-1]
+        lake = replace(self.table.lake, tables=last.tables)
+        state = table_state(lake, self.table.name, *last.identity.stream)
+        return None if state is None or state.is_lost else state
+
+    @cached_property
+    def relid(self) -> int:
+        """That of the last window in which a table of this name has changed; else of the last look at the catalogue.
+
+        Raises ConfigurationError for a table that the log does not know.
+        """
+        name = self.table.name
+        for marker in reversed(self.markers):
+            for counts in marker.relations:
+                if (counts.nspname, counts.relname) == (name.nspname, name.relname):
+                    return counts.relid
+        if self._seen is not None:
+            return self._seen.relid
+        changed = {QualifiedName(each.nspname, each.relname) for marker in self.markers for each in marker.relations}
+        known = ", ".join(map(str, sorted(changed)))
+        raise ConfigurationError(
+            f"the change log {self.table.log.path} knows no table {name}",
+            hint=f"it has changes of {known}" if known else "`postgres-cdc status` lists the tables",
+        )
+
+    @cached_property
+    def shape(self) -> TableShape:
+        """Its columns. It is without a key: to read a change, none is needed."""
+        looks = [look for marker in self.markers for look in looks_of(marker, self.relid)]
+        facts, sent = self._described
+        sent = sent | {number for look in looks for number in look.added}
+        types = self.table.options.types
+        if self.state is not None:
+            sent, types = sent - self.state.differing.ignored_numbers, self.state.generation.types
+        keyless = replace(facts, primary_key=(), replica_identity=(), declared_key=(), leaf_identities=())
+        options = replace(self.table.options, types=types)
+        shape = TableShape.of(with_options(keyless, options), sent=sent)
+        # a change that is older than a column has no value for it, whatever existing rows were given
+        columns = tuple(replace(column, missing=None) for column in shape.columns)
+        return replace(shape, columns=columns, leaf_identities=facts.leaf_identities)
+
+    @property
+    def mask(self) -> str:
+        """The word of its masks, empty if no column is masked."""
+        return self._described[0].mask if self.state is None else self.state.generation.mask
+
+    @cached_property
+    def _described(self) -> tuple[RelationFacts, frozenset[int]]:
+        """The newest facts, and the numbers of the columns that were sent last."""
+        relid, last = self.relid, self.markers[-1].ordinal
+        changed = (marker.ordinal for marker in reversed(self.markers) if counted(marker, relid))
+        looked_at = (marker.ordinal for marker in self.markers if looks_of(marker, relid))
+        newest = next(changed, next(looked_at, None))
+        (found,) = described(self.table.log, relid, [(newest, last)]) if newest is not None else (Described(),)
+        if not found.facts:
+            return self._by_look()
+        facts = found.facts[-1]
+        known: list[KnownColumns] = [*map(known_columns, found.facts)]
+        if (look := self.markers[-1].catalogue) is not None:
+            known += seen_columns(self.table.log, relid, look.window)
+        sent = frozenset(column.attnum for column in facts.columns if not column.attgenerated)
+        for message in found.messages.values():
+            relation = relation_of(message.data)
+            sent = frozenset((relation and attribute_numbers(relation, known)) or sent)
+        return facts, sent
+
+    def _by_look(self) -> tuple[RelationFacts, frozenset[int]]:
+        """By the last look at the catalogue, for a table that has not changed yet: it does not resolve types of the
+        source's own, and does not know which generated columns are sent."""
+        seen = self._seen
+        assert seen is not None, "else there is no relid"
+        masked = seen.mask.columns if seen.mask is not None else ()
+        columns = tuple(
+            ColumnFacts(c.attnum, c.attname, typid, typmod, "", typid, typmod, "", attnotnull=False)
+            for c in seen.columns
+            for typid, typmod in [(_TEXT_OID, -1) if c.attname in masked else (c.atttypid, c.atttypmod)]
+        )
+        name = seen.name
+        facts = RelationFacts(seen.relid, name.nspname, name.relname, "d", (), (), columns, mask=seen.mask_word)
+        return facts, frozenset(column.attnum for column in columns)
+
+    @cached_property
+    def _seen(self) -> Fingerprint | None:
+        seen = self.markers[-1].catalogue
+        prints = self.table.log.fingerprints(seen.window) if seen is not None else ()
+        return next((each for each in prints if each.name == self.table.name), None)
