@@ -29,6 +29,7 @@ from benchmarks.inserts import INSERTED, measure_inserts
 from benchmarks.large_table import LARGE, measure_large_table
 from benchmarks.large_transactions import measure_large_transactions, transactions
 from benchmarks.measurement import Measurement, temporary_folder
+from benchmarks.reading_changes import READ, measure_changes_read
 from benchmarks.replaying import measure_replay
 from benchmarks.snapshots import measure_snapshots
 from benchmarks.variants import measure_variants
@@ -143,6 +144,10 @@ def _mixed(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_replay(bench.server, mixed, bench.spark, bench.size)
 
 
+def _changes(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_changes_read(bench.server, bench.pipeline("changes_read", (READ,)), bench.spark, bench.size)
+
+
 def _inserts(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_inserts(bench.server, bench.pipeline("inserted", (INSERTED,)), bench.spark, bench.size)
 
@@ -173,6 +178,7 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "idle": _idle,
     "age": _age,
     "mixed": _mixed,
+    "changes": _changes,
     "inserts": _inserts,
     "large_table": _large_table,
     "drain": _drain,
