@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +20,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def _opened(home: Path) -> AbstractContextManager[dg.DagsterInstance]:
+    """All runs' events in one database. By default each run has its own: making it takes as long as a small run."""
+    events = {
+        "module": "dagster._core.storage.event_log",
+        "class": "ConsolidatedSqliteEventLogStorage",
+        "config": {"base_dir": str(home / "events")},
+    }
+    return dg.instance_for_test(temp_dir=str(home), overrides={"event_log_storage": events})
+
+
+@pytest.fixture(scope="session")
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an instance without anything in it: to make its databases takes half a second, to copy them nothing."""
+    home = tmp_path_factory.mktemp("dagster-home")
+    with _opened(home) as instance:
+        instance.get_runs_count()
+    return home
+
+
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as instance:
+def instance(empty_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    home = shutil.copytree(empty_home, tmp_path_factory.mktemp("home"), dirs_exist_ok=True)
+    with _opened(home) as instance:
         yield instance
 
 
