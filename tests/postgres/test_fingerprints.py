@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.sync import prepare
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -31,10 +33,12 @@ SCHEMA = (
     "INSERT INTO narrow SELECT g, g FROM generate_series(0, 19) g",
     "INSERT INTO parted SELECT g, 'x' FROM generate_series(0, 19) g",
 )
-TABLES = ("public.plain", "public.narrow", "public.whole", "public.parted")
+TABLES = ("plain", "narrow", "whole", "parted")
 ANOTHER = "CREATE TABLE other (id int PRIMARY KEY, t text); INSERT INTO other VALUES (25, 'before')"
 
-# name → what is done between two captures, the table that it changes, and the reason that is given
+# where an event is captured in two parts: its first part is no change, or one
+NO_CHANGE, CHANGE = CAPTURED = ("-- captured", "-- captured again")
+# name → what is done between two captures, the table that it changes, and the reason that is given; {s} is the schema
 EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "rewritten by USING": (("ALTER TABLE plain ALTER a TYPE text USING a || '!'",), "plain", "it was rewritten by DDL"),
     "rewritten by USING, without a TOAST table": (
@@ -85,7 +89,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
             "ALTER TABLE whole ADD PRIMARY KEY (id)",
         ),
         "whole",
-        "the primary key of public.whole was dropped for a time",
+        "the primary key of {s}.whole was dropped for a time",
     ),
     "a partitioned table's key dropped while rows come whole, and made again": (
         (
@@ -98,7 +102,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
             "ALTER TABLE parted ADD PRIMARY KEY (id)",
         ),
         "parted",
-        "the primary key of public.parted was dropped for a time",
+        "the primary key of {s}.parted was dropped for a time",
     ),
     "a label renamed": (
         ("ALTER TYPE mood RENAME VALUE 'good' TO 'fine'",),
@@ -113,7 +117,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "another identity": (
         ("ALTER TABLE plain DROP CONSTRAINT plain_pkey, ADD PRIMARY KEY (id, a)",),
         "plain",
-        "the replica identity of public.plain was changed",
+        "the replica identity of {s}.plain was changed",
     ),
     "out of the publication for a time": (
         ("ALTER PUBLICATION {p} DROP TABLE plain", "ALTER PUBLICATION {p} ADD TABLE plain"),
@@ -127,33 +131,33 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
             "ALTER PUBLICATION {p} ADD TABLE plain",
         ),
         "plain",
-        "another table has the name public.plain now",
+        "another table has the name {s}.plain now",
     ),
     "in another schema for a time": (
-        ("CREATE SCHEMA away", "ALTER TABLE plain SET SCHEMA away", "ALTER TABLE away.plain SET SCHEMA public"),
+        ("CREATE SCHEMA away", "ALTER TABLE plain SET SCHEMA away", "ALTER TABLE away.plain SET SCHEMA {s}"),
         "plain",
         "it had another name or schema for a time",
     ),
     "a partition attached with its rows": (
         (ANOTHER, "ALTER TABLE parted ATTACH PARTITION other FOR VALUES FROM (20) TO (30)"),
         "parted",
-        "partition public.other was attached",
+        "partition {s}.other was attached",
     ),
     "a partition attached in the transaction that made it": (
         (f"BEGIN; {ANOTHER}; ALTER TABLE parted ATTACH PARTITION other FOR VALUES FROM (20) TO (30); COMMIT",),
         "parted",
-        "partition public.other was attached",
+        "partition {s}.other was attached",
     ),
     "a partition detached": (
         ("ALTER TABLE parted DETACH PARTITION parted_2",),
         "parted",
-        "partition public.parted_2 was detached or dropped",
+        "partition {s}.parted_2 was detached or dropped",
     ),
-    "a partition dropped": (("DROP TABLE parted_2",), "parted", "partition public.parted_2 was detached or dropped"),
+    "a partition dropped": (("DROP TABLE parted_2",), "parted", "partition {s}.parted_2 was detached or dropped"),
     "a partition truncated on its own": (
         ("TRUNCATE parted_2", "INSERT INTO parted VALUES (11, 'after')"),
         "parted",
-        "partition public.parted_2 was truncated on its own, or rewritten",
+        "partition {s}.parted_2 was truncated on its own, or rewritten",
     ),
     "a partition detached, changed, attached again": (
         (
@@ -162,17 +166,17 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
             "ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (10) TO (20)",
         ),
         "parted",
-        "partition public.parted_2 was attached",
+        "partition {s}.parted_2 was attached",
     ),
     "a partition unlogged for a time": (
         ("ALTER TABLE parted_1 SET UNLOGGED", "UPDATE parted_1 SET t = 'unseen'", "ALTER TABLE parted_1 SET LOGGED"),
         "parted",
-        "partition public.parted_1 was rewritten by DDL",
+        "partition {s}.parted_1 was rewritten by DDL",
     ),
     "the identity of a leaf": (
         ("ALTER TABLE parted_1 REPLICA IDENTITY FULL",),
         "parted",
-        "the replica identity of public.parted_1 was changed",
+        "the replica identity of {s}.parted_1 was changed",
     ),
     "the identity of a leaf, for a time": (
         (
@@ -183,7 +187,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
             "ALTER TABLE parted_1 REPLICA IDENTITY DEFAULT",
         ),
         "parted",
-        "the replica identity of public.parted_1 was another for a time",
+        "the replica identity of {s}.parted_1 was another for a time",
     ),
     "publish narrowed and widened": (
         (
@@ -194,6 +198,8 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "it was not published for a time, or its publication, row filter or column list was altered",
     ),
 }
+
+OF_ALL_TABLES = ("publish narrowed and widened",)
 
 # name → what is done between two captures, and what the lake follows in place
 FOLLOWED: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
@@ -272,17 +278,30 @@ REPACKS = (
 )
 
 
-def _pipeline(database: Database, folder: Path) -> Pipeline:
-    database.execute(*SCHEMA)
-    pipeline = pipeline_of(database, folder / "lake", *TABLES)
+def _in_schema(database: Database, schema: str, *statements: str) -> None:
+    database.execute(f"SET search_path = {schema}", *statements)
+
+
+def _pipeline(database: Database, folder: Path, *schemas: str) -> Pipeline:
+    """Of the tables of ``SCHEMA``, in each of these schemas."""
+    schemas = schemas or ("public",)
+    for schema in schemas:
+        _in_schema(database, schema, f"CREATE SCHEMA IF NOT EXISTS {schema}", *SCHEMA)
+    pipeline = pipeline_of(database, folder / "lake", *(f"{schema}.{name}" for schema in schemas for name in TABLES))
     prepare(pipeline)
-    database.execute("INSERT INTO narrow VALUES (-1, -1)")
+    for schema in schemas:
+        _in_schema(database, schema, "INSERT INTO narrow VALUES (-1, -1)")
     assert _changed(pipeline) == {}, "a first look"
     return pipeline
 
 
 def _changed(pipeline: Pipeline) -> dict[str, str]:
-    """The reasons that a capture gives, by relname. A first look has none.
+    """The reasons that a capture gives, by relname. A first look has none."""
+    return {relname: reasons for (_, relname), reasons in _changed_in_schemas(pipeline).items()}
+
+
+def _changed_in_schemas(pipeline: Pipeline) -> dict[tuple[str, str], str]:
+    """The same, by schema and relname.
 
     A moved file waits for the TRUNCATE that may explain it, until the log is past the look: other processes of the
     server write WAL too, so that may take another window.
@@ -291,59 +310,88 @@ def _changed(pipeline: Pipeline) -> dict[str, str]:
     while landed and landed[-1].catalogue is not None and landed[-1].catalogue.moved:
         landed += capture(pipeline).landed
     return {
-        table.relname: "; ".join(table.reasons)
+        (table.nspname, table.relname): "; ".join(table.reasons)
         for marker in landed
         for table in (marker.catalogue.changed if marker.catalogue else ())
         if table.reasons
     }
 
 
-def test_each_change_without_an_event_is_seen_and_its_reason_given(every_database: Database, tmp_path: Path) -> None:
-    """One after the other on one log, each undone by making the tables again."""
-    failures = {}
-    for number, (name, (statements, relname, reason)) in enumerate(EVENTS.items()):
-        pipeline = _pipeline(every_database, tmp_path / str(number))
+def _logs(events: Iterable[str], *, together: bool) -> Iterator[dict[str, str]]:
+    """By log, the schema of each of its events."""
+    schemas = {name: f"s{number}" for number, name in enumerate(events)}
+    alone = [name for name in schemas if name in OF_ALL_TABLES or not together]
+    yield from ({name: schemas.pop(name)} for name in alone)
+    if schemas:
+        yield schemas
+
+
+# each event is in a schema of its own, and a table's fingerprint is of this table alone
+TOGETHER = pytest.mark.parametrize("together", [True, at_night(False)], ids=["at once", "one after the other"])
+
+
+@TOGETHER
+def test_each_change_without_an_event_is_seen_and_its_reason_given(
+    every_database: Database, tmp_path: Path, together: bool
+) -> None:
+    failures: dict[str, object] = {}
+    for number, schemas in enumerate(_logs(EVENTS, together=together)):
+        pipeline = _pipeline(every_database, tmp_path / str(number), *schemas.values())
         publication = pipeline.source.publications[0]
-        for statement in statements:
-            if statement == "-- captured":
-                assert _changed(pipeline) == {}
-            elif statement == "-- captured again":
-                _changed(pipeline)
-            else:
-                every_database.execute(statement.format(p=publication))
-        seen = _changed(pipeline)
-        if reason not in seen.get(relname, "") or (set(seen) != {relname} and not name.startswith("publish")):
-            failures[name] = seen
-        if again := _changed(pipeline):
-            failures[f"{name}, once more"] = again
-        _begin_again(every_database, pipeline)
+        early, late = dict[str, list[str]](), dict[str, list[str]]()
+        for name, schema in schemas.items():
+            statements = [each.format(p=publication, s=schema) for each in EVENTS[name][0]]
+            captured = next((place for place, each in enumerate(statements) if each in CAPTURED), 0)
+            early[name], late[name] = statements[:captured], statements[captured:]
+        for name, schema in schemas.items():
+            _in_schema(every_database, schema, *early[name])
+        changed = {schema for name, schema in schemas.items() if late[name][0] == CHANGE}
+        assert {schema for schema, _ in _changed_in_schemas(pipeline)} == changed
+        for name, schema in schemas.items():
+            _in_schema(every_database, schema, *late[name])
+        seen = _changed_in_schemas(pipeline)
+        for name, schema in schemas.items():
+            _, relname, reason = EVENTS[name]
+            found = {table: why for (nspname, table), why in seen.items() if nspname == schema}
+            only = set(found) == {relname} or name in OF_ALL_TABLES
+            if not only or reason.format(s=schema) not in found.get(relname, ""):
+                failures[name] = found
+        if again := _changed_in_schemas(pipeline):
+            failures[f"{list(schemas)}, once more"] = again
+        _begin_again(every_database, pipeline, *schemas.values())
     assert failures == {}
 
 
-def test_ddl_that_is_followed_in_place_comes_with_the_facts(every_database: Database, tmp_path: Path) -> None:
-    for number, (name, (statements, relname, columns)) in enumerate(FOLLOWED.items()):
-        pipeline = _pipeline(every_database, tmp_path / str(number))
-        every_database.execute(*statements)
+@TOGETHER
+def test_ddl_that_is_followed_in_place_comes_with_the_facts(
+    every_database: Database, tmp_path: Path, together: bool
+) -> None:
+    for number, schemas in enumerate(_logs(FOLLOWED, together=together)):
+        pipeline = _pipeline(every_database, tmp_path / str(number), *schemas.values())
+        for name, schema in schemas.items():
+            _in_schema(every_database, schema, *FOLLOWED[name][0])
         (marker,) = capture(pipeline).landed
         assert marker.catalogue is not None
-        (changed,) = marker.catalogue.changed
-        assert (changed.relname, changed.reasons) == (relname, ()), name
-        assert changed.columns == columns, name
-        (landed,) = ChangeLog(pipeline.lake.change_log).facts(marker.ordinal, marker.ordinal, [changed.relid])
-        assert landed.version is None
-        numbers = {column.attnum for column in landed.facts.columns}
-        assert set(changed.added) <= numbers
-        assert bool(changed.added) == any("added" in column for column in columns), name
+        changes = {changed.nspname: changed for changed in marker.catalogue.changed}
+        assert len(changes) == len(marker.catalogue.changed) == len(schemas)
+        for name, schema in schemas.items():
+            changed, (_, relname, columns) = changes[schema], FOLLOWED[name]
+            assert (changed.relname, changed.reasons) == (relname, ()), name
+            assert changed.columns == columns, name
+            (landed,) = ChangeLog(pipeline.lake.change_log).facts(marker.ordinal, marker.ordinal, [changed.relid])
+            assert landed.version is None
+            numbers = {column.attnum for column in landed.facts.columns}
+            assert set(changed.added) <= numbers
+            assert bool(changed.added) == any("added" in column for column in columns), name
         assert _changed(pipeline) == {}
-        _begin_again(every_database, pipeline)
+        _begin_again(every_database, pipeline, *schemas.values())
 
 
-def _begin_again(database: Database, pipeline: Pipeline) -> None:
+def _begin_again(database: Database, pipeline: Pipeline, *schemas: str) -> None:
     database.execute(
         f"SELECT pg_drop_replication_slot('{pipeline.source.slot}')",
         f"DROP PUBLICATION {pipeline.source.publications[0]}",
-        "DROP SCHEMA public CASCADE",
-        "DROP SCHEMA IF EXISTS away CASCADE",
+        *(f"DROP SCHEMA IF EXISTS {schema} CASCADE" for schema in (*schemas, "away", "public")),
         "CREATE SCHEMA public",
     )
 
@@ -464,7 +512,7 @@ def test_with_test_decoding_a_name_that_was_another_for_a_time_is_seen(
     """Its lines hold names: those under the other one are not kept."""
     database = every_database
     database.execute(*SCHEMA)
-    pipeline = pipeline_of(database, tmp_path / "lake", *TABLES)
+    pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{name}" for name in TABLES))
     pipeline = replace(pipeline, source=replace(pipeline.source, plugin="test_decoding"))
     prepare(pipeline)
     database.execute("INSERT INTO narrow VALUES (-1, -1)")
