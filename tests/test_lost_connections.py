@@ -61,10 +61,21 @@ def landed(pipeline: Pipeline) -> list[Window]:
     return [marker.window for marker in ChangeLog(pipeline.lake.change_log).markers()]
 
 
+ALL, BULK, CONTROL = "true", "query LIKE 'COPY%'", "query NOT LIKE 'COPY%'"
+
+
 @pytest.mark.parametrize(
-    "whose", ["true", "query LIKE 'COPY%'", "query NOT LIKE 'COPY%'"], ids=["all", "bulk", "control"]
+    ("plugin", "whose"),
+    [
+        pytest.param("pgoutput", ALL, id="pgoutput-all"),
+        pytest.param("pgoutput", BULK, id="pgoutput-bulk"),
+        pytest.param("pgoutput", CONTROL, id="pgoutput-control"),
+        pytest.param("test_decoding", ALL, id="test_decoding-all"),
+        # their reader of the slot is the same
+        pytest.param("test_decoding", BULK, id="test_decoding-bulk", marks=pytest.mark.nightly),
+        pytest.param("test_decoding", CONTROL, id="test_decoding-control", marks=pytest.mark.nightly),
+    ],
 )
-@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
 def test_sessions_ended_in_mid_window_are_opened_again(
     database: Database, make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture, plugin: str, whose: str
 ) -> None:

@@ -67,7 +67,9 @@ def captured(
 
 @pytest.mark.parametrize("how", ["streamed", *map(at_night, ("whole", "prepared", "lines"))])
 @pytest.mark.parametrize(
-    ("insert", "rows", "subtransactions"), [(ROWS, 50_000, 1_000), (WIDE_ROWS, 20, 2)], ids=["many rows", "wide rows"]
+    ("insert", "rows", "subtransactions"),
+    [(ROWS, 50_000, 1_000), at_night(WIDE_ROWS, 20, 2)],
+    ids=["many rows", "wide rows"],
 )
 def test_peak_is_the_same_for_ten_times_the_transaction(
     database: Database, tmp_path: Path, how: str, insert: str, rows: int, subtransactions: int

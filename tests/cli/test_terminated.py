@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.at_night import at_night
 from tests.cli.command import configured
 from tests.fixtures.servers import Database
 
@@ -21,7 +22,7 @@ _PATIENCE_SECONDS = 60
 _ROWS = 400_000
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("told", [signal.SIGTERM, at_night(signal.SIGINT)])
 def test_in_the_middle_of_a_snapshot(database: Database, tmp_path: Path, told: signal.Signals) -> None:
     database.execute(
         "CREATE TABLE wide (id int PRIMARY KEY, v text)",

@@ -96,6 +96,7 @@ def test_what_is_shown_is_accepted(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # by day its parts, one by one, as above, and one file by dg: test_component
 def test_dg_checks_what_is_shown(project: Path) -> None:
     """All in one code location; each has a database of its own, as their names are those of examples."""
     documents = [document for parameter in shown() if (document := whole(parameter.values[0]))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import psycopg
@@ -24,15 +24,22 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.schema.wire_type import unreadable_in_binary
 from tests.decode.binary_samples import PREPARATION, SAMPLES, Sample
-from tests.fixtures.servers import Database
+from tests.fixtures.server_binaries import VERSIONS
+from tests.fixtures.servers import Database, each_version, fresh_database
 
 pytestmark = pytest.mark.postgres
 
 Values = dict[int, list[object]]  # by relid, in order
 
 
-def test_both_forms_give_the_same(every_database: Database) -> None:
-    database = every_database
+@pytest.fixture(params=each_version(VERSIONS[-1]))
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """By day of the newest server, which has all samples."""
+    with fresh_database(request.getfixturevalue(f"postgres_{request.param}")) as database:
+        yield database
+
+
+def test_both_forms_give_the_same(database: Database) -> None:
     version = database.server.version
     samples = {f"t{number}": sample for number, sample in enumerate(SAMPLES) if sample.since <= version}
     database.execute(*PREPARATION)

@@ -1,7 +1,7 @@
 """The workload's WAL cut at random LSNs: in every mode the windows, one after the other, are the uncut reading.
 
-And every mode gives what protocol 1 gives. 12 cuts in each mode that server 18 has; ``make
-nightly`` does the other servers too.
+And every mode gives what protocol 1 gives. 12 cuts in modes of server 18 that have every two options together; ``make
+nightly`` does all modes, and the other servers too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,17 @@ from tests.matrix.workload import SCHEMA, TABLES, workload
 pytestmark = pytest.mark.postgres
 
 NAMES = tuple(map(QualifiedName.parse, TABLES))
-BY_DAY = (18,)
+# each value of an option with each of another one
+CELLS_BY_DAY = (
+    Cell(),
+    Cell(two_phase=True, binary=True),
+    Cell(streaming="on", binary=True),
+    Cell(streaming="on", two_phase=True),
+    Cell(streaming="parallel", binary=True),
+    Cell(streaming="parallel", two_phase=True),
+    Cell("test_decoding", two_phase=True),
+)
+BY_DAY = [(18, cell) for cell in CELLS_BY_DAY]
 CUTS = 12
 SEED = 4
 
@@ -150,7 +160,7 @@ def with_messages(cell: Cell) -> bool:
 
 
 def in_every_mode(kept: Callable[[Cell], bool] = lambda _: True) -> pytest.MarkDecorator:
-    return in_cells(lambda version, _: version in BY_DAY, kept)
+    return in_cells(lambda *each: each in BY_DAY, kept)
 
 
 @in_every_mode()

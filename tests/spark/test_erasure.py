@@ -16,6 +16,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 PERSON = QualifiedName("public", "person")
 
 
-@pytest.mark.parametrize("mode", ["soft_delete", "history", "append"])
+@pytest.mark.parametrize("mode", ["history", *map(at_night, ("soft_delete", "append"))])
 def test_rows_that_the_source_no_longer_has_may_be_deleted_in_the_lake(
     spark: SparkSession, database: Database, tmp_path: Path, mode: Mode
 ) -> None:

@@ -120,9 +120,7 @@ def test_each_write_of_a_first_sync_fails_once(
     assert 8 <= at < _MOST_WRITES
 
 
-@pytest.mark.parametrize(
-    "fault", ["lost", "busy", "refused", at_night("dropped"), at_night("broken"), at_night("late")]
-)
+@pytest.mark.parametrize("fault", ["lost", "refused", *map(at_night, ("busy", "dropped", "broken", "late"))])
 def test_each_write_fails_once(
     spark: SparkSession, database: Database, followed: Pipeline, store_proxy: StoreProxy, fault: Fault
 ) -> None:

@@ -141,6 +141,7 @@ def test_where_the_log_does_not_reach_a_snapshot_is_taken(item: Item) -> None:
     item.assert_current_rows("history")
 
 
+@pytest.mark.nightly
 def test_other_types_cost_a_snapshot_and_are_kept_by_the_next_mode(item: Item) -> None:
     """What the lake has was written in the types of then; the types of now are what the next mode begins with."""
     item.run([["ALTER TABLE item ADD amount numeric DEFAULT 1.5"]])
@@ -185,6 +186,7 @@ def test_rows_that_were_rewritten_meanwhile_are_read_again_behind_it(item: Item)
     item.assert_current_rows("history")
 
 
+@pytest.mark.nightly
 def test_a_key_that_the_log_does_not_know_costs_a_snapshot(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:

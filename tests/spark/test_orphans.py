@@ -49,9 +49,9 @@ CHANGES = {
 }
 # beside a writer that is held in Spark: what is written, and by which engine the other one writes
 WRITERS = [
-    ("append", "auto"),
     ("merge", "auto"),
     ("overwrite", "spark"),  # whatever the engine: Spark empties a table
+    at_night("append", "auto"),
     *(at_night(kind, "spark") for kind in ("append", "merge")),
 ]
 ENGINES = {"spark": "spark", "auto": "deltalake"}

@@ -20,6 +20,7 @@ from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, binaries_of, fresh_database
 from tests.spark.followed_pipeline import Followed
@@ -93,7 +94,7 @@ def repacked_under_load(database: Database) -> None:
         updates.join()
 
 
-@pytest.mark.parametrize("plugin", ["pgoutput", "test_decoding"])
+@pytest.mark.parametrize("plugin", ["pgoutput", at_night("test_decoding")])
 def test_as_postgres_comes(spark: SparkSession, database: Database, tmp_path: Path, plugin: str) -> None:
     """No setting is changed; all tables but two are sent, one of these partitioned."""
     by_publication = plugin == "pgoutput"

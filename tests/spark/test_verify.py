@@ -86,7 +86,6 @@ def differing(difference: Difference, number: int, *columns: str, part: str = "x
     return DifferingRow(difference, (KeyValue("part", part), KeyValue("id", str(number))), columns)
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_each_planted_difference_is_named_by_its_key(
     spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
 ) -> None:
