@@ -4,6 +4,7 @@ it; when the policy goes back to ``follow``, it comes with its values in all row
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,17 +92,27 @@ def made(name: str, key: str = "PRIMARY KEY") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_each_change(spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine) -> None:
-    for name, case in CASES.items():
+BY_DAY = ("added", "renamed", "dropped", "others", "truncated", "of_the_same_name", "keyless")
+
+
+@pytest.mark.parametrize(
+    ("engine", "chosen"),
+    [("auto", BY_DAY), at_night("auto", tuple(CASES)), at_night("spark", tuple(CASES))],
+    ids=["auto-by day", "auto", "spark"],
+)
+def test_each_change(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, chosen: tuple[str, ...]
+) -> None:
+    cases = {name: CASES[name] for name in chosen}
+    for name, case in cases.items():
         database.execute(*made(name, case.key))
-    names = in_public(CASES)
+    names = in_public(cases)
     following = pipeline_of(database, tmp_path / "lake", *map(str, names), engine=engine)
     pipeline = ignoring(following)
     followed = Followed(spark, database, pipeline, names)
     synced(spark, pipeline)
 
-    for name, case in CASES.items():  # rows before, after and, in the next window, long after
+    for name, case in cases.items():  # rows before, after and, in the next window, long after
         database.execute(
             f"UPDATE {name} SET b = 70 WHERE id = 2",
             case.ddl.format(t=name),
@@ -110,10 +121,10 @@ def test_each_change(spark: SparkSession, database: Database, tmp_path: Path, en
             f"INSERT INTO {name} SELECT * FROM {name} WHERE id = 20" if not case.key else "SELECT",
         )
     reasons = read_again(synced(spark, pipeline))
-    assert reasons.keys() == {name for name, case in CASES.items() if case.reason}
-    assert all(CASES[name].reason in reason for name, reason in reasons.items())
-    _assert_without(followed)
-    for name in CASES:
+    assert reasons.keys() == {name for name, case in cases.items() if case.reason}
+    assert all(cases[name].reason in reason for name, reason in reasons.items())
+    _assert_without(followed, cases)
+    for name in cases:
         database.execute(
             f"TRUNCATE {name}" if name == "added" else "SELECT",
             f"INSERT INTO {name} (id) VALUES (9)",
@@ -121,29 +132,29 @@ def test_each_change(spark: SparkSession, database: Database, tmp_path: Path, en
             f"INSERT INTO {name} (id) VALUES (9)",
         )
     assert read_again(synced(spark, pipeline)) == {}
-    _assert_without(followed)
+    _assert_without(followed, cases)
     versions(pipeline, *names)
     assert verify(pipeline, lambda: spark).problems == ()
 
     assert all(taken.error is None for taken in snapshot(Run(pipeline, lambda: spark)))  # asked for
-    _assert_without(followed)
-    database.execute(*(f"DELETE FROM {name} WHERE id = 3" for name in CASES))
+    _assert_without(followed, cases)
+    database.execute(*(f"DELETE FROM {name} WHERE id = 3" for name in cases))
     assert read_again(synced(spark, pipeline)) == {}
-    _assert_without(followed)
+    _assert_without(followed, cases)
 
     reasons = read_again(synced(spark, following))  # no row has changed since
-    assert reasons.keys() == {name for name, case in CASES.items() if case.ignored}
+    assert reasons.keys() == {name for name, case in cases.items() if case.ignored}
     assert "it lacks c, as on_schema_change said add: ignore, and says add: follow now" in reasons["added"]
     assert_equal(spark, following, *names)
     assert ignored(following) == {}
 
 
-def _assert_without(followed: Followed) -> None:
+def _assert_without(followed: Followed, cases: Mapping[str, Case]) -> None:
     followed.assert_equal()
-    for name, case in CASES.items():
+    for name, case in cases.items():
         _, columns = followed.lake_rows(QualifiedName("public", name))
         assert columns == case.lake.split(), name
-    expected = {name: (case.ignored,) for name, case in CASES.items() if case.ignored}
+    expected = {name: (case.ignored,) for name, case in cases.items() if case.ignored}
     assert ignored(followed.pipeline) == expected
     cut = latest_cut(followed.pipeline.lake)
     assert cut is None or all((not table.differing) == (table.name.relname == "dropped") for table in cut.tables)
@@ -264,7 +275,7 @@ def test_partitions(spark: SparkSession, database: Database, tmp_path: Path) -> 
     assert ignored(pipeline) == {"orders": ("c",)}
 
 
-@pytest.mark.nightly  # by day with columns that are kept: test_kept_columns
+@pytest.mark.nightly  # by day the modes with columns that are kept: test_kept_columns
 def test_the_other_modes_and_the_past(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """What is rebuilt, put into another mode from the lake's own data, or copied as of an LSN lacks the column too."""
     modes: tuple[Mode, ...] = ("mirror", "soft_delete", "history", "append")
@@ -339,8 +350,9 @@ def _assert_live_rows(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("on_driver_bytes", [128 << 20, at_night(0)], ids=["on_driver", "on_executors"])
+@pytest.mark.parametrize("rounds", [16, at_night(40)])
 def test_random_changes(
-    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, on_driver_bytes: int
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, on_driver_bytes: int, rounds: int
 ) -> None:
     """DDL between rows of one window and of several, with and without a key."""
     chance = random.Random(11)  # noqa: S311 - not for cryptography
@@ -351,7 +363,7 @@ def test_random_changes(
     synced(spark, pipeline)
     followed = Followed(spark, database, pipeline, names, on_driver_bytes)
     added: dict[str, list[str]] = {name.relname: [] for name in names}
-    for number in range(40):
+    for number in range(rounds):
         for relname, columns in added.items():
             database.execute(_ddl(chance, relname, columns, number), *_changes(chance, relname, columns, number))
         if chance.random() < 0.3:

@@ -116,17 +116,27 @@ def kept(pipeline: Pipeline) -> dict[str, set[str]]:
     return {relname: {column.attname for column in columns} for relname, columns in found if columns}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_each_change(spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine) -> None:
-    following = pipeline_of(database, tmp_path / "lake", *(f"public.{name}" for name in CASES), engine=engine)
+BY_DAY = ("plain", "several", "renamed", "truncated", "of_an_enum", "exact")
+
+
+@pytest.mark.parametrize(
+    ("engine", "chosen"),
+    [("auto", BY_DAY), at_night("auto", tuple(CASES)), at_night("spark", tuple(CASES))],
+    ids=["auto-by day", "auto", "spark"],
+)
+def test_each_change(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, chosen: tuple[str, ...]
+) -> None:
+    cases = {name: CASES[name] for name in chosen}
+    following = pipeline_of(database, tmp_path / "lake", *(f"public.{name}" for name in cases), engine=engine)
     pipeline = keeping(following)
     twins = Twins(spark, database, pipeline)
     database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
-    for name, case in CASES.items():
+    for name, case in cases.items():
         twins.make(name, made_with=case.made_with)
     synced(spark, pipeline)
 
-    for name, case in CASES.items():  # rows before, after and, in the next window, long after
+    for name, case in cases.items():  # rows before, after and, in the next window, long after
         first, *_ = case.drop.split()
         twins.both(
             name,
@@ -146,8 +156,8 @@ def test_each_change(spark: SparkSession, database: Database, tmp_path: Path, en
             "UPDATE {t} SET id = id + 100 WHERE id = 10",
         )
     assert read_again(synced(spark, pipeline)) == {}
-    twins.assert_equal(*CASES)
-    for name in CASES:
+    twins.assert_equal(*cases)
+    for name in cases:
         twins.both(
             name,
             *(["TRUNCATE {t}"] if name == "plain" else []),
@@ -157,19 +167,19 @@ def test_each_change(spark: SparkSession, database: Database, tmp_path: Path, en
             "DELETE FROM {t} WHERE id = 3",
         )
     assert read_again(synced(spark, pipeline)) == {}
-    twins.assert_equal(*CASES)
-    assert kept(pipeline) == {name: set(case.drop.split()) for name, case in CASES.items()}
+    twins.assert_equal(*cases)
+    assert kept(pipeline) == {name: set(case.drop.split()) for name, case in cases.items()}
     cut = latest_cut(pipeline.lake)
     assert cut is not None
     assert all(table.differing.kept for table in cut.tables)
-    versions(pipeline, *in_public(CASES))
+    versions(pipeline, *in_public(cases))
     assert verify(pipeline, lambda: spark).problems == ()
     assert verify(pipeline, lambda: spark, how=Thoroughness(quick=True)).problems == ()
 
-    for name in CASES:  # with the policy of before, the next change drops them
+    for name in cases:  # with the policy of before, the next change drops them
         twins.both(name, "INSERT INTO {t} (id) VALUES (40)")
     assert read_again(synced(spark, following)) == {}
-    assert_equal(spark, following, *in_public(CASES))
+    assert_equal(spark, following, *in_public(cases))
     assert kept(following) == {}
 
 
@@ -214,9 +224,10 @@ def test_values_that_arrived_in_the_same_window(
     twins.assert_equal("orders")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+# by day the past of columns that go is shown without this policy: test_mode_changes, test_replay
+@pytest.mark.parametrize(("engine", "past"), [("auto", False), at_night("auto", True), at_night("spark", True)])
 def test_the_other_modes_and_the_past(
-    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, past: bool
 ) -> None:
     names = in_public(MODES)
     plain = pipeline_of(database, tmp_path / "lake", *map(str, names), engine=engine)
@@ -260,19 +271,26 @@ def test_the_other_modes_and_the_past(
         ("update", 11, 80, None, True),
     ]
 
+    if past:
+        assert_kept_in_the_past(twins, names, tmp_path / "copy")
+
+
+def assert_kept_in_the_past(twins: Twins, names: tuple[QualifiedName, ...], copy: Path) -> None:
+    """In what is rebuilt, copied as of an LSN, and put into another mode from the lake's own data."""
+    spark, pipeline = twins.spark, twins.pipeline
     before = {name.relname: rows_of(spark, pipeline, name.relname) for name in names}
     first, end = ChangeLog(pipeline.lake.change_log).markers()[0].window.lo, _end(pipeline)
     assert rebuild(Run(pipeline, lambda: spark), first, end).errors == ()
     assert {name.relname: rows_of(spark, pipeline, name.relname) for name in names} == before
     assert kept(pipeline) == {mode: {"b"} for mode in MODES}
-    copied = table_as_of(Run(pipeline, lambda: spark), names[0], end, str(tmp_path / "copy"))
+    copied = table_as_of(Run(pipeline, lambda: spark), names[0], end, str(copy))
     assert in_order(lake_rows(spark, copied.path).to_pylist()) == before["mirror"]
 
-    swapped = replace(pipeline, tables=(Table(names[0], "history"), Table(names[1]), *tables[2:]))
+    swapped = replace(pipeline, tables=(Table(names[0], "history"), Table(names[1]), *(pipeline.tables or ())[2:]))
     report = sync(swapped, lambda: spark)
     assert not report.errors
     assert not report.snapshots
-    assert_live_rows(Twins(spark, database, swapped), names)
+    assert_live_rows(Twins(spark, twins.database, swapped), names)
     assert kept(swapped) == {mode: {"b"} for mode in MODES}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport
 from spark_jobs.verify.row_compare import compare
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database
 from tests.spark.altered_tables import synced
@@ -318,12 +319,17 @@ CASES: dict[str, Case] = {
         None,
     ),
 }
+# each kind of bounds, each way that rows cross them, and of the doubts those of the catalogue and of the log
+BY_DAY = (
+    *("moved_in_and_detached", "attached", "attached_empty", "returned", "replaced_across", "listed", "by_day"),
+    *("by_two_columns", "below", "beside_default", "filtered", "hashed", "expression", "altered_too", "moved_bounds"),
+)
 FILTERED = "CREATE PUBLICATION {p} FOR TABLE {tables} WITH (publish_via_partition_root)"
 
 
-def schema() -> Iterator[str]:
+def schema(cases: Mapping[str, Case]) -> Iterator[str]:
     yield "CREATE COLLATION whatever_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
-    for table, case in CASES.items():
+    for table, case in cases.items():
         yield from (statement.format(t=table) for statement in case.create)
 
 
@@ -346,22 +352,26 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline, names: tuple[Qualified
     assert [found for found in compare(spark, pipeline, names) if not found.equal] == []
 
 
-def test_each_way_a_partition_comes_or_goes(spark: SparkSession, postgres_17: PostgresServer, tmp_path: Path) -> None:
-    names = tuple(QualifiedName("public", table) for table in CASES)
+@pytest.mark.parametrize("chosen", [BY_DAY, at_night(tuple(CASES))], ids=["by day", "all"])
+def test_each_way_a_partition_comes_or_goes(
+    spark: SparkSession, postgres_17: PostgresServer, tmp_path: Path, chosen: tuple[str, ...]
+) -> None:
+    cases = {table: CASES[table] for table in chosen}
+    names = tuple(QualifiedName("public", table) for table in cases)
     with fresh_database(postgres_17) as database:
-        database.execute(*schema())
-        tables = ", ".join(f"{table}{' WHERE (id % 2 = 0)' * (table == 'filtered')}" for table in CASES)
+        database.execute(*schema(cases))
+        tables = ", ".join(f"{table}{' WHERE (id % 2 = 0)' * (table == 'filtered')}" for table in cases)
         database.execute(FILTERED.format(p=database.name, tables=tables))
         pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names))
         synced(spark, pipeline)
         assert_equal(spark, pipeline, names)
         before = {name: len(commits(pipeline, name)) for name in names}
-        database.execute(*(change.format(t=table) for table, case in CASES.items() for change in case.changes))
+        database.execute(*(change.format(t=table) for table, case in cases.items() for change in case.changes))
         report = synced(spark, pipeline)
         assert_equal(spark, pipeline, names)
-        assert rows_read(report) == {table: case.rows for table, case in CASES.items() if case.rows is not None}
+        assert rows_read(report) == {table: case.rows for table, case in cases.items() if case.rows is not None}
         whole = {table.name.relname for table in report.snapshots}
-        assert whole == {table for table, case in CASES.items() if case.rows is None}
+        assert whole == {table for table, case in cases.items() if case.rows is None}
         assert {name: len(commits(pipeline, name)) - before[name] for name in names} == dict.fromkeys(names, 1)
         assert_told(pipeline, report)
         # once per cause, and what follows is followed
