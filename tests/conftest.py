@@ -22,6 +22,9 @@ pytest_plugins = [
 ]
 
 
+# a file is one worker's: these would run alone at the end
+_BEGIN_FIRST = ("test_dagster_dev.py", "test_writers.py", "test_persons_path.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file is one worker's, so the longest begins first: it would run alone at the end."""
-    items.sort(key=lambda item: item.path.name != "test_writers.py")
+    items.sort(key=lambda item: item.path.name not in _BEGIN_FIRST)

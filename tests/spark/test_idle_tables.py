@@ -154,13 +154,13 @@ def test_the_requests_of_a_sync_do_not_grow_with_the_log(
 ) -> None:
     followed = _on(object_store, _Followed.start(database, tmp_path / "lake", spark, 1))
     taken = []
-    for _ in range(45):
+    for _ in range(30):
         followed.change()
         taken.append(_cost(object_store, followed, statements).requests.total())
     sys.stdout.write(f"one changed table, in one sync after the other: {taken}\n")
     # after five commits, each of the three logs gets a checkpoint, and no two of them in the same sync
     assert max(taken[1:]) <= 80
-    assert sum(taken[30:45]) == sum(taken[15:30])
+    assert sum(taken[20:30]) == sum(taken[10:20])
 
 
 @pytest.mark.parametrize(("old", "syncs"), [(timedelta(hours=1), 3), (timedelta(0), 1)])

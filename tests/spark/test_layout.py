@@ -16,6 +16,7 @@ from spark_jobs.sync import SyncReport, sync
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.arranged_table import Arrangement
+from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal
@@ -35,6 +36,7 @@ LAYOUTS = {
 }
 NAMES = {name: QualifiedName("public", name) for name in LAYOUTS}
 KEPT = ("clustered", "partitioned", "fed")
+BY_DAY = ("clustered", "theirs", "fed")
 REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
 
 
@@ -44,24 +46,32 @@ def _has(spark: SparkSession, pipeline: Pipeline, name: str, layout: TableLayout
     return arranged and set(layout.properties) <= set(found.properties.items())
 
 
+@pytest.mark.parametrize("chosen", [BY_DAY, at_night(tuple(LAYOUTS))], ids=["by day", "all"])
 def test_it_stays_through_every_kind_of_write(
-    spark: SparkSession, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    database: Database,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    chosen: tuple[str, ...],
 ) -> None:
-    for name in LAYOUTS:
+    names, kept = [NAMES[name] for name in chosen], [name for name in KEPT if name in chosen]
+    for name in chosen:
         database.execute(
             f"CREATE TABLE {name} (id int PRIMARY KEY, region text, v text)",
             f"INSERT INTO {name} SELECT g, 'r' || g % 3, 'v' FROM generate_series(1, 30) g",
         )
-    made = pipeline_of(database, tmp_path / "lake", *map(str, NAMES.values()))
-    tables = tuple(Table(NAMES[name], options=ColumnOptions(layout=layout)) for name, layout in LAYOUTS.items())
+    made = pipeline_of(database, tmp_path / "lake", *map(str, names))
+    tables = tuple(
+        Table(NAMES[name], options=ColumnOptions(layout=layout)) for name, layout in LAYOUTS.items() if name in chosen
+    )
     pipeline = replace(made, tables=tables)
 
     def synced(pipeline: Pipeline, *statements: str) -> SyncReport:
-        database.execute(*(statement.format(t=name) for name in LAYOUTS for statement in statements))
+        database.execute(*(statement.format(t=name) for name in chosen for statement in statements))
         report = sync(pipeline, lambda: spark)
         assert report.errors == ()
-        assert_equal(spark, pipeline, *NAMES.values())
-        assert [name for name in KEPT if not _has(spark, pipeline, name, LAYOUTS[name])] == []
+        assert_equal(spark, pipeline, *names)
+        assert [name for name in kept if not _has(spark, pipeline, name, LAYOUTS[name])] == []
         return report
 
     synced(pipeline)
@@ -71,7 +81,7 @@ def test_it_stays_through_every_kind_of_write(
     assert {table.engine for table in report.tables} == {"spark"}
     report = synced(replace(pipeline, writes=REWRITES), "UPDATE {t} SET v = 'x'")
     strategies = {table.name.relname: table.strategy for table in report.tables}
-    assert strategies == dict.fromkeys(LAYOUTS, "rewrite") | {"fed": "merge"}
+    assert strategies == dict.fromkeys(chosen, "rewrite") | {"fed": "merge"}
     database.execute("ALTER TABLE fed RENAME v TO words")  # from now on Delta refuses other columns with the feed on
     synced(pipeline)
     synced(pipeline, "ALTER TABLE {t} ADD w int DEFAULT 5")  # which rewrites the table's rows
@@ -83,7 +93,7 @@ def test_it_stays_through_every_kind_of_write(
     assert _has(spark, pipeline, "theirs", TableLayout(cluster_by=("region",))), "somebody else's choice stays"
     marked = tuple(replace(table, mode="soft_delete") for table in tables)
     assert sync(replace(pipeline, tables=marked), lambda: spark).errors == ()
-    assert [name for name in KEPT if not _has(spark, pipeline, name, LAYOUTS[name])] == []
+    assert [name for name in kept if not _has(spark, pipeline, name, LAYOUTS[name])] == []
 
 
 def test_a_table_that_exists_gets_it_when_spark_writes_to_it(

@@ -111,9 +111,10 @@ def test_rows_are_equal(spark: SparkSession, database: Database, tmp_path: Path,
     followed.assert_equal()
 
 
-def test_each_mode_and_without_spark(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kinds", [["full_mixed"], at_night(["full_default", "full_mixed"])], ids=["mixed", "both"])
+def test_each_mode_and_without_spark(spark: SparkSession, database: Database, tmp_path: Path, kinds: list[str]) -> None:
     modes: dict[str, Mode] = {}
-    for identities in ("full_default", "full_mixed"):
+    for identities in kinds:
         for mode in get_args(Mode):
             modes[f"{identities}_{mode}"] = mode
             database.execute(*_made(f"{identities}_{mode}", KEYED[identities], " PRIMARY KEY"))
