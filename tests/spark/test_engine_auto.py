@@ -276,7 +276,7 @@ def test_a_rewrite_of_files_that_spark_has_written(spark: SparkSession, database
     assert_equal(spark, pipeline, "by_time")
 
 
-@pytest.mark.parametrize("limit", ["in_memory_bytes", "in_files_bytes"])
+@pytest.mark.parametrize("limit", [at_night("in_memory_bytes"), "in_files_bytes"])
 def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, limit: str) -> None:
     limits = WriteLimits(small_bytes=0, rewritten_rows=10_000)
     followed = _limited(followed, limits)
@@ -299,10 +299,11 @@ def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, lim
     assert [left for left in staged.rglob("*") if left.is_file()] == []
 
 
-def test_many_small_commits_leave_few_files_and_a_log_that_spark_reads(followed: Followed) -> None:
+@pytest.mark.parametrize("commits", [20, at_night(40)])
+def test_many_small_commits_leave_few_files_and_a_log_that_spark_reads(followed: Followed, commits: int) -> None:
     path = followed.pipeline.lake.table(followed.names[0])
     followed.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
-    for number in range(40):
+    for number in range(commits):
         followed.database.execute(f"INSERT INTO item VALUES ({100 + number}, 'n', 'd', {number}, 'NaN')")
         synced(followed.pipeline, followed.spark)
     assert len(DeltaTable(path).file_uris()) <= 17
