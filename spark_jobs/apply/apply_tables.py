@@ -26,8 +26,10 @@ from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
 from spark_jobs.tables.understood_windows import understood_windows
+from spark_jobs.writers.arrow_writer import commit_without_rows_here
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import OpenedTable, opened_table
+from spark_jobs.writers.spark_writer import newest_version
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows
 from spark_jobs.writers.table_writer import WrittenTable, write_net
 
@@ -137,8 +139,9 @@ def _apply_range(work: TableRange) -> TableApplied:
             result = replace(result, columns=landed.words)
             if landed.columns:
                 _require_accepted(work, landed)
-                opened, by_spark = None, True  # it shows the columns before the change
-                work = follow_columns(work, landed)
+                work = follow_columns(work, landed, opened)
+                opened = None if by_spark else opened_table(work.path, newest_version(work.path))
+                by_spark = opened is None
                 result = _columns_followed(work, result)
             with net_of_range(work, landed, for_spark=by_spark) as net:
                 provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
@@ -179,8 +182,9 @@ def _commit(
     if net.is_empty:
         if provenance.differing == work.state.differing:
             return counted
-        with spark_errors(f"{work.name}: its columns were not recorded", name=work.name, path=work.path):
-            commit_without_rows(work.run.spark(), work.path, provenance)
+        if opened is None or not commit_without_rows_here(opened, provenance):
+            with spark_errors(f"{work.name}: its columns were not recorded", name=work.name, path=work.path):
+                commit_without_rows(work.run.spark(), work.path, provenance)
         return _columns_followed(work, counted)
     if work.state.generation.missing_operations:
         # an inserted key may already be in the table: its delete was not published
@@ -190,9 +194,9 @@ def _commit(
     table = WrittenTable(work.pipeline, work.name, work.run.spark, f"{work.name}: {windows} were not applied", opened)
     every = work.pipeline.writes.compact_every
     written = write_net(table, net, provenance, compacts=work.state.version % every == every - 1)
-    # Spark may have compacted the table, too: then its own log says what the newest version is
-    by_spark = written.way.writer == "spark"
-    since = _state_at_end(work) if by_spark else written.provenance.state(work.name, written.version)
+    # if the table may have been compacted, too, its own log says what the newest version is
+    may_be_newer = written.way.writer == "spark" or written.way.compacts
+    since = _state_at_end(work) if may_be_newer else written.provenance.state(work.name, written.version)
     return replace(
         counted,
         outcome="applied",

@@ -11,18 +11,23 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.spark.errors import refused_ddl, spark_errors
+from spark_jobs.table_layout import NO_LAYOUT
+from spark_jobs.writers.arrow_ddl import alter_columns_here, rewrite_columns_here
 from spark_jobs.writers.column_ddl import alter_columns, rewrite_columns
+from spark_jobs.writers.opened_table import OpenedTable
+from spark_jobs.writers.table_commit import Provenance
 
 
-def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
+def follow_columns(work: TableRange, landed: LandedChanges, opened: OpenedTable | None) -> TableRange:
     """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
 
     A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
-    a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError, and
+    a value, they are rewritten in a numbered commit, like every change of rows. ``opened``: the table, if this process
+    may write it; it must not be used any more. Raises OvertakenError, and
     SchemaChangeError where somebody has altered the table so that Delta refuses: clustered it by a column, for example.
     """
-    if not landed.columns:
-        return work
+    if opened is not None and (done := _followed_here(work, landed, opened)) is not None:
+        return done
     spark = work.run.spark()
     failed = f"{work.name}: the columns of {work.path} were not altered"
     with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
@@ -30,11 +35,26 @@ def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
             provenance = work.columns_provenance(landed.columns.words)
             options = work.pipeline.column_options(work.name)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, options)
-            made = KnownCommit(version, provenance.id)
-            commits = work.state.commits + 1
-            return replace(work, state=replace(work.state, version=version, commits=commits, last_commit=made))
+            return _after(work, version, provenance)
         alter_columns(spark, work.path, landed.columns)
     return work
+
+
+def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable) -> TableRange | None:
+    """The same without Spark; None if Spark has to do it."""
+    options = work.pipeline.column_options(work.name)
+    if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT:
+        return None
+    if not landed.columns.rewrites_rows(work.state.mode):
+        return work if alter_columns_here(opened, landed.columns) else None
+    provenance = work.columns_provenance(landed.columns.words)
+    version = rewrite_columns_here(opened, landed.shape, provenance, options, work.pipeline.writes)
+    return None if version is None else _after(work, version, provenance)
+
+
+def _after(work: TableRange, version: int, provenance: Provenance) -> TableRange:
+    made, commits = KnownCommit(version, provenance.id), work.state.commits + 1
+    return replace(work, state=replace(work.state, version=version, commits=commits, last_commit=made))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from enum import Enum
 import pyarrow as pa
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_ARRAY = re.compile(r"array<(.+)>")
 
 
 class LakeKind(Enum):
@@ -52,6 +53,9 @@ class LakeType:
         """The type that Spark SQL calls so, None if it is none of the type map's."""
         if digits := _DECIMAL.fullmatch(sql):
             return cls(LakeKind.DECIMAL, int(digits[1]), int(digits[2]))
+        if array := _ARRAY.fullmatch(sql):
+            element = cls.of_sql(array[1])
+            return None if element is None else cls(LakeKind.ARRAY, element=element)
         kind = next((kind for kind in LakeKind if kind.value == sql), None)
         return None if kind is None else cls(kind)
 

@@ -56,9 +56,18 @@ _LIVE: dict[Mode, str | None] = {
 }
 
 
+# null in the rows that the source has, in modes that mark the others
+_ENDED: dict[Mode, ModeColumn] = {"soft_delete": DELETED_AT, "history": VALID_TO_LSN}
+
+
 def mode_columns(mode: Mode) -> tuple[ModeColumn, ...]:
     """The columns that the mode adds after the source's, in this order."""
     return _COLUMNS[mode]
+
+
+def ended_column(mode: Mode) -> ModeColumn | None:
+    """The column that is null in the rows that the source has; None if there is none."""
+    return _ENDED.get(mode)
 
 
 def live_rows(mode: Mode) -> str | None:

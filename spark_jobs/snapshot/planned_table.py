@@ -210,7 +210,7 @@ class PlannedTable:
         pipeline = self.work.pipeline
         if self.layout != NO_LAYOUT:
             return "spark"
-        return snapshot_writer(pipeline.merge_engine, self.mode, pipeline.spark, is_small=read.is_small)
+        return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
 
     def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:
         return read.task_reader(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)

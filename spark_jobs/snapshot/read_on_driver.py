@@ -12,25 +12,17 @@ from dataclasses import dataclass
 from threading import Event
 
 import pyarrow as pa
-from deltalake.transaction import AddAction
 
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.storage import Location
+from spark_jobs.writers.whole_table import WrittenFiles
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
     """Another task of the table has failed."""
-
-
-@dataclass(frozen=True)
-class WrittenFiles:
-    """Data files that are not yet part of a table, and their number of rows."""
-
-    actions: tuple[AddAction, ...]
-    rows: int
 
 
 @dataclass(frozen=True)

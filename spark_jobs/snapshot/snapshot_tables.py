@@ -7,9 +7,13 @@ cluster do it for large tables, and Spark for what only Spark can write.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
 
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.table_state import TableState
@@ -21,17 +25,19 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
-from spark_jobs.snapshot.read_on_driver import RangeThreads, WrittenFiles, range_threads, read_into_files
+from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
+from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, rows_written, with_attribute_numbers
 from spark_jobs.writers.leftovers import files_without_table, remove_files
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
+from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
-from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,12 +113,13 @@ def _snapshot_table(
 class SnapshotRows(Protocol):
     """All rows of a table at the LSN of its snapshot."""
 
-    def target(self, provenance: Provenance) -> WholeTable | None:
-        """The table to be written with ``files``; None if Spark must write it."""
+    def target(self, provenance: Provenance, before: TableState | None, /) -> WholeTable | None:
+        """The table to be written with ``files``; None if Spark must write it. ``before``: its state."""
         ...
 
-    def files(self, target: WholeTable, /) -> WrittenFiles:
-        """The rows in data files of the table, which no version names yet. Raises CdcError."""
+    def files(self, target: WholeTable, /) -> WrittenFiles | None:
+        """The rows in data files of the table, which no version names yet; None if Spark must write them after all.
+        Raises CdcError."""
         ...
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -129,13 +136,40 @@ class _ExportedRows:
     threads: RangeThreads
     connect: BulkConnect
 
-    def target(self, provenance: Provenance) -> WholeTable | None:
-        by_driver = self.table.writer(self.read) == "deltalake"
-        return WholeTable.of(self.table.path, self.read.shape, provenance) if by_driver else None
+    def target(self, provenance: Provenance, before: TableState | None) -> WholeTable | None:
+        table = self.table
+        target = None
+        if table.writer(self.read) == "deltalake":
+            target = WholeTable.of(table.path, self.read.shape, provenance)
+        if target is None or before is None or not table.goes_on_from(before):
+            return target
+        stay = holds_changes(table.mode) and not target.has_other_columns
+        return replace(target, keeps="all" if stay else "some")
 
-    def files(self, target: WholeTable) -> WrittenFiles:
-        reader = self.table.task_reader(self.read, self.connect)
-        return read_into_files(self.read, reader, target.path, target.layout, self.threads)
+    def files(self, target: WholeTable) -> WrittenFiles | None:
+        table = self.table
+        if target.keeps == "some":
+            return self._with_past(target)
+        reader = table.task_reader(self.read, self.connect)
+
+        def read_task(task: int) -> Generator[pa.RecordBatch, None, None]:
+            with closing(reader(task)) as batches:
+                for rows in batches:
+                    yield rows_of_snapshot(rows, table.mode, table.moment)
+
+        return read_into_files(self.read, read_task, target.path, target.layout, self.threads)
+
+    def _with_past(self, target: WholeTable) -> WrittenFiles | None:
+        """With the table's past rows, in memory."""
+        table, pipeline = self.table, self.table.work.pipeline
+        rows = self.read.values_on_driver(self.connect, table.exported.snapshot_name, pipeline.on_unrepresentable)
+        held = None if rows is None else target.held(pipeline.writes)
+        if rows is None or held is None:
+            return None
+        (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+        now = pa.Table.from_batches([rows_of_snapshot(batch, table.mode, table.moment)])
+        all_rows = with_snapshot(held, now, self.read.shape, table.mode, table.moment)
+        return target.written(all_rows)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         pipeline, snapshot_name = self.table.work.pipeline, self.table.exported.snapshot_name
@@ -152,9 +186,11 @@ def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> 
             table.require_accepted(read, before)
         provenance = table.provenance(read, before)
         left = files_without_table(path) if before is None else ()
-        target = rows.target(provenance)
-        if target is not None:
-            version, count, names = _written_by_driver(table, rows, target, provenance)
+        target = rows.target(provenance, before)
+        written = None if target is None else _written_files(table, rows, target)
+        if target is not None and written is not None:
+            version, count = target.commit(written.actions, written.rows, provenance), written.rows
+            names = frozenset(action.path for action in written.actions)
         else:
             version, count = _written_by_spark(table.work.run.spark(), table, read, rows, before, provenance)
             names = frozenset[str]()
@@ -167,16 +203,11 @@ def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> 
     return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, count, since, reason=table.reason, lost=lost)
 
 
-def _written_by_driver(
-    table: PlannedTable, rows: SnapshotRows, target: WholeTable, provenance: Provenance
-) -> tuple[int, int, frozenset[str]]:
-    """The Delta version, its number of rows and its files."""
+def _written_files(table: PlannedTable, rows: SnapshotRows, target: WholeTable) -> WrittenFiles | None:
     try:
-        written = rows.files(target)
+        return rows.files(target)
     except CdcError as error:
         raise error.within(table.failed) from error
-    names = frozenset(action.path for action in written.actions)
-    return target.commit(written.actions, written.rows, provenance), written.rows, names
 
 
 def _written_by_spark(

@@ -15,7 +15,8 @@ from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.held_rows import held_rows, readable_table
-from spark_jobs.writers.opened_table import file_bytes, flat_fields, source_columns
+from spark_jobs.writers.opened_table import file_bytes, known_fields, source_columns
+from spark_jobs.writers.rewritten_rows import comparable
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ def lake_on_driver(path: Location, version: int, where: str) -> tuple[pa.Table, 
     None if it is large, or if the driver cannot read it, or is not certain to read what Spark reads.
     """
     table = readable_table(path, version)
-    fields = flat_fields(table) if table is not None else None
+    fields = known_fields(table) if table is not None else None
     if table is None or fields is None:
         return None
     if file_bytes(pa.table(table.get_add_actions(flatten=True))) > _MOST_BYTES:
@@ -58,9 +59,7 @@ def are_equal(source: pa.Table, lake: pa.Table, shape: TableShape) -> bool:
 
 
 def _printed(rows: pa.Table) -> pa.Table:
-    """To Arrow NaN does not equal NaN, and 0 equals -0; as texts they do what PostgreSQL's texts do."""
-    texts = [column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in rows.columns]
-    return pa.table(texts, rows.column_names)
+    return pa.table(list(map(comparable, rows.columns)), rows.column_names)
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

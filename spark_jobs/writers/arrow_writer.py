@@ -6,11 +6,10 @@ https://delta-io.github.io/delta-rs/usage/merging-tables/
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import ColumnProperties, CommitProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -22,12 +21,14 @@ from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.written_tables import keep_written
 from spark_jobs.errors import first_line
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, value
-from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.file_layout import file_layout
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.held_rows import held_rows_within
 from spark_jobs.writers.merge_sql import RANGED, key_matches, quoted
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import OpenedTable
+from spark_jobs.writers.opened_table import FEATURES, OpenedTable
+from spark_jobs.writers.rewritten_rows import new_rows, rewritten
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
 from spark_jobs.writers.write_choice import WriteWay
 
@@ -42,26 +43,21 @@ class ArrowWriter:
     """Writes to a table at the version at which it was opened. See ``TableWriter``.
 
     Rows are in memory: those of the net change, and the whole table's for a rewrite. Many rows are written in several
-    files at once, each of ``rows_of_file`` at least. After a LakeError no file is left; after an error at the commit it
-    may have been made, so the files are kept.
+    files at once. After a LakeError no file is left; after an error at the commit it may have been made, so the files
+    are kept.
     """
 
     opened: OpenedTable
-    rows_of_file: int
+    limits: WriteLimits
 
     def write(self, net: NetSource, way: WriteWay, provenance: Provenance) -> int | None:
-        opened, rows, shape = self.opened, net.in_memory, net.columns.shape
+        opened = self.opened
         commit = numbered_commit(opened.opened, provenance)
-        if rows is None or commit is None:
+        if commit is None:
             return None
         with commit_errors(opened.path):
             try:
-                if way.strategy == "append":
-                    version = self._add(_values(shape, rows), shape, "append", commit)
-                elif way.strategy == "rewrite":
-                    version = self._add(_rewritten(opened, shape, rows), shape, "overwrite", commit)
-                else:
-                    version = _merge(opened, net, rows, commit)
+                version = _merge(opened, net, commit) if way.strategy == "merge" else self._add(net, way, commit)
             except CommitFailedError:
                 raise
             except DeltaError as error:
@@ -70,11 +66,16 @@ class ArrowWriter:
                 # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
                 _log.warning("%s is left to Spark, as deltalake failed: %s", opened.path, first_line(error))
                 return None
-        keep_written(opened.opened, commit)
+        if version is not None:
+            keep_written(opened.opened, commit)
         return version
 
-    def _add(self, rows: pa.Table, shape: TableShape, mode: FilesMode, commit: CommitProperties) -> int:
-        opened, layout = self.opened, file_layout(shape.columns, *self.opened.in_files(shape.columns))
+    def _add(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> int | None:
+        """None if Spark has to do it: for a row that is not there, or for the size of those that are."""
+        rows = self._rewritten(net) if way.strategy == "rewrite" else new_rows(net)
+        if rows is None:
+            return None
+        opened, layout = self.opened, file_layout(rows.schema, *self.opened.in_files(rows.column_names))
         rows = rows.rename_columns(layout.schema.names).cast(layout.schema)
         filesystem = table_filesystem(opened.path)
         pieces = [(DataFiles(filesystem, opened.path, layout), piece) for piece in self._pieces(rows)]
@@ -92,37 +93,35 @@ class ArrowWriter:
                 files.remove()
             raise
         actions = [action for files, _ in pieces for action in files.actions]
+        mode: FilesMode = "append" if way.strategy == "append" else "overwrite"
         commit_files(opened.table, actions, mode, opened.table.schema(), commit)
         return opened.opened.log.version + 1
 
+    def _rewritten(self, net: NetSource) -> pa.Table | None:
+        held = held_rows_within(self.opened.table, self.limits.in_memory_bytes)
+        return None if held is None else rewritten(held, net)
+
     def _pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
         """One for each core."""
-        step = max(self.rows_of_file, -(-rows.num_rows // pa.cpu_count()))
+        step = max(self.limits.rows_of_file, -(-rows.num_rows // pa.cpu_count()))
         return (rows.slice(first, step) for first in range(0, rows.num_rows, step))
 
 
-def _rewritten(opened: OpenedTable, shape: TableShape, net: pa.Table) -> pa.Table:
-    """All rows of the table, with the net change in them."""
-    keys = [shape.columns[place].name for place in shape.key_indices]
-    changed = [value(place) for place in shape.key_indices]
-    held = held_rows(opened.table).select([column.name for column in shape.columns]).cast(_schema(shape.columns))
-    unchanged = held.join(net.select(changed), keys, changed, join_type="left anti")
-    upserts = net.filter(pc.equal(net.column(OPERATION), UPSERT))
-    return pa.concat_tables([unchanged, _values(shape, upserts)])
+def commit_without_rows_here(opened: OpenedTable, provenance: Provenance) -> bool:
+    """A commit that only records its provenance. False if Spark has to make it. Raises OvertakenError and LakeError."""
+    commit = numbered_commit(opened.opened, provenance)
+    if commit is None or not opened.features <= FEATURES:
+        return False
+    with commit_errors(opened.path):
+        commit_files(opened.table, [], "append", opened.schema, commit)
+    keep_written(opened.opened, commit)
+    return True
 
 
-def _values(shape: TableShape, net: pa.Table) -> pa.Table:
-    named = net.select([value(place) for place in range(len(shape.columns))])
-    return named.rename_columns([column.name for column in shape.columns]).cast(_schema(shape.columns))
-
-
-def _schema(columns: Sequence[LakeColumn]) -> pa.Schema:
-    return pa.schema([(column.name, column.lake_type.arrow) for column in columns])
-
-
-def _merge(opened: OpenedTable, net: NetSource, rows: pa.Table, commit: CommitProperties) -> int:
+def _merge(opened: OpenedTable, net: NetSource, commit: CommitProperties) -> int:
     """Returns the new version."""
-    shape = net.columns.shape
+    shape, rows = net.columns.shape, net.in_memory
+    assert rows is not None
     values = {quoted(column.name): f"s.{value(place)}" for place, column in enumerate(shape.columns)}
     keys = {quoted(shape.columns[place].name) for place in shape.key_indices}
     merge = opened.table.merge(

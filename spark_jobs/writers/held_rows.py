@@ -38,7 +38,20 @@ def readable_table(path: Location, version: int | None = None) -> DeltaTable | N
 
 def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
     """The rows ``t`` that meet the SQL condition ``where``, in no order, all of them in memory. Raises LakeError."""
+    found = held_rows_within(table, None, where)
+    assert found is not None
+    return found
+
+
+def held_rows_within(table: DeltaTable, most: int | None, where: str = "true") -> pa.Table | None:
+    """The same rows; None if they take more than ``most`` bytes in memory: then not all of them are read."""
     with table_errors(f"{table.table_uri} cannot be read"):
-        found = pa.table(QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}"))  # noqa: S608
+        read = QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}")  # noqa: S608
+        batches, size = list[pa.RecordBatch](), 0
+        for batch in map(pa.record_batch, read):
+            batches.append(batch)
+            if most is not None and (size := size + batch.nbytes) > most:
+                return None
         schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
+        found = pa.Table.from_batches(batches, pa.schema(read.schema))
         return found.select(schema.names).cast(schema)

@@ -12,14 +12,14 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable, file_bytes
-
-_ROW, _HELD = "row", "held"
+from spark_jobs.writers.rewritten_rows import comparable, places_of
 
 
 def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:
@@ -76,12 +76,11 @@ def _found(
     key_range = key_range_of(wanted, shape)
     if not limits.is_little_to_read(file_bytes(opened.files_in_range(shape, key_range)), rows.num_rows, rows.nbytes):
         return None
-    held = held_rows(opened.table, "true" if key_range is None else in_range(shape, key_range))
+    within = () if key_range is None else (in_range(shape, key_range),)
+    held = held_rows(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
     known = held.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
-    met = _numbered(wanted, _ROW).join(_numbered(known.cast(wanted.schema), _HELD), keys, join_type="left outer")
-    if met.num_rows != rows.num_rows:  # somebody has put a row there twice
-        return None
-    return held, met.sort_by(_ROW).column(_HELD)
+    places = places_of(_comparable(wanted), _comparable(known.cast(wanted.schema)))
+    return None if places is None else (held, places)
 
 
 def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArray:
@@ -90,5 +89,5 @@ def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArr
     return pc.coalesce(rows.column(old_key(place)), own) if place in columns.old_keys else own
 
 
-def _numbered(rows: pa.Table, name: str) -> pa.Table:
-    return rows.append_column(name, pa.array(range(rows.num_rows), pa.int64()))
+def _comparable(keys: pa.Table) -> pa.Table:
+    return pa.table([comparable(column) for column in keys.columns], keys.column_names)

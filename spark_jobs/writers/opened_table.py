@@ -12,16 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.table import ProtocolVersions
 
 from spark_jobs.delta.table import is_ambiguous, open_table, table_errors
 from spark_jobs.delta.written_tables import TableToWrite, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.schema.net_columns import NetColumns
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_table import ATTNUM, MODE
+from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 from spark_jobs.writers.write_choice import TableFacts
 
@@ -32,6 +34,7 @@ ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 PHYSICAL = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
+MAX_ID = "delta.columnMapping.maxColumnId"
 # those that we give tables, and those that every table has
 FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#supported-features
@@ -49,8 +52,8 @@ SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": 
 @dataclass(frozen=True)
 class OpenedTable:
     """A table that ``deltalake`` has opened at one version. ``columns``: those that the source has too; ``physical``:
-    the name of each column in the data files, and ``ids``: its number there, None if the table has none; ``features``:
-    the Delta features that the table uses."""
+    the name in the data files of each column, those of the mode included, and ``ids``: its number there, None if the
+    table has none; ``features``: the Delta features that the table uses."""
 
     opened: TableToWrite
     columns: tuple[DeltaColumn, ...]
@@ -66,9 +69,26 @@ class OpenedTable:
     def table(self) -> DeltaTable:
         return self.opened.table
 
-    def in_files(self, columns: Sequence[LakeColumn]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
-        """The names and numbers of ``columns`` in the data files."""
-        names = [column.name for column in columns]
+    @property
+    def schema(self) -> Schema:
+        return self.table.schema()
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether its columns may have other names in the data files."""
+        return any(number is not None for number in self.ids.values())
+
+    @property
+    def max_id(self) -> int:
+        """The greatest number that a column of it has had in data files; 0 if none has."""
+        return int(self.table.metadata().configuration.get(MAX_ID, 0))
+
+    def has_columns_of(self, other: OpenedTable) -> bool:
+        """Whether both have the same columns, under the same names in the data files."""
+        return (self.columns, self.physical, self.ids) == (other.columns, other.physical, other.ids)
+
+    def in_files(self, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+        """The names and numbers in the data files of the columns with these ``names``."""
         return tuple(self.physical[name] for name in names), tuple(self.ids[name] for name in names)
 
     @cached_property
@@ -104,7 +124,7 @@ def opened_table(path: Location, version: int) -> OpenedTable | None:
             return None
         table = opened.table
         with table_errors(f"{path} cannot be read"):
-            protocol, fields = table.protocol(), flat_fields(table)
+            protocol, fields = table.protocol(), known_fields(table)
             partitioned_by = table.metadata().partition_columns
     except LakeError as error:
         _log.info("%s is left to Spark: %s", path, error)
@@ -124,26 +144,34 @@ def features_of_protocol(protocol: ProtocolVersions) -> frozenset[str]:
     return frozenset((*protocol.writer_features, *(protocol.reader_features or ())))
 
 
-def flat_fields(table: DeltaTable) -> Sequence[Mapping[str, Any]] | None:
-    """The fields of the table's schema as Delta's protocol describes them. None if one is an array or the like: for it
+def known_fields(table: DeltaTable) -> Sequence[Mapping[str, Any]] | None:
+    """The fields of the table's schema as Delta's protocol describes them. None if one is a struct or a map: for it
     ``deltalake`` may have another type than Spark."""
     fields = json.loads(table.schema().to_json())["fields"]
-    return fields if all(isinstance(field["type"], str) for field in fields) else None
+    return fields if all(sql_type(field["type"]) for field in fields) else None
+
+
+def sql_type(of_field: str | Mapping[str, Any]) -> str | None:
+    """A type of Delta's schema as Spark SQL calls it; None for a struct or a map."""
+    if isinstance(of_field, str):
+        return SPARK_NAMES.get(of_field, of_field)
+    element = sql_type(of_field["elementType"]) if of_field["type"] == "array" else None
+    return element and f"array<{element}>"
 
 
 def source_columns(fields: Sequence[Mapping[str, Any]]) -> tuple[DeltaColumn, ...]:
-    """Those of ``flat_fields`` that the source has too."""
+    """Those of ``known_fields`` that the source has too."""
     return tuple(
-        DeltaColumn(field["name"], SPARK_NAMES.get(field["type"], field["type"]), field["metadata"].get(ATTNUM))
+        DeltaColumn(field["name"], sql_type(field["type"]) or "", field["metadata"].get(ATTNUM))
         for field in fields
         if MODE not in field["metadata"]
     )
 
 
-def facts_of(opened: OpenedTable, shape: TableShape, key_range: KeyRange | None) -> TableFacts:
-    """``key_range``: that of the touched rows; None if any row may be touched."""
-    has_columns = {column.name for column in shape.columns} == {column.name for column in opened.columns}
-    touched = opened.files_in_range(shape, key_range)
+def facts_of(opened: OpenedTable, columns: NetColumns, key_range: KeyRange | None) -> TableFacts:
+    """``columns``: those of the net change. ``key_range``: that of the touched rows; None if any row may be touched."""
+    has_columns = set(written_columns(columns.shape.columns, columns.mode).names) == {*opened.physical}
+    touched = opened.files_in_range(columns.shape, key_range)
     return _facts(opened.table, opened.files, touched, is_plain=has_columns and opened.features <= FEATURES)
 
 

@@ -31,7 +31,7 @@ from spark_jobs.writers.row_equality import printed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
+BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
 
 
 def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:
@@ -41,7 +41,7 @@ def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:
         VALID_FROM: moment.sql,
         CHANGE: "'snapshot'",
         COMMIT_LSN: str(int(moment.lsn)),
-        ORDINAL: str(_BEFORE_ALL_CHANGES),
+        ORDINAL: str(BEFORE_ALL_CHANGES),
         COMMIT_TIME: moment.sql,
     }
     described = (

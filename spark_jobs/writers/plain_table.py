@@ -10,6 +10,8 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -24,9 +26,10 @@ from spark_jobs.delta.files import storage_error, table_filesystem
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.whole_files import content_of
+from spark_jobs.errors import OvertakenError
 from spark_jobs.storage import Location
 from spark_jobs.writers.file_layout import FILE_BYTES, layout_of
-from spark_jobs.writers.opened_table import ELSEWHERE, FEATURES, features_of_protocol
+from spark_jobs.writers.opened_table import ELSEWHERE, FEATURES, features_of_protocol, sql_type
 from spark_jobs.writers.table_features import COLUMN_MAPPING
 
 _log = logging.getLogger(__name__)
@@ -38,13 +41,13 @@ _SMALL_BYTES = FILE_BYTES // 2
 _READ_WHOLE_BYTES = 1 << 20
 
 
-def plain_table(path: Location) -> ListedTable | None:
+def plain_table(path: Location, *, log_alone: bool = False) -> ListedTable | None:
     """The newest version of the table at ``path``; None if it is not plain, or missing, or damaged: then Spark reports
-    what is wrong. Raises LakeError if the storage fails."""
+    what is wrong. ``log_alone``: nothing else of the folder is listed. Raises LakeError if the storage fails."""
     if is_ambiguous(path):
         return None
     try:
-        table = ListedTable.read(path)
+        table = ListedTable.read(path, log_alone=log_alone)
         return table if table is not None and _is_plain(table) else None
     except (ValueError, KeyError, FileNotFoundError, pa.ArrowException) as error:
         # a commit is missing if the newest checkpoint has several parts: only Spark writes such
@@ -60,9 +63,23 @@ def small_files(table: ListedTable) -> SmallFiles:
     return sorted(small, key=lambda file: int(file["modificationTime"])) if len(small) > 1 else ()
 
 
-def has_flat_columns(table: ListedTable) -> bool:
-    """Whether no column is an array or the like: for those Arrow may write other files than Spark."""
-    return all(isinstance(field["type"], str) for field in json.loads(table.metadata["schemaString"])["fields"])
+def has_known_columns(table: ListedTable) -> bool:
+    """Whether no column is a struct or a map: for those Arrow may write other files than Spark."""
+    return all(sql_type(field["type"]) for field in json.loads(table.metadata["schemaString"])["fields"])
+
+
+def compact_smallest(path: Location, most: int) -> None:
+    """Put the smallest files of a plain table together, ``most`` bytes in all. Others are left to ``maintain``, and so
+    are all if somebody commits at the same time. Raises LakeError."""
+    table = plain_table(path, log_alone=True)
+    if table is None or not has_known_columns(table):
+        return
+    sizes = accumulate(sorted(file["size"] for file in small_files(table)))
+    count = sum(1 for size in sizes if size <= most)
+    smallest = sorted(small_files(table), key=lambda file: int(file["size"]))[:count]
+    if count > 1:
+        with suppress(OvertakenError):
+            compacted(table, smallest)
 
 
 def compacted(table: ListedTable, small: SmallFiles) -> ListedTable:

@@ -31,7 +31,7 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.plain_table import (
     SmallFiles,
     compacted,
-    has_flat_columns,
+    has_known_columns,
     plain_table,
     small_files,
 )
@@ -89,7 +89,7 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
 def _is_compacted_here(pipeline: Pipeline, name: QualifiedName, table: ListedTable, small: SmallFiles) -> bool:
     size, layout = sum(file["size"] for file in small), pipeline.table(name).options.layout
     writer = compaction_writer(pipeline.merge_engine, pipeline.spark, layout, size, pipeline.writes)
-    return writer == "deltalake" and has_flat_columns(table)
+    return writer == "deltalake" and has_known_columns(table)
 
 
 def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, properties: Mapping[str, str]) -> TableFiles:

@@ -14,6 +14,7 @@ from spark_jobs.writers.arrow_writer import ArrowWriter
 from spark_jobs.writers.kept_values import with_kept_values
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import OpenedTable, facts_of, facts_of_unopened
+from spark_jobs.writers.plain_table import compact_smallest
 from spark_jobs.writers.spark_writer import SparkWriter
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.write_choice import TableFacts, WriteWay, write_way
@@ -47,7 +48,7 @@ class WrittenTable:
 
     def facts(self, net: NetSource) -> TableFacts | None:
         if self.opened is not None:
-            return facts_of(self.opened, net.columns.shape, net.touched_range)
+            return facts_of(self.opened, net.columns, net.touched_range)
         return facts_of_unopened(self.path)
 
 
@@ -69,8 +70,10 @@ def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, co
         whole = with_kept_values(table.opened, net, limits) if net.keeps_values else net
         way = write_way(whole or net, held, engine, limits, compacts=compacts)
         if whole is not None and way.writer == "deltalake":
-            written = _written(ArrowWriter(table.opened, limits.rows_of_file), whole, way, provenance)
+            written = _written(ArrowWriter(table.opened, limits), whole, way, provenance)
             if written is not None:
+                if way.compacts:
+                    compact_smallest(table.path, limits.in_files_bytes)
                 return written
     way = write_way(net, held, "spark", limits, compacts=compacts)
     with spark_errors(table.failed, name=table.name, path=table.path):

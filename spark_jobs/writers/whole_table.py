@@ -1,97 +1,162 @@
 """All rows of a table replaced without Spark: data files that this process has written become the table, in one commit.
 
-A table that does not exist is created, just as Spark would create it. One that exists keeps its columns and its
-properties; if its columns are to change, that is left to Spark.
+A table that does not exist is created, just as Spark would create it. One that exists keeps its properties, and gets
+the columns in the same commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import Literal
 from uuid import uuid4
 
+import pyarrow as pa
+from deltalake import Schema
 from deltalake.transaction import AddAction
 
-from spark_jobs.delta.append import commit_files
+from spark_jobs.delta.append import FilesMode, commit_files
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
-from spark_jobs.delta.data_files import Layout
+from spark_jobs.delta.data_files import DataFiles, Layout
+from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import keep_written
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import ATTNUM
-from spark_jobs.writers.file_layout import file_layout
-from spark_jobs.writers.opened_table import COLUMN_ID, FEATURES, PHYSICAL, SPARK_NAMES, OpenedTable, opened_table
+from spark_jobs.table_mode import Mode
+from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.delta_fields import delta_fields, schema_string
+from spark_jobs.writers.file_layout import file_layout, written_columns
+from spark_jobs.writers.held_rows import held_rows_within, readable_table
+from spark_jobs.writers.opened_table import FEATURES, MAX_ID, OpenedTable, file_bytes, opened_table
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
 from spark_jobs.writers.table_features import COLUMN_MAPPING, TRANSACTIONS_STAY, features_of_columns
+from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata
 
 STEM = "snapshot"  # of the names of data files: see leftovers
-_NO_FIELDS = {LakeKind.ARRAY, LakeKind.VARIANT}
-_DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
+
+# to which types Arrow and Spark cast all values of a type alike
+_CASTS = {
+    "smallint": ("int", "bigint", "string"),
+    "int": ("bigint", "string"),
+    "bigint": ("string",),
+    "float": ("double",),
+}
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """Data files that are not yet part of a table, and their number of rows."""
+
+    actions: tuple[AddAction, ...]
+    rows: int
 
 
 @dataclass(frozen=True)
 class WholeTable:
-    """The table at ``path``. ``physical`` and ``ids``: the names and numbers of ``columns`` in the data files, in the
-    same order; without column mapping they have their own names, and no numbers. ``is_new``: there was no table."""
+    """The table at ``path``, with ``columns`` of the source and those of ``mode``. ``physical`` and ``ids``: the names
+    and numbers of all of them in the data files, in the same order; without column mapping they have their own names,
+    and no numbers. ``before``: the table as it is now, None if there is none. ``keeps``: what becomes of its rows: they
+    stay beside those of the files; or some are among these, so that nobody may commit in between; or nothing."""
 
     path: Location
     columns: tuple[LakeColumn, ...]
+    mode: Mode
     physical: tuple[str, ...]
     ids: tuple[int | None, ...]
-    is_new: bool
+    before: OpenedTable | None
+    keeps: Literal["all", "some", "none"] = "none"
 
     @classmethod
     def of(cls, path: Location, shape: TableShape, provenance: Provenance) -> WholeTable | None:
         """``provenance``: that of the commit. None if Spark must write the table: for its types, its path, or what is
         there. Raises LakeError."""
-        columns = shape.columns
-        if is_ambiguous(path) or not columns or any(column.lake_type.kind in _NO_FIELDS for column in columns):
+        columns, mode = shape.columns, provenance.generation.mode
+        if is_ambiguous(path) or not columns or any(column.lake_type.kind is LakeKind.VARIANT for column in columns):
             return None
         with table_errors(f"{path} cannot be read"):
             log = TransactionLog.open(path)
             if log is None:
-                return cls._new(path, columns)
+                return cls._new(path, columns, mode)
             held = log.transaction_version(provenance.txn_app_id) or 0
         opened = opened_table(path, log.version)
         # a number that does not fit: the table has forgotten it, see table_state
-        if held != provenance.commits - 1 or opened is None or not _has_exactly(opened, columns):
+        if held != provenance.commits - 1 or opened is None or not is_ours(opened):
             return None
-        return cls(path, columns, *opened.in_files(columns), is_new=False)
+        if not opened.is_mapped and COLUMN_MAPPING in features_of_columns(columns):
+            return None
+        return cls(path, columns, mode, *_in_files(opened, columns, mode), opened)
 
     @classmethod
-    def _new(cls, path: Location, columns: tuple[LakeColumn, ...]) -> WholeTable:
+    def _new(cls, path: Location, columns: tuple[LakeColumn, ...], mode: Mode) -> WholeTable:
+        names = written_columns(columns, mode).names
         if COLUMN_MAPPING not in features_of_columns(columns):
-            names = tuple(column.name for column in columns)
-            return cls(path, columns, names, (None,) * len(columns), is_new=True)
-        names = tuple(f"col-{uuid4()}" for _ in columns)
-        return cls(path, columns, names, tuple(range(1, len(columns) + 1)), is_new=True)
+            return cls(path, columns, mode, tuple(names), (None,) * len(names), None)
+        unique = tuple(f"col-{uuid4()}" for _ in names)
+        return cls(path, columns, mode, unique, tuple(range(1, len(names) + 1)), None)
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None
+
+    @property
+    def has_other_columns(self) -> bool:
+        """Whether the table that is there gets other columns."""
+        if self.before is None:
+            return False
+        wanted = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in self.columns)
+        has_names = {*self.before.physical} == {*written_columns(self.columns, self.mode).names}
+        return self.before.columns != wanted or not has_names
+
+    @property
+    def _schema(self) -> Schema:
+        """The table's schema after the commit."""
+        if self.before is not None and not self.has_other_columns:
+            return self.before.schema
+        return Schema.from_json(schema_string(delta_fields(self.columns, self.mode, self.physical, self.ids)))
 
     @property
     def layout(self) -> Layout:
-        """How to write the data files: the values of ``columns``, under their physical names."""
-        return file_layout(self.columns, self.physical, self.ids, stem=STEM)
+        """How to write the data files: the values of the columns, under their physical names."""
+        return file_layout(written_columns(self.columns, self.mode), self.physical, self.ids, stem=STEM)
+
+    def held(self, limits: WriteLimits) -> pa.Table | None:
+        """All rows that the table has now, in its new columns: null in those that are new. None if they are too many to
+        be written again here, or if Spark has to convert them. Raises LakeError."""
+        assert self.before is not None
+        table = readable_table(self.path, self.before.opened.log.version)
+        if table is None or file_bytes(pa.table(table.get_add_actions(flatten=True))) > limits.small_bytes:
+            return None
+        rows = held_rows_within(table, limits.in_memory_bytes)
+        return None if rows is None else _in_columns(rows, self.before.columns, self.columns, self.mode)
+
+    def written(self, rows: pa.Table) -> WrittenFiles:
+        """``rows`` of the table in data files that no version names yet. Raises LakeError."""
+        files = DataFiles(table_filesystem(self.path), self.path, self.layout)
+        files.write_all(rows.to_batches())
+        return WrittenFiles(tuple(files.actions), rows.num_rows)
 
     def commit(self, files: Sequence[AddAction], rows: int, provenance: Provenance) -> int:
-        """Make the table hold exactly the ``rows`` of these files. Returns the Delta version.
+        """Make the table hold exactly the ``rows`` of these files, or these too. Returns the Delta version.
 
         Raises OvertakenError if another writer has committed since the table's state was read, and LakeError.
         """
-        if not self.is_new:
-            return self._replaced(files, provenance)
+        if self.before is not None:
+            return self._replaced(files, provenance, self.before)
         transaction = Transaction(provenance.txn_app_id, provenance.commits)
         features, settings = features_of_columns(self.columns), {**TRANSACTIONS_STAY}
         if COLUMN_MAPPING in features:
             settings |= {COLUMN_MAPPING.key: COLUMN_MAPPING.value}
-            settings |= {"delta.columnMapping.maxColumnId": str(len(self.columns))}
+            settings |= {MAX_ID: str(len(self.physical))}
         if not create_table(
             self.path,
-            list(map(_field, self.columns, self.physical, self.ids)),
+            delta_fields(self.columns, self.mode, self.physical, self.ids),
             settings,
             files,
             transaction,
@@ -103,37 +168,74 @@ class WholeTable:
         note_version(self.path, 0)
         return 0
 
-    def _replaced(self, files: Sequence[AddAction], provenance: Provenance) -> int:
+    def _replaced(self, files: Sequence[AddAction], provenance: Provenance, before: OpenedTable) -> int:
         # opened only now: what others have committed while the files were written is replaced too, unless it is ours
-        with table_errors(f"{self.path} cannot be read"):
-            log = TransactionLog.open(self.path)
-        opened = None if log is None else opened_table(self.path, log.version)
-        if opened is None or not _has_exactly(opened, self.columns):
+        opened = self._opened_again()
+        if not opened.has_columns_of(before):
             raise overtaken(self.path)
-        if opened.in_files(self.columns) != (self.physical, self.ids):
+        if self.keeps == "some" and opened.opened.log.version != before.opened.log.version:
             raise overtaken(self.path)
+        if change := self._needed(opened):
+            commit_metadata(opened, change)
+            opened = self._opened_again()
         commit = numbered_commit(opened.opened, provenance)
         if commit is None:
             raise overtaken(self.path)
         with commit_errors(self.path):
-            commit_files(opened.table, files, "overwrite", opened.table.schema(), commit)
+            mode: FilesMode = "append" if self.keeps == "all" else "overwrite"
+            commit_files(opened.table, files, mode, self._schema, commit)
         keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
 
+    def _opened_again(self) -> OpenedTable:
+        with table_errors(f"{self.path} cannot be read"):
+            log = TransactionLog.open(self.path)
+        opened = None if log is None else opened_table(self.path, log.version)
+        if opened is None or not is_ours(opened):
+            raise overtaken(self.path)
+        return opened
 
-def _has_exactly(opened: OpenedTable, columns: Sequence[LakeColumn]) -> bool:
-    """Whether the table has these columns, by name, type and attribute number, and no feature that we do not know."""
-    wanted = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in columns)
-    return opened.features <= FEATURES and opened.columns == wanted and len(opened.physical) == len(columns)
+    def _needed(self, opened: OpenedTable) -> MetadataChange | None:
+        """What the table has to have before it gets the columns."""
+        features = frozenset(feature.name for feature in features_of_columns(self.columns)) - opened.features
+        most = max((number for number in self.ids if number is not None), default=0)
+        properties = {MAX_ID: str(most)} if most > opened.max_id else {}
+        return MetadataChange(features, properties) if features or properties else None
 
 
-def _field(column: LakeColumn, physical: str, number: int | None) -> dict[str, object]:
-    """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping"""
-    metadata: dict[str, object] = {ATTNUM: column.attnum}
-    if number is not None:
-        metadata |= {COLUMN_ID: number, PHYSICAL: physical}
-    return {"name": column.name, "type": _delta_type(column.lake_type), "nullable": True, "metadata": metadata}
+def is_ours(opened: OpenedTable) -> bool:
+    """Whether the table has only columns and features that we have made."""
+    return opened.features <= FEATURES and all(column.attnum is not None for column in opened.columns)
 
 
-def _delta_type(lake_type: LakeType) -> str:
-    return _DELTA_NAMES.get(lake_type.sql, lake_type.sql)
+def _in_columns(
+    rows: pa.Table, held: Sequence[DeltaColumn], columns: Sequence[LakeColumn], mode: Mode
+) -> pa.Table | None:
+    """The rows of a table that has the columns ``held``, in others. None if Spark has to convert a value."""
+    known, schema = {column.attnum: column for column in held}, written_columns(columns, mode)
+    found = []
+    for column in columns:
+        before = known.get(column.attnum)
+        if before is None:
+            found.append(pa.chunked_array([pa.nulls(rows.num_rows, column.lake_type.arrow)]))
+        elif before.is_widened_in(column) or column.lake_type.sql in (before.sql, *_CASTS.get(before.sql, ())):
+            found.append(rows.column(before.name).cast(column.lake_type.arrow))
+        else:
+            return None
+    return pa.table([*found, *(rows.column(name) for name in schema.names[len(columns) :])], schema.names).cast(schema)
+
+
+def _in_files(
+    opened: OpenedTable, columns: Sequence[LakeColumn], mode: Mode
+) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+    """The names and numbers of the columns: those that the table has keep theirs."""
+    names = written_columns(columns, mode).names
+    if not opened.is_mapped:
+        return tuple(names), (None,) * len(names)
+    held = {column.attnum: column.name for column in opened.columns}
+    own = {name for name in opened.physical if name not in held.values()}
+    known = [held.get(column.attnum) for column in columns]
+    known += [name if name in own else None for name in names[len(columns) :]]
+    free = count(opened.max_id + 1)
+    physical = tuple(f"col-{uuid4()}" if name is None else opened.physical[name] for name in known)
+    return physical, tuple(next(free) if name is None else opened.ids[name] for name in known)

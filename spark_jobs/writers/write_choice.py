@@ -1,10 +1,13 @@
 """How a table is written: by which writer, and with which strategy. The only place that decides it.
 
 Its functions know counts, sizes and features; they open no table. ``deltalake``, in the driver's own
-process, writes a few rows in 0.03 s, where a warm Spark session needs a second, and no JVM has to start. But its MERGE
+process, writes a few rows in 0.03 s, where a warm Spark session needs a second, and no JVM has to start. But it
 rewrites whole files that hold a changed row. So it is for small tables, for appends, and for larger tables much of
 which has changed, as long as their rows fit in memory: there it takes a third of the CPU time of Spark. Where the rows
 are not certain to be those that Spark would write, Spark writes them.
+
+A MERGE by ``deltalake`` finds the rows of a mirrored table by a key that it compares as PostgreSQL does. All other
+changes of rows that are there, and of tables without a key, are made in memory: see ``rewritten_rows``.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from spark_jobs.lake.table_state import Strategy
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import Mode, keeps_past
+from spark_jobs.table_mode import holds_changes, keeps_past
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
 
@@ -48,7 +51,7 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class WriteWay:
-    """``writer`` and ``strategy``. Of Spark: ``compacts``, small files are compacted in a second commit;
+    """``writer`` and ``strategy``. ``compacts``: small files are compacted in a second commit. Of Spark:
     ``whole_files``, a MERGE rewrites files and makes no deletion vectors; ``needs_vectors``, it should make them, in a
     table that is known to be large; ``interpreted``: to compile its expressions would cost more than it saves;
     ``broadcasts``: a rewrite sends the keys to all tasks."""
@@ -70,14 +73,15 @@ def write_way(
     if engine == "auto" and table is not None and _is_certain(net, table):
         strategy = _of_deltalake(net, table, limits, compacts=compacts)
         if strategy is not None:
-            return WriteWay("deltalake", strategy)
+            stays_small = table.bytes <= limits.small_bytes and not holds_changes(net.columns.mode)
+            return WriteWay("deltalake", strategy, compacts and strategy == "append" and not stays_small)
     return _of_spark(net, table, limits, compacts=compacts)
 
 
-def snapshot_writer(engine: MergeEngine, mode: Mode, options: SparkOptions, *, is_small: bool) -> Engine:
+def snapshot_writer(engine: MergeEngine, options: SparkOptions, *, is_small: bool) -> Engine:
     """Who writes all rows of a table: with ``auto``, the driver's process where Spark's tasks would run on this machine
     too, or if the table ``is_small``. A user's settings for new Delta tables are Spark's to follow."""
-    is_driver = engine == "auto" and not keeps_past(mode) and not options.sets_delta
+    is_driver = engine == "auto" and not options.sets_delta
     return "deltalake" if is_driver and (is_small or runs_on_driver(options)) else "spark"
 
 
@@ -98,13 +102,15 @@ def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
 
 
 def _is_certain(net: NetSource, table: TableFacts) -> bool:
-    """Whether ``deltalake`` is certain to leave the same rows as Spark. Spark treats NaN as equal to NaN, and 0 to -0;
-    DataFusion joins floats by their bits."""
+    """Whether this process is certain to leave the same rows as Spark."""
+    return net.in_memory is not None and table.is_plain and not table.is_read_row_by_row
+
+
+def _can_be_merged(net: NetSource) -> bool:
+    """Whether a MERGE by ``deltalake`` finds the rows. DataFusion joins floats by their bits, and NaN has many."""
     shape = net.columns.shape
-    if net.in_memory is None or net.truncated or net.ended is not None or keeps_past(net.columns.mode):
-        return False
-    has_float = any(shape.columns[place].lake_type.kind in _FLOATS for place in shape.key_indices)
-    return shape.has_key and not has_float and table.is_plain and not table.is_read_row_by_row
+    kinds = {shape.columns[place].lake_type.kind for place in shape.key_indices}
+    return shape.has_key and not keeps_past(net.columns.mode) and _FLOATS.isdisjoint(kinds)
 
 
 def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, compacts: bool) -> WriteWay:
@@ -123,17 +129,24 @@ def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, 
 
 
 def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, compacts: bool) -> Strategy | None:
-    """None if Spark does it better. A compaction that is due is left to Spark, unless the table is small or rewritten
-    anyhow."""
+    """None if Spark does it better. A compaction that is due is left to Spark, unless the table is small, rewritten
+    anyhow, or appended to."""
     if table.has_files_elsewhere:
-        return "append" if net.insert_only and not compacts else None
+        return "append" if net.least == "append" and not compacts else None
+    if net.truncated:
+        return "overwrite"
     is_small = table.bytes <= limits.small_bytes
-    if is_small and table.files >= limits.many_files and _fits(net, table.rows, table.bytes, limits):
+    if holds_changes(net.columns.mode):
+        return "append"
+    may_rewrite = _fits(net, table.rows, table.bytes, limits)
+    if is_small and table.files >= limits.many_files and may_rewrite:
         return "rewrite"
     if net.insert_only:
-        return None if compacts and not is_small else "append"
-    if _is_much(net, table.rows, limits) and _fits(net, table.rows, table.bytes, limits):
+        return "append"
+    if _is_much(net, table.rows, limits) and may_rewrite:
         return "rewrite"
+    if not _can_be_merged(net):
+        return "rewrite" if is_small and may_rewrite else None
     if compacts and not is_small:
         return None
     if limits.is_little_to_read(table.touched_bytes, net.rows, _memory(net)):

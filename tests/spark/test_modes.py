@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.configuration import Table
+from spark_jobs.configuration import MergeEngine, Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
@@ -19,6 +19,7 @@ from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import lake_rows as table_rows
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.audit import AUDIT, Row, audit_of, audited
@@ -51,12 +52,21 @@ def _on_each(template: str) -> list[str]:
     return [template.format(t=name) for name in TABLES]
 
 
-def _started(spark: SparkSession, database: Database, lake: Path) -> Followed:
+@dataclass(frozen=True)
+class _WithoutSpark(Followed):
+    """As the engine ``auto`` follows small tables."""
+
+    @property
+    def run(self) -> Run:
+        return replace(super().run, spark=no_spark)
+
+
+def _started(spark: SparkSession, database: Database, lake: Path, engine: MergeEngine = "spark") -> Followed:
     """The tables made, each in its mode, with their first snapshots."""
     database.execute(*_made())
-    followed = Followed.start(spark, database, lake, *TABLES)
+    followed = (_WithoutSpark if engine == "auto" else Followed).start(spark, database, lake, *TABLES)
     tables = tuple(Table(QualifiedName("public", name), mode) for name, mode in TABLES.items())
-    followed = replace(followed, pipeline=replace(followed.pipeline, tables=tables))
+    followed = replace(followed, pipeline=replace(followed.pipeline, tables=tables, merge_engine=engine))
     assert [taken.error for taken in followed.snapshot()] == [None] * len(TABLES)
     return followed
 
@@ -118,9 +128,15 @@ def _run(database: Database, transactions: Sequence[Sequence[str]]) -> None:
 _BY_DAY = ("each kind of change", "keys that move keep their documents, keys come again", "emptied in the middle")
 
 
-@pytest.mark.parametrize("steps", [_BY_DAY, at_night(tuple(STEPS))], ids=["by day", "all"])
-def test_each_step(spark: SparkSession, database: Database, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    followed = _started(spark, database, tmp_path / "lake")
+@pytest.mark.parametrize(
+    ("engine", "steps"),
+    [("spark", _BY_DAY), ("auto", tuple(STEPS)), at_night("spark", tuple(STEPS))],
+    ids=["by day", "without Spark", "all"],
+)
+def test_each_step(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, steps: tuple[str, ...]
+) -> None:
+    followed = _started(spark, database, tmp_path / "lake", engine)
     assert_as_audited(followed, _snapshot_rows())
     for step in steps:
         _run(database, STEPS[step])
@@ -147,9 +163,12 @@ def test_executors_do_the_same(spark: SparkSession, database: Database, tmp_path
         assert_as_audited(followed, _snapshot_rows())
 
 
-def test_a_new_snapshot_keeps_what_was(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["spark", "auto"])
+def test_a_new_snapshot_keeps_what_was(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
+) -> None:
     """What changed unseen counts as changed at the snapshot's LSN; what did not, is still the version it was."""
-    followed = _started(spark, database, tmp_path / "lake")
+    followed = _started(spark, database, tmp_path / "lake", engine)
     _run(database, [["DELETE FROM {t} WHERE id IN (1, 2)", "UPDATE {t} SET n = 7 WHERE id = 3"]])
     assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
     before = {name: _rows(followed, name) for name in TABLES}
@@ -187,10 +206,12 @@ def test_a_new_snapshot_keeps_what_was(spark: SparkSession, database: Database, 
     assert [row["v"] for row in _rows(followed, "versions") if row["id"] == 5 and row["_valid_to"] is None] == ["on"]
 
 
-@pytest.mark.nightly
-def test_columns_are_added_to_rows_that_are_there(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", [at_night("spark"), "auto"])
+def test_columns_are_added_to_rows_that_are_there(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
+) -> None:
     """A default of the source's is no value of a row that the source had no more."""
-    followed = _started(spark, database, tmp_path / "lake")
+    followed = _started(spark, database, tmp_path / "lake", engine)
     _run(database, [["DELETE FROM {t} WHERE id = 1", "UPDATE {t} SET n = 7 WHERE id = 2"]])
     assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
     _run(database, [["ALTER TABLE {t} ADD w int DEFAULT 5", "ALTER TABLE {t} RENAME v TO words"]])

@@ -18,7 +18,7 @@ from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.own_commit import commit_info, write_commit
 from spark_jobs.storage import Location
-from spark_jobs.writers.plain_table import compacted, has_flat_columns, plain_table, small_files
+from spark_jobs.writers.plain_table import compacted, has_known_columns, plain_table, small_files
 
 SCHEMA = pa.schema(
     [
@@ -120,18 +120,19 @@ def test_tables_that_ask_more_of_a_writer_are_left_to_spark(path: Path) -> None:
     assert plain_table(Location.of(str(path))) is not None, "the feature alone does no harm"
 
 
-def test_arrays_are_put_together_by_spark(tmp_path: Path) -> None:
+def test_structs_are_put_together_by_spark(tmp_path: Path) -> None:
     path = Location.of(str(tmp_path))
     assert plain_table(path) is None, "there is no table"
     field = {"name": "a", "nullable": True, "metadata": {}}
     array = {"type": "array", "elementType": "string", "containsNull": True}
-    for name, told, is_flat in (("text", "string", True), ("array", array, False)):
+    struct = {"type": "struct", "fields": [{**field, "type": "string"}]}
+    for name, told, is_known in (("text", "string", True), ("array", array, True), ("struct", struct, False)):
         transaction = Transaction("a", 1)
         assert create_table(
             path / name, [{**field, "type": told}], {}, (), transaction, features=(), user_metadata="{}", rows=0
         )
         table = plain_table(path / name)
         assert table is not None
-        assert has_flat_columns(table) is is_flat
+        assert has_known_columns(table) is is_known
     (tmp_path / "text" / "_delta_log" / f"{0:020}.json").write_text(json.dumps({"protocol": {}})[:-3])
     assert plain_table(path / "text") is None, "it is damaged"

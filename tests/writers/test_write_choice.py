@@ -57,6 +57,9 @@ _KEPT = NetColumns(_keyed("int"), unchanged=(1,))
 _SOFT, _HISTORY = (NetColumns(_keyed("int"), mode=mode) for mode in get_args(Mode)[1:3])
 _TEN, _MANY = _net(10, 100), _net(100, 1000)
 _ADDED = replace(_TEN, insert_only=True)
+_KEYLESS = _net(10, 100, NetColumns(_keyed(None)))
+_CHANGES = replace(_ADDED, columns=NetColumns(_keyed(None), mode="append"))
+_ENDED = replace(_TEN, columns=_SOFT, ended=Moment(Lsn(1), None))
 _SMALL = TableFacts(1, 1000, 400, 500, 200)
 _LARGE = TableFacts(3, 9000, 4000, 3000, 1200)
 
@@ -73,15 +76,15 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "too large in memory": (_net(100, 2001), _SMALL, "deltalake", "merge"),
     "much of a table of unknown rows": (_MANY, replace(_SMALL, rows=None), "deltalake", "merge"),
     "much of the files that are touched": (_MANY, replace(_LARGE, touched_rows=400), "deltalake", "merge"),
-    "a TRUNCATE": (replace(_TEN, truncated=True), _SMALL, "spark", "overwrite"),
-    "a TRUNCATE whose rows stay": (
-        replace(_TEN, columns=_SOFT, ended=Moment(Lsn(1), None)),
-        _SMALL,
-        "spark",
-        "merge",
-    ),
-    "no key": (_net(10, 100, NetColumns(_keyed(None))), _SMALL, "spark", "merge"),
-    "a float in the key": (_net(10, 100, NetColumns(_keyed("double"))), _SMALL, "spark", "merge"),
+    "a TRUNCATE": (replace(_TEN, truncated=True), _LARGE, "deltalake", "overwrite"),
+    "a TRUNCATE whose rows stay": (_ENDED, _SMALL, "deltalake", "rewrite"),
+    "the same, of a large table": (_ENDED, _LARGE, "spark", "merge"),
+    "no key": (_KEYLESS, _SMALL, "deltalake", "rewrite"),
+    "no key in a large table": (_KEYLESS, replace(_LARGE, touched_bytes=1000), "spark", "merge"),
+    "much without a key": (replace(_KEYLESS, rows=1000), _LARGE, "spark", "merge"),
+    "rows that are only added, without a key": (replace(_KEYLESS, insert_only=True), _LARGE, "deltalake", "append"),
+    "a float in the key": (_net(10, 100, NetColumns(_keyed("double"))), _SMALL, "deltalake", "rewrite"),
+    "a float in the key of a large table": (_net(10, 100, NetColumns(_keyed("double"))), _LARGE, "spark", "merge"),
     "values that were not sent": (_net(10, 100, _KEPT), _SMALL, "deltalake", "merge"),
     "rows that executors hold": (replace(_MANY, in_memory=None), _SMALL, "spark", "rewrite"),
     "the same, with values that were not sent": (
@@ -101,9 +104,11 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "a shallow clone": (_TEN, replace(_SMALL, has_files_elsewhere=True), "spark", "merge"),
     "a shallow clone that is added to": (_ADDED, replace(_SMALL, has_files_elsewhere=True), "deltalake", "append"),
     "a table that deltalake cannot open": (_TEN, None, "spark", "merge"),
-    "history": (_net(10, 100, _HISTORY), _SMALL, "spark", "merge"),
-    "much in mode soft_delete": (_net(100, 1000, _SOFT), _SMALL, "spark", "merge"),
-    "changes as rows": (replace(_ADDED, columns=NetColumns(_keyed(None), mode="append")), _SMALL, "spark", "append"),
+    "history": (_net(10, 100, _HISTORY), _SMALL, "deltalake", "rewrite"),
+    "history of a large table": (_net(10, 100, _HISTORY), _LARGE, "spark", "merge"),
+    "much in mode soft_delete": (_net(100, 1000, _SOFT), _SMALL, "deltalake", "rewrite"),
+    "changes as rows": (_CHANGES, _LARGE, "deltalake", "append"),
+    "changes as rows, in many files": (_CHANGES, replace(_SMALL, files=4), "deltalake", "append"),
 }
 
 
@@ -123,8 +128,9 @@ def test_with_the_engine_spark_it_is_spark(net: NetSource, table: TableFacts | N
 @pytest.mark.parametrize(
     ("net", "table", "expected"),
     [
-        (_ADDED, _LARGE, WriteWay("spark", "append", compacts=True)),
+        (_ADDED, _LARGE, WriteWay("deltalake", "append", compacts=True)),
         (_ADDED, _SMALL, WriteWay("deltalake", "append")),
+        (_CHANGES, _SMALL, WriteWay("deltalake", "append", compacts=True)),
         (_MANY, _SMALL, WriteWay("deltalake", "rewrite")),
         (_TEN, _SMALL, WriteWay("deltalake", "merge")),
         (_TEN, replace(_LARGE, touched_bytes=1000), WriteWay("spark", "merge", compacts=True, needs_vectors=True)),
@@ -163,19 +169,18 @@ _LOCAL, _CLUSTER = SparkOptions(master="local[2]"), SparkOptions(master="yarn")
 
 
 @pytest.mark.parametrize(
-    ("engine", "mode", "options", "is_small", "writer"),
+    ("engine", "options", "is_small", "writer"),
     [
-        ("auto", "mirror", _LOCAL, False, "deltalake"),
-        ("auto", "mirror", _CLUSTER, False, "spark"),
-        ("auto", "mirror", _CLUSTER, True, "deltalake"),
-        ("auto", "mirror", replace(_LOCAL, handed_in=True), False, "spark"),
-        ("auto", "mirror", replace(_LOCAL, config=(("spark.databricks.delta.x", "1"),)), True, "spark"),
-        ("auto", "history", _LOCAL, True, "spark"),
-        ("spark", "mirror", _LOCAL, True, "spark"),
+        ("auto", _LOCAL, False, "deltalake"),
+        ("auto", _CLUSTER, False, "spark"),
+        ("auto", _CLUSTER, True, "deltalake"),
+        ("auto", replace(_LOCAL, handed_in=True), False, "spark"),
+        ("auto", replace(_LOCAL, config=(("spark.databricks.delta.x", "1"),)), True, "spark"),
+        ("spark", _LOCAL, True, "spark"),
     ],
 )
-def test_snapshots(engine: MergeEngine, mode: Mode, options: SparkOptions, is_small: bool, writer: Engine) -> None:
-    assert snapshot_writer(engine, mode, options, is_small=is_small) == writer
+def test_snapshots(engine: MergeEngine, options: SparkOptions, is_small: bool, writer: Engine) -> None:
+    assert snapshot_writer(engine, options, is_small=is_small) == writer
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import opened_table
-from spark_jobs.writers.past_rows import snapshot_rows
+from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
+from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
 from spark_jobs.writers.table_writer import WrittenTable, write_net
 from spark_jobs.writers.whole_table import WholeTable
@@ -94,11 +95,19 @@ FEATURES: dict[str, str] = {
 STEPS = ("append", "merge", "keep", "rewrite", "overwrite")
 # the steps that the driver's process writes; all others are Spark's
 BY_DRIVER: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys((*KEYS, "two columns", "deletion vectors"), STEPS[:-1]),
+    **dict.fromkeys((*KEYS, "two columns", "arrays", "deletion vectors"), STEPS),
     "appends only": ("append",),
-    "a shallow clone": ("append", "keep", "rewrite"),  # the merge in between leaves no file of the other table
-    "double": (),
+    # the merge in between leaves no file of the other table
+    "a shallow clone": ("append", "keep", "rewrite", "overwrite"),
 }
+ARRAYS: dict[str, tuple[str, Callable[[int], object]]] = {
+    "numbers": ("array<int>", lambda n: [n, None][: n % 3]),
+    "reals": ("array<double>", lambda n: [float("nan"), -0.0] * (n % 2)),
+    "moments": ("array<timestamp>", lambda n: [INSTANT + timedelta(n)]),
+    "texts": ("array<string>", lambda n: ["", "😀", None, f"{n}"]),
+}
+# how changes of rows in modes that keep the past are written
+PAST = {"deltalake": "rewrite", "spark": "merge"}
 # what Spark merges in place of a rewrite: their readers follow single rows, or nobody knows how many rows they have
 MERGED = ("a change data feed", "row tracking", "percent in the path")
 
@@ -106,7 +115,7 @@ MERGED = ("a change data feed", "row tracking", "percent in the path")
 def shape_of(kind: str) -> TableShape:
     keys = {"two columns": ("text", "int"), "no key": ("int",)}.get(kind, (kind if kind in KEYS else "int",))
     typed = [("id" if place == 0 else "part", KEYS[key][0]) for place, key in enumerate(keys)]
-    typed += [(name, sql) for name, (sql, _) in VALUES.items()]
+    typed += [(name, sql) for name, (sql, _) in values_of(kind).items()]
     columns = []
     for number, (name, sql) in enumerate(typed, 1):
         lake_type = LakeType.of_sql(sql)
@@ -115,9 +124,15 @@ def shape_of(kind: str) -> TableShape:
     return TableShape(5, NAME, tuple(columns))
 
 
+def values_of(kind: str) -> dict[str, tuple[str, Callable[[int], object]]]:
+    return ARRAYS | VALUES if kind == "arrays" else VALUES
+
+
 def row_of(kind: str, n: int, version: int = 0) -> Row:
     keys = {"two columns": ("text", "int"), "no key": ("int",)}.get(kind, (kind if kind in KEYS else "int",))
-    values = (None if (n + place) % 5 == 4 else of(n + version) for place, (_, of) in enumerate(VALUES.values()))
+    values = (
+        None if (n + place) % 5 == 4 else of(n + version) for place, (_, of) in enumerate(values_of(kind).values())
+    )
     return (*(KEYS[key][1](n) for key in keys), *values)
 
 
@@ -154,17 +169,18 @@ class Table:
         path = self.pipeline.lake.table(NAME)
         made = self.pipeline.lake.table(ORIGINAL) if self.kind == "a shallow clone" else path
         rows = pa.Table.from_pylist([_named(row) for row in self.rows], arrow_schema(value_fields(self.shape)))
-        whole = (
-            WholeTable.of(made, self.shape, self.provenance()) if engine == "auto" and self.mode == "mirror" else None
-        )
+        whole = WholeTable.of(made, self.shape, self.provenance()) if engine == "auto" else None
         if whole is None:
             self._create_by_spark(rows, made)
         else:
             create_local_folder(made)
-            files, schema = DataFiles(table_filesystem(made), made, whole.layout), whole.layout.schema
-            files.write(rows.rename_columns(schema.names).cast(schema))
-            files.close()
+            files = DataFiles(table_filesystem(made), made, whole.layout)
+            files.write_all(rows_of_snapshot(batch, self.mode, SNAPSHOT) for batch in rows.to_batches())
             whole.commit(files.actions, rows.num_rows, self.provenance())
+        at = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT_AT / 1e6, UTC)
+        past: dict[Mode, Row] = {"mirror": (), "soft_delete": (None,), "history": (*at, None, None)}
+        past["append"] = ("snapshot", at[0], -1, at[1], None, None)
+        self.rows = [(*row, *past[self.mode]) for row in self.rows]
         if self.kind == "partitions":
             again = table_at(self.spark, path).write.format("delta").mode("overwrite").partitionBy("flag")
             again.option("overwriteSchema", "true").save(path)
@@ -183,10 +199,6 @@ class Table:
             frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
             frame = snapshot_rows(frame, self.mode, SNAPSHOT)
             replace_table(with_attribute_numbers(frame, columns, self.mode), path)
-        at = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT_AT / 1e6, UTC)
-        past: dict[Mode, Row] = {"mirror": (), "soft_delete": (None,), "history": (*at, None, None)}
-        past["append"] = ("snapshot", at[0], -1, at[1], None, None)
-        self.rows = [(*row, *past[self.mode]) for row in self.rows]
 
     def write(self, net: NetSource, engine: MergeEngine, limits: WriteLimits = WriteLimits()) -> str:  # noqa: B008
         """Returns the writer, after a look at the commit."""
@@ -209,7 +221,7 @@ class Table:
         if written.way.writer == "deltalake":
             state = written.provenance.state(NAME, written.version)
             assert (state.version, state.commits, state.mode) == (written.version, self.commits, self.mode)
-        if written.way.strategy in ("append", "rewrite"):  # nobody commits this number again
+        if written.way.strategy in ("append", "rewrite") and not net.keeps_values:  # nobody commits this number again
             with pytest.raises(OvertakenError):
                 write_net(replace(table, opened=opened_table(path, log.version)), net, provenance)
         return f"{written.way.writer} {written.way.strategy}"
@@ -228,7 +240,12 @@ class Table:
 
 
 def _printed(row: Row) -> str:
-    return repr(tuple(each.astimezone(UTC) if isinstance(each, datetime) and each.tzinfo else each for each in row))
+    def in_utc(each: object) -> object:
+        if isinstance(each, list):
+            return [*map(in_utc, each)]
+        return each.astimezone(UTC) if isinstance(each, datetime) and each.tzinfo else each
+
+    return repr(tuple(map(in_utc, row)))
 
 
 def _named(row: Sequence[object]) -> dict[str, object]:
@@ -305,7 +322,7 @@ BY_SPARK_BY_DAY = ("two columns", "deletion vectors")
 @pytest.mark.parametrize(
     ("kind", "engine"),
     [
-        *((kind, "auto") for kind in (*KEYS_BY_DAY, "two columns", *FEATURES) if kind not in FEATURES_BY_NIGHT),
+        *((kind, "auto") for kind in (*KEYS_BY_DAY, "two columns", "arrays", *FEATURES) if kind not in FEATURES_BY_NIGHT),
         *(at_night(kind, "auto") for kind in (*KEYS, *FEATURES_BY_NIGHT) if kind not in KEYS_BY_DAY),
         *((kind, "spark") for kind in BY_SPARK_BY_DAY),
         *(at_night(kind, "spark") for kind in BY_SPARK_TOO if kind not in BY_SPARK_BY_DAY),
@@ -324,12 +341,18 @@ def test_mirrored_rows(made: Callable[..., Table], kind: str, engine: MergeEngin
         way = table.write(net, engine, REWRITES if step == "rewrite" else WriteLimits())
         writer = "deltalake" if engine == "auto" and step in BY_DRIVER.get(kind, ()) else "spark"
         strategy = "merge" if step == "keep" or (step == "rewrite" and kind in MERGED) else step
+        if kind == "double" and engine == "auto" and strategy == "merge":
+            strategy = "rewrite"
         assert way == f"{writer} {strategy}", step
         table.assert_rows(by_spark=step == STEPS[-1])
 
 
-def test_rows_without_a_key(made: Callable[..., Table]) -> None:
-    table = made("no key")
+ENGINES = pytest.mark.parametrize(("engine", "writer"), [("auto", "deltalake"), ("spark", "spark")])
+
+
+@ENGINES
+def test_rows_without_a_key(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
+    table = made("no key", engine=engine)
     for step, copies in (
         ("append", {20: 2, 21: 1}),
         ("merge", {0: -1, 1: -2, 7: -1, 20: 1, 30: 3}),
@@ -340,12 +363,14 @@ def test_rows_without_a_key(made: Callable[..., Table]) -> None:
         held.update({repr(row_of("no key", n)): count for n, count in copies.items()})
         table.rows = [rows[each] for each in held.elements()]
         net = [{"copies": count, **_named(row_of("no key", n))} for n, count in copies.items()]
-        assert table.write(net_of(NetColumns(table.shape), net, step), "auto") == f"spark {step}"
-        table.assert_rows()
+        strategy = "rewrite" if (writer, step) == ("deltalake", "merge") else step
+        assert table.write(net_of(NetColumns(table.shape), net, step), engine) == f"{writer} {strategy}"
+        table.assert_rows(by_spark=step == "overwrite")
 
 
-def test_soft_delete(made: Callable[..., Table]) -> None:
-    table = made("int", "soft_delete")
+@ENGINES
+def test_soft_delete(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
+    table = made("int", "soft_delete", engine)
     shape, columns = table.shape, NetColumns(table.shape, mode="soft_delete")
     for changed, gone, ended in (
         ((1, 30), (2, 3), None),
@@ -365,12 +390,13 @@ def test_soft_delete(made: Callable[..., Table]) -> None:
         net = [{"op": 1, **_named(row_of("int", n, 1))} for n in changed]
         net += [{"op": 0, **_named(row_of("int", n)[:1]), "deleted_at": at} for n in gone]
         assert len(shape.key_indices) == 1
-        assert table.write(net_of(columns, net, ended=ended), "auto", REWRITES) == "spark merge"
-        table.assert_rows()
+        assert table.write(net_of(columns, net, ended=ended), engine, REWRITES) == f"{writer} {PAST[writer]}"
+        table.assert_rows(by_spark=ended is not None)
 
 
-def test_history(made: Callable[..., Table]) -> None:
-    table = made("int", "history")
+@ENGINES
+def test_history(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
+    table = made("int", "history", engine)
     columns = NetColumns(table.shape, mode="history")
     for changed, gone, ended in (
         ((1, 30), (2,), None),
@@ -386,17 +412,42 @@ def test_history(made: Callable[..., Table]) -> None:
         table.rows = [*held, *new]
         net = [{"op": 1, **_named(row[:-4]), "from_lsn": lsn, "from_at": at} for row in new]
         net += [{"op": 0, "v0": key, "to_lsn": lsn, "to_at": at} for key in sorted(ends)]
-        assert table.write(net_of(columns, net, ended=ended), "auto", REWRITES) == "spark merge"
-        table.assert_rows()
+        assert table.write(net_of(columns, net, ended=ended), engine, REWRITES) == f"{writer} {PAST[writer]}"
+        table.assert_rows(by_spark=ended is not None)
 
 
-def test_changes_as_rows(made: Callable[..., Table]) -> None:
-    table = made("no key", "append")
+@ENGINES
+def test_changes_as_rows(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
+    table = made("no key", "append", engine)
     columns = NetColumns(table.shape, mode="append")
     kept = ("insert", 99, 3, INSTANT, 12, ["te;xt (s)"])
     new = [row_of("no key", n) for n in (1, 2)]
     table.rows += [(*row, *kept) for row in new]
     names = [column.net for column in mode_columns("append")]
     net = [{**_named(row), **dict(zip(names, kept, strict=True))} for row in new]
-    assert table.write(net_of(columns, net, "append"), "auto") == "spark append"
+    assert table.write(net_of(columns, net, "append"), engine) == f"{writer} append"
     table.assert_rows()
+
+
+@pytest.mark.parametrize("mode", ["soft_delete", "history"])
+def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], mode: Mode) -> None:
+    """As Spark computes it: of rows that are equal, that differ, that are gone or new, and of past ones."""
+    table = made("double", mode)
+    columns, at = NetColumns(table.shape, mode=mode), INSTANT
+    ends = {"deleted_at": at} if mode == "soft_delete" else {"to_lsn": 99, "to_at": at}
+    net = [{"op": 0, **_named(row_of("double", n)[:1]), **ends} for n in (3, 4)]
+    table.write(net_of(columns, net), "auto")
+    path, later = table.pipeline.lake.table(NAME), Moment(Lsn(999), SNAPSHOT_AT + 10**6)
+    source = [row_of("double", n, n // 7) for n in (0, 1, 2, 3, 5, 7, 8, 20)]
+    values = pa.Table.from_pylist([*map(_named, source)], arrow_schema(value_fields(table.shape)))
+    held = readable_table(path)
+    assert held is not None
+    rows = pa.Table.from_batches([rows_of_snapshot(batch, mode, later) for batch in values.to_batches()])
+    found = with_snapshot(held_rows(held), rows, table.shape, mode, later)
+    frame = table.spark.createDataFrame(values, schema=ddl(value_fields(table.shape)))
+    by_spark = rows_with_past(frame.selectExpr(*named_columns(table.shape.columns)), path, table.shape, mode, later)
+    wanted = by_spark.toArrow().select(found.column_names)
+    assert found.num_rows == (11 if mode == "soft_delete" else 17)
+    assert Counter(map(_printed, zip(*found.to_pydict().values(), strict=True))) == Counter(
+        map(_printed, zip(*wanted.to_pydict().values(), strict=True))
+    )

@@ -25,6 +25,7 @@ from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, 
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
 from spark_jobs.spark.session_conf import runs_on_driver
+from spark_jobs.table_mode import keeps_past
 from spark_jobs.writers.whole_table import WholeTable
 from spark_jobs.writers.write_choice import Engine
 
@@ -172,9 +173,9 @@ def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: Wind
 def _writer(
     table: PlannedTable, read: TableRead, before: TableState | None
 ) -> tuple[Engine, tuple[str, ...], tuple[int | None, ...]]:
-    if table.writer(read) == "deltalake":
+    if table.writer(read) == "deltalake" and not keeps_past(table.mode):
         target = WholeTable.of(table.path, read.shape, table.provenance(read, before))
-        if target is not None:
+        if target is not None and not target.has_other_columns:
             return "deltalake", target.physical, target.ids
     return "spark", (), ()
 

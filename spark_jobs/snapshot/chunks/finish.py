@@ -44,7 +44,6 @@ from spark_jobs.snapshot.chunks.read_plan import ChunksRead, generation_of, rows
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
-from spark_jobs.snapshot.read_on_driver import WrittenFiles
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
@@ -53,7 +52,7 @@ from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.variants import with_variants
-from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,7 +195,7 @@ class _StagedRows:
     read: TableRead
     staged_files: tuple[AddAction, ...]
 
-    def target(self, provenance: Provenance) -> WholeTable | None:
+    def target(self, provenance: Provenance, _: TableState | None) -> WholeTable | None:
         plan = self.chunked.plan
         if generation_of(self.chunked.table.state()) != plan.generation:
             raise LakeInUseError(f"another process has taken a snapshot of {plan.name}", hint="run it again")

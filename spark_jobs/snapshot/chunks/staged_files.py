@@ -17,7 +17,7 @@ from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan
 from spark_jobs.storage import Location
-from spark_jobs.writers.file_layout import file_layout
+from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.whole_table import STEM
 
 
@@ -33,7 +33,7 @@ class StagedFiles:
     @classmethod
     def of(cls, plan: ReadPlan, shape: TableShape, *, table: Location, aside: Location) -> StagedFiles:
         if plan.writer == "deltalake":
-            return cls(table, shape, file_layout(shape.columns, plan.physical, plan.ids, stem=STEM))
+            return cls(table, shape, file_layout(written_columns(shape.columns), plan.physical, plan.ids, stem=STEM))
         return cls(aside, shape, Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=STEM))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> DataFiles:

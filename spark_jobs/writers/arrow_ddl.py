@@ -1,0 +1,75 @@
+"""DDL that a Delta table follows without Spark: see ``column_ddl`` for what each change is.
+
+Where rows stay as they are, one commit of metadata follows it, in a table of any size. Where existing rows get a value
+or another type, a small table is written anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.column_options import ColumnOptions
+from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.schema.column_changes import ColumnChanges
+from spark_jobs.schema.mode_columns import ended_column
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.opened_table import OpenedTable
+from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
+from spark_jobs.writers.whole_table import WholeTable
+
+
+def alter_columns_here(opened: OpenedTable, changes: ColumnChanges) -> bool:
+    """Change metadata only, in one commit. False if Spark has to do it. Raises OvertakenError, and LakeError."""
+    change = columns_altered(opened, changes)
+    if change is None:
+        return False
+    commit_metadata(opened, change)
+    return True
+
+
+def rewrite_columns_here(
+    opened: OpenedTable, shape: TableShape, provenance: Provenance, options: ColumnOptions, limits: WriteLimits
+) -> int | None:
+    """Write all rows with the columns of ``shape``, in one numbered commit: see ``column_ddl.rewrite_columns``. Returns
+    the Delta version; None if Spark has to do it. Raises OvertakenError, and LakeError."""
+    target = WholeTable.of(opened.path, shape, provenance)
+    rows = None if target is None or target.before is None else target.held(limits)
+    if target is None or rows is None:
+        return None
+    held = {column.attnum for column in opened.columns}
+    for place, column in enumerate(shape.columns):
+        if column.attnum not in held and column.missing is not None:
+            filled = _filled(rows, column, shape, target.mode, options.policy)
+            rows = rows.set_column(place, rows.schema.field(place), filled)
+    target = replace(target, keeps="some")
+    written = target.written(rows)
+    return target.commit(written.actions, written.rows, provenance)
+
+
+def _filled(
+    rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode, policy: OnUnrepresentable
+) -> pa.Array | pa.ChunkedArray:
+    """The column's missing value in the rows that the source has, cast as changes are."""
+    assert column.missing is not None
+    (missing,) = cast_text(
+        pa.array([column.missing.encode()], pa.binary()),
+        column.lake_type,
+        name=column.name,
+        table=str(shape.name),
+        on_unrepresentable=column.on_unrepresentable or policy,
+    )
+    nothing = pa.nulls(rows.num_rows, column.lake_type.arrow)
+    if holds_changes(mode):
+        return nothing
+    ended = ended_column(mode)
+    if ended is None:
+        return pa.repeat(missing, rows.num_rows)
+    # of lists there is no conditional choice, so the places are chosen
+    values = pa.concat_arrays([pa.nulls(1, nothing.type), pa.repeat(missing, 1).cast(nothing.type)])
+    return values.take(pc.is_null(rows.column(ended.name)).cast(pa.int8()))

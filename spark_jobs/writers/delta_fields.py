@@ -1,0 +1,47 @@
+"""The columns of our tables as Delta's log describes them.
+
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#schema-serialization-format
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.table_shape import LakeColumn
+from spark_jobs.table_mode import Mode
+from spark_jobs.writers.delta_table import ATTNUM, MODE
+from spark_jobs.writers.opened_table import COLUMN_ID, PHYSICAL, SPARK_NAMES
+
+Field: TypeAlias = dict[str, object]
+_DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
+
+
+def delta_fields(
+    columns: Sequence[LakeColumn], mode: Mode, physical: Sequence[str], ids: Sequence[int | None]
+) -> list[Field]:
+    """The source's columns, then the mode's, with their names and numbers in the data files."""
+    told: list[tuple[str, str, Field]] = [(each.name, each.lake_type.sql, {ATTNUM: each.attnum}) for each in columns]
+    told += [(each.name, each.sql, {MODE: mode}) for each in mode_columns(mode)]
+    return [_field(*each, name, number) for each, name, number in zip(told, physical, ids, strict=True)]
+
+
+def schema_string(fields: Sequence[Mapping[str, object]]) -> str:
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def _field(name: str, sql: str, metadata: Field, physical: str, number: int | None) -> Field:
+    """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping"""
+    if number is not None:
+        metadata = metadata | {COLUMN_ID: number, PHYSICAL: physical}
+    return {"name": name, "type": _delta_type(sql), "nullable": True, "metadata": metadata}
+
+
+def _delta_type(sql: str) -> str | Field:
+    known = LakeType.of_sql(sql)
+    if known is not None and known.kind is LakeKind.ARRAY and known.element is not None:
+        return {"type": "array", "elementType": _delta_type(known.element.sql), "containsNull": True}
+    return _DELTA_NAMES.get(sql, sql)
