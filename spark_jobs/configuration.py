@@ -19,7 +19,7 @@ from spark_jobs.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, FolderT
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import CommitColumn, Form, Mode
 from spark_jobs.table_pattern import TablePattern
 from spark_jobs.write_limits import WriteLimits
 
@@ -246,7 +246,8 @@ FOLLOW_ALL = SchemaPolicy()
 class Table:
     """One followed table. ``columns`` None: all that the publication sends. ``key``: the columns of a unique index that
     identify its rows, if the source has no key but sends whole rows. ``options``: of single columns. ``mask``: the
-    columns whose values are replaced by hashes. ``on_schema_change``: None if the pipeline's holds."""
+    columns whose values are replaced by hashes. ``on_schema_change``: None if the pipeline's holds.
+    ``metadata_columns``: those that say of each row which commit last wrote it."""
 
     name: QualifiedName
     mode: Mode = "mirror"
@@ -255,6 +256,7 @@ class Table:
     options: ColumnOptions = NO_OPTIONS
     mask: tuple[str, ...] = ()
     on_schema_change: SchemaPolicy | None = None
+    metadata_columns: tuple[CommitColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -406,6 +408,10 @@ class Pipeline:
     def mode_of(self, name: QualifiedName) -> Mode:
         """``mirror`` unless configured otherwise."""
         return self.table(name).mode
+
+    def form_of(self, name: QualifiedName) -> Form:
+        table = self.table(name)
+        return Form.of(table.mode, table.metadata_columns)
 
     @property
     def alters_publication(self) -> bool:

@@ -143,15 +143,17 @@ def _reasons(
 
 
 def _reason(pipeline: Pipeline, begun: BegunGenerations, name: QualifiedName) -> str:
-    state, mode = begun.ledger.states.get(name), pipeline.mode_of(name)
+    state, form = begun.ledger.states.get(name), pipeline.form_of(name)
     if state is None:
         return _FIRST
     if why := begun.why_from_source(name):
         return why
-    if state.mode != mode:
+    if state.mode != form.mode:
         return (
-            f"its mode was {state.mode} and is {mode}: it is built from the change log if that reaches back far enough"
+            f"its mode was {state.mode} and is {form}: it is built from the change log if that reaches back far enough"
         )
+    if state.generation.form != form:
+        return f"it was kept as {state.generation.form} and is {form}: it is built from its own rows"
     return "its snapshot is of an earlier chapter of the change log"
 
 

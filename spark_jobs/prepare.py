@@ -98,7 +98,9 @@ class BegunGenerations:
         state = self.ledger.states.get(name)
         if state is None or is_of_earlier_chapter(state, self.ledger.identity.chapter):
             return True
-        return not state.is_lost and (state.mode != self.pipeline.mode_of(name) or bool(self.why_from_source(name)))
+        return not state.is_lost and (
+            state.generation.form != self.pipeline.form_of(name) or bool(self.why_from_source(name))
+        )
 
     def why_from_source(self, name: QualifiedName) -> str:
         """How its types, masks or ignored columns changed: then it must be read from the source, even if its mode

@@ -7,9 +7,33 @@ becomes of its rows in a new snapshot).
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 Mode = Literal["mirror", "soft_delete", "history", "append"]
+# each says of a row which commit last wrote it; in the order in which a table has them
+CommitColumn = Literal["_commit_lsn", "_commit_time"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Which rows a table keeps, and which of the ``commit_columns`` they have beside the columns of the mode."""
+
+    mode: Mode = "mirror"
+    commit_columns: tuple[CommitColumn, ...] = ()
+
+    @classmethod
+    def of(cls, mode: Mode, wanted: Collection[str]) -> Form:
+        """``wanted``: commit columns in any order. In mode ``append`` every row has them anyway."""
+        columns = () if holds_changes(mode) else get_args(CommitColumn)
+        return cls(mode, tuple(column for column in columns if column in wanted))
+
+    def __str__(self) -> str:
+        return " with ".join(filter(None, [self.mode, " and ".join(self.commit_columns)]))
+
+
+MIRROR = Form()
 
 
 def keeps_past(mode: Mode) -> bool:

@@ -125,7 +125,16 @@ def _table_of(model: TableModel, policy: SchemaPolicy) -> Table:
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
     options = ColumnOptions(types, tuple(model.on_unrepresentable.items()), layout=_layout_of(model.layout))
     own = None if model.on_schema_change is None else model.on_schema_change.over(policy)
-    return Table(model.qualified_name, model.mode, selection, tuple(model.key), options, tuple(model.mask), own)
+    return Table(
+        model.qualified_name,
+        model.mode,
+        selection,
+        tuple(model.key),
+        options,
+        tuple(model.mask),
+        own,
+        tuple(model.metadata_columns),
+    )
 
 
 def _layout_of(model: LayoutModel | None) -> TableLayout:

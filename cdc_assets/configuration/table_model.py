@@ -13,7 +13,7 @@ from cdc_assets.configuration.fields import ChosenTypeText, OrNull, SparkValue, 
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.table_pattern import TablePattern
 
 _MOST_CLUSTERED = 4
@@ -118,6 +118,12 @@ class TableDefaultsModel(StrictModel):
         " variable POSTGRES_CDC_MASK_SALT. Default: none.",
         examples=[{"email": "sha256"}],
     )
+    metadata_columns: Sequence[CommitColumn] = Field(
+        default=(),
+        description="Columns that say of each row which commit last wrote it: its time, its LSN, or both. Mode append"
+        " always has both.",
+        examples=[["_commit_time", "_commit_lsn"]],
+    )
     layout: LayoutModel | None = Field(
         default=None,
         description="How the table's data files are arranged, and its further properties of Delta. Default: as Delta"
@@ -131,11 +137,11 @@ class TableDefaultsModel(StrictModel):
         examples=[{"group_name": "bronze"}],
     )
 
-    @field_validator("key")
+    @field_validator("key", "metadata_columns")
     @classmethod
-    def _key_of_columns(cls, key: Sequence[str]) -> Sequence[str]:
-        require_named_once(key)
-        return key
+    def _named_once(cls, names: Sequence[str]) -> Sequence[str]:
+        require_named_once(names)
+        return names
 
 
 class _NamedModel(StrictModel):

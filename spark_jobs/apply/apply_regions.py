@@ -18,12 +18,14 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead
+from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.past_rows import values_at
 from spark_jobs.writers.region_merge import RegionRows, write_regions
 
 if TYPE_CHECKING:
@@ -78,10 +80,14 @@ def _staged(spark: SparkSession, work: TableRange, regions: RegionsRead, folder:
         count = own.read.schema(schema).parquet(folder).count()
     regions.require_unaltered()
 
-    def read(session: SparkSession) -> DataFrame:
-        return session.read.schema(schema).parquet(folder)
+    moment, commit_columns = Moment(regions.lsn, regions.at), work.state.generation.commit_columns
+    written = regions.shape.with_commit_columns(commit_columns)
 
-    return RegionRows(regions.regions, regions.shape, read, count, work.state.version)
+    def read(session: SparkSession) -> DataFrame:
+        rows = session.read.schema(schema).parquet(folder)
+        return values_at(moment, rows, regions.shape, commit_columns)
+
+    return RegionRows(regions.regions, written, read, count, work.state.version)
 
 
 def _require_same_columns(

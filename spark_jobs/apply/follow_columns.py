@@ -43,7 +43,7 @@ def follow_columns(work: TableRange, landed: LandedChanges, opened: OpenedTable 
 def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable) -> TableRange | None:
     """The same without Spark; None if Spark has to do it."""
     options = work.pipeline.column_options(work.name)
-    if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT:
+    if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT or work.state.generation.form.commit_columns:
         return None
     if not landed.columns.rewrites_rows(work.state.mode):
         return work if alter_columns_here(opened, landed.columns) else None

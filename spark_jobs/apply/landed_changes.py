@@ -89,7 +89,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     shape, differing = described.shape(list(dict.fromkeys(reversed(relations.column("data").to_pylist())))[::-1])
     names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
     latest, mode = described.latest, state.mode
-    if fault := mode_fault(latest, names, mode) or option_fault(latest, names, types, mode):
+    if fault := mode_fault(latest, names, state.generation.form) or option_fault(latest, names, types, mode):
         raise fault.error
     versions = {version: described.version(message, shape) for version, message in messages.items()}
     columns = column_changes(held, shape, described.latest, described.added, lsn)

@@ -17,7 +17,7 @@ def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshot
         return NeedsSnapshotError(what, hint=new_snapshot(name))
     if why := configured_otherwise(pipeline, state, pipeline.salt_word_of(name)):
         return NeedsSnapshotError.because(name, why)
-    if state.mode != (mode := pipeline.mode_of(name)):
-        what = f"{name} is kept in mode {state.mode}, and the configuration says {mode}"
+    if (held := state.generation.form) != (form := pipeline.form_of(name)):
+        what = f"{name} is kept in mode {held}, and the configuration says {form}"
         return OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(name)}")
     return None

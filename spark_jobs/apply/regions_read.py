@@ -17,14 +17,15 @@ from spark_jobs.writers.net_source import Frame
 
 @dataclass(frozen=True)
 class RegionsRead:
-    """All rows of ``regions`` at ``lsn``, the end of a window. ``values`` reads them on executors, in the columns of
-    ``shape``. ``reason`` says what happened to the partitions.
+    """All rows of ``regions`` at ``lsn``, the end of a window; ``at``: the time then. ``values`` reads them on
+    executors, in the columns of ``shape``. ``reason`` says what happened to the partitions.
 
     ``require_unaltered`` is called after the read. It raises SchemaChangeError if the table was altered meanwhile.
     """
 
     regions: tuple[Region, ...]
     lsn: Lsn
+    at: int
     shape: TableShape
     reason: str
     values: Frame

@@ -217,7 +217,7 @@ def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
         binary=pipeline.source.binary,
         sent=table.columns,
         published=table.sent is not None,
-        mode=pipeline.mode_of(table.facts.name),
+        form=pipeline.form_of(table.facts.name),
         key=pipeline.declared_keys.get(table.facts.name, ()),
         options=pipeline.table(table.facts.name).options,
     )

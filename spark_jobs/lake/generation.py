@@ -6,12 +6,12 @@ generation as text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.table_mode import Mode, keeps_past
+from spark_jobs.table_mode import CommitColumn, Form, Mode, keeps_past
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Generation:
     """``word``: that of the table's ``Fingerprint`` at the snapshot, empty if unknown. ``missing_operations``: those
     that its publications leave out, so it may hold a row whose key is inserted again. ``mode``, ``types``: those that
     it was written with; the configuration may have others by now. ``mask``: the word of the masks that its hashes were
-    made with (``TableMask.word``), empty if no column is masked."""
+    made with (``TableMask.word``), empty if no column is masked. ``commit_columns``: those that its rows have, beside
+    the columns of the mode."""
 
     snapshot_lsn: Lsn
     word: str = ""
@@ -27,22 +28,32 @@ class Generation:
     mode: Mode = "mirror"
     types: ChosenTypes = NO_CHOSEN_TYPES
     mask: str = ""
+    commit_columns: tuple[CommitColumn, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Generation:
         """The inverse of ``str``. Raises ValueError, also for what a later version may have added."""
-        lsn, word, missing, mode, types, mask, *unknown = [*text.split("-"), "", "", "", "", ""]
+        lsn, word, missing, mode, types, mask, of_commit, *unknown = [*text.split("-"), "", "", "", "", "", ""]
         known = next((known for known in get_args(Mode) if known == (mode or "mirror")), None)
-        if known is None or any(unknown):
+        columns = tuple(column for column in get_args(CommitColumn) if column in of_commit.split("+"))
+        if known is None or any(unknown) or "+".join(columns) != of_commit:
             raise ValueError(f"unknown generation {text}")
         operations = tuple(missing.split("+")) if missing else ()
-        return cls(Lsn(int(lsn, 16)), word, operations, known, ChosenTypes.from_word(types), mask)
+        return cls(Lsn(int(lsn, 16)), word, operations, known, ChosenTypes.from_word(types), mask, columns)
 
     def __str__(self) -> str:
         """The parts joined by hyphens, the LSN as 16 hexadecimal digits; empty ones at the end are left out."""
         mode = self.mode if keeps_past(self.mode) else ""
-        parts = (self.snapshot_lsn.key, self.word, "+".join(self.missing_operations), mode, self.types.word, self.mask)
+        missing, of_commit = "+".join(self.missing_operations), "+".join(self.commit_columns)
+        parts = (self.snapshot_lsn.key, self.word, missing, mode, self.types.word, self.mask, of_commit)
         return "-".join(parts).rstrip("-")
+
+    @property
+    def form(self) -> Form:
+        return Form(self.mode, self.commit_columns)
+
+    def in_form(self, form: Form) -> Generation:
+        return replace(self, mode=form.mode, commit_columns=form.commit_columns)
 
 
 NO_GENERATION = Generation(Lsn(0))

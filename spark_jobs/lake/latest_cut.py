@@ -54,5 +54,5 @@ def show_in_latest_cut(
 
 
 def _is_of_same_snapshot(state: TableState, table: TableCut) -> bool:
-    """Whether both grew from the same snapshot, even if their modes differ."""
-    return state.generation == replace(Generation.parse(table.generation), mode=state.mode)
+    """Whether both grew from the same snapshot, even if their forms differ."""
+    return state.generation == Generation.parse(table.generation).in_form(state.generation.form)

@@ -91,5 +91,7 @@ def begin_generations(
 
 def _why_snapshot(table: ModeChanged) -> str:
     assert table.error is not None
+    if table.before == table.mode:
+        return f"{table.name} needs a re-snapshot: metadata_columns changed, and {table.error.what}"
     modes = f"its mode was {table.before} and is {table.mode}"
     return f"{table.name} needs a re-snapshot: {modes}, and the change log does not lead there: {table.error.what}"

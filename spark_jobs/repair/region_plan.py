@@ -14,7 +14,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.connection import Connection, clock_microseconds, connected, conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
@@ -90,7 +90,13 @@ class RegionPlan:
         read = TableRead.of(self.name, described, ranges, of_regions, truncates_follow=False, ignored=ignored)
         self._require_plain_keys(read.shape)
         return RegionsRead(
-            self.regions, self.exported.lsn, read.shape, self.reason, self._values(read), self._unaltered_since(now)
+            self.regions,
+            self.exported.lsn,
+            clock_microseconds(connection),
+            read.shape,
+            self.reason,
+            self._values(read),
+            self._unaltered_since(now),
         )
 
     def _leaves(self, now: Fingerprint) -> list[int]:

@@ -19,14 +19,14 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.write_guard import UNGUARDED
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.other_mode import OtherMode
+from spark_jobs.replay.other_mode import OtherForm
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT
 from spark_jobs.table_mask import why_masked_otherwise
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Form
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.writers.delta_table import replace_table
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
@@ -55,8 +55,8 @@ class BuiltAside:
 @dataclass(frozen=True)
 class Build:
     """Apply the windows ``ahead``, which follow the table state ``base``, without transactions that committed at or
-    after ``before``. The table is built in the mode of ``base``, even if the configuration has another by now, or in
-    ``other_mode``, if given. ``columns``: the numbers of the columns that it is to have, of those of ``base`` and
+    after ``before``. The table is built in the form of ``base``, even if the configuration has another by now, or in
+    ``other_form``, if given. ``columns``: the numbers of the columns that it is to have, of those of ``base`` and
     those that were added; None: as ``policy`` says."""
 
     run: Run
@@ -64,7 +64,7 @@ class Build:
     base: TableState
     ahead: tuple[WindowMarker, ...]
     before: Lsn | None = None
-    other_mode: OtherMode | None = None
+    other_form: OtherForm | None = None
     columns: frozenset[int] | None = None
 
     @property
@@ -72,8 +72,8 @@ class Build:
         return self.run.pipeline
 
     @property
-    def mode(self) -> Mode:
-        return self.other_mode.mode if self.other_mode else self.base.mode
+    def form(self) -> Form:
+        return self.other_form.form if self.other_form else self.base.generation.form
 
     @property
     def policy(self) -> SchemaPolicy:
@@ -110,7 +110,8 @@ class Build:
         # with the base's types, even if the configuration has others by now
         configured = self.pipeline.table(self.base.name)
         options = replace(configured.options, types=self.base.generation.types, layout=NO_LAYOUT)
-        table = Table(self.base.name, self.mode, options=options, mask=configured.mask)
+        mode, commit_columns = self.form.mode, self.form.commit_columns
+        table = Table(self.base.name, mode, options=options, mask=configured.mask, metadata_columns=commit_columns)
         aside = replace(self.pipeline, lake=lake, tables=(table,), on_schema_change=self.policy)
         path = aside.lake.table(self.base.name)
         with spark_errors(
@@ -134,7 +135,7 @@ class Build:
         source, target = self.pipeline.lake.table(base.name), aside.lake.table(base.name)
         provenance = Provenance(
             *identity.stream,
-            replace(base.generation, mode=self.mode),
+            base.generation.in_form(self.form),
             first=base.ordinal,
             last=base.ordinal,
             lo=lsn,
@@ -143,9 +144,9 @@ class Build:
             commits=1,
             differing=base.differing,
         )
-        if self.other_mode is not None:
+        if self.other_form is not None:
             with committing_session(spark, target, provenance) as own:
-                replace_table(self.other_mode.rows(own, source), target)
+                replace_table(self.other_form.rows(own, source), target)
         else:
             with isolated_session(spark, {}) as own:
                 clone = f"SHALLOW CLONE {delta_identifier(source)} VERSION AS OF {base.version}"

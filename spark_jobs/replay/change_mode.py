@@ -1,5 +1,5 @@
-"""Rebuild a table in the mode that the configuration has by now, from what the lake has: one of the table's versions,
-and the change log.
+"""Rebuild a table in the form that the configuration has by now, from what the lake has: in another mode from one of
+the table's versions and the change log, with other commit columns from its newest version.
 
 The source's rows are not read. The new table is built aside and replaces the old one in one numbered commit: until then
 the table stays as it is, in its old mode.
@@ -25,12 +25,12 @@ from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.mode_base import other_mode
-from spark_jobs.replay.other_mode import OtherMode
+from spark_jobs.replay.mode_base import other_mode, same_mode
+from spark_jobs.replay.other_mode import OtherForm
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.table_mode import Mode, needs_key
+from spark_jobs.table_mode import CommitColumn, Form, Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger, concerns
@@ -52,6 +52,7 @@ class ModeChanged:
     name: QualifiedName
     before: Mode
     mode: Mode
+    commit_columns: tuple[CommitColumn, ...] = ()
     known_since: Lsn = Lsn(0)  # noqa: RUF009 - a number
     base_version: int = 0
     windows: int = 0
@@ -63,18 +64,21 @@ class ModeChanged:
     @property
     def what(self) -> str:
         """The change in a few words, for reports."""
-        return f"{self.before} to {self.mode}, rebuilt from the change log, known since {self.known_since}"
+        form = Form(self.mode, self.commit_columns)
+        if self.before == self.mode:
+            return f"{form}, rebuilt from its own rows"
+        return f"{self.before} to {form}, rebuilt from the change log, known since {self.known_since}"
 
 
 def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged, ...]:
-    """Rebuild those of ``names`` that are not in the mode that the configuration has for them. The others are not
+    """Rebuild those of ``names`` that are not in the form that the configuration has for them. The others are not
     touched, and not in the result. Each table's watermark stays the same.
 
     A table that fails is in the result with its error: GapError and NeedsSnapshotError if versions or log do not reach
     back far enough, DecodeError and UnrepresentableError for a change that the new mode would have to show and cannot.
     """
     pipeline = run.pipeline
-    todo = _in_other_modes(pipeline, names)
+    todo = _in_other_forms(pipeline, names)
     if not todo:
         return ()
     done: list[ModeChanged] = []
@@ -83,7 +87,7 @@ def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged,
             changed = _changed_or_error(run, state)
             done += [changed] if changed is not None else []
             run.progress(
-                Step("mode", f"{state.name} to {pipeline.mode_of(state.name)}", len(done), len(todo), "tables")
+                Step("mode", f"{state.name} to {pipeline.form_of(state.name)}", len(done), len(todo), "tables")
             )
         made = [table.name for table in done if table.error is None]
         with run.guard.cuts():
@@ -91,8 +95,8 @@ def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged,
     return tuple(done)
 
 
-def _in_other_modes(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[TableState]:
-    """The states of those tables that grew from a snapshot of this chapter and are in another mode. Tables that cannot
+def _in_other_forms(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[TableState]:
+    """The states of those tables that grew from a snapshot of this chapter and are in another form. Tables that cannot
     be read are left out."""
     ledger = Ledger.of(pipeline.lake)
     if ledger is None:
@@ -102,7 +106,7 @@ def _in_other_modes(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[
     return [
         state
         for state in states
-        if state.mode != pipeline.mode_of(state.name) and not is_of_earlier_chapter(state, chapter)
+        if state.generation.form != pipeline.form_of(state.name) and not is_of_earlier_chapter(state, chapter)
     ]
 
 
@@ -110,27 +114,31 @@ def _changed_or_error(run: Run, state: TableState) -> ModeChanged | None:
     try:
         return _locked_and_changed(run, state.name)
     except CdcError as error:
-        return ModeChanged(state.name, state.mode, run.pipeline.mode_of(state.name), error=error)
+        form = run.pipeline.form_of(state.name)
+        return ModeChanged(state.name, state.mode, form.mode, form.commit_columns, error=error)
 
 
 @again_when_overtaken
 def _locked_and_changed(run: Run, name: QualifiedName) -> ModeChanged | None:
-    """The result, None if another process has changed the mode meanwhile. Raises CdcError, including OvertakenError;
+    """The result, None if another process has changed the form meanwhile. Raises CdcError, including OvertakenError;
     then nothing is changed."""
     with run.guard.table(name):
-        states = _in_other_modes(run.pipeline, [name])
+        states = _in_other_forms(run.pipeline, [name])
         return _changed(run, states[0]) if states else None
 
 
 def _changed(run: Run, state: TableState) -> ModeChanged:
     pipeline, spark = run.pipeline, run.spark()
-    landed, mode = LandedWindows.of(pipeline), pipeline.mode_of(state.name)
-    other = other_mode(spark, pipeline.lake, landed, state, mode)
+    landed, form = LandedWindows.of(pipeline), pipeline.form_of(state.name)
+    if form.mode == state.mode:
+        other = same_mode(pipeline.lake, landed, state, form)
+    else:
+        other = other_mode(spark, pipeline.lake, landed, state, form)
+        _require_key(pipeline, landed, other.base, state, form.mode)
     base = other.base.state
-    _require_key(pipeline, landed, other.base, state, mode)
     columns = column_numbers(spark, pipeline.lake.table(state.name))
     ahead = landed.after(base.ordinal, state.ordinal)
-    build = Build(run, landed, base, ahead, other_mode=other, columns=columns)
+    build = Build(run, landed, base, ahead, other_form=other, columns=columns)
     build.check()
     if not any(concerns(marker, base) for marker in build.ahead):
         path = pipeline.lake.table(state.name)
@@ -165,13 +173,13 @@ def _put_in_place(
     build: Build, state: TableState, rows: Callable[[SparkSession], DataFrame], changes: ChangeCounts
 ) -> ModeChanged:
     """Replace the table by ``rows``, in one commit. Raises OvertakenError if anybody has committed since ``state``."""
-    other = build.other_mode
+    other = build.other_form
     assert other is not None
     path = build.pipeline.lake.table(state.name)
     provenance, spark = _provenance(build, other, state, changes), build.run.spark()
     layout = build.pipeline.table(state.name).options.layout
     with (
-        spark_errors(f"{state.name} was not brought into mode {other.mode}", name=state.name, path=path),
+        spark_errors(f"{state.name} was not brought into mode {other.form}", name=state.name, path=path),
         rewriting(spark, path, layout),
         overtaking(path, by_any=True),
         committing_session(spark, path, provenance) as own,
@@ -182,7 +190,8 @@ def _put_in_place(
     return ModeChanged(
         state.name,
         state.mode,
-        other.mode,
+        other.form.mode,
+        other.form.commit_columns,
         other.since.lsn,
         build.base.version,
         len(build.ahead),
@@ -192,12 +201,12 @@ def _put_in_place(
     )
 
 
-def _provenance(build: Build, other: OtherMode, state: TableState, changes: ChangeCounts) -> Provenance:
+def _provenance(build: Build, other: OtherForm, state: TableState, changes: ChangeCounts) -> Provenance:
     ahead, shown = build.ahead, build.landed.shown_by(state)
     first, lo = (ahead[0].ordinal, ahead[0].window.lo) if ahead else (state.ordinal, shown)
     return replace(
         build.provenance(state, first, lo, shown),
-        generation=replace(state.generation, mode=other.mode),
+        generation=state.generation.in_form(other.form),
         changes=changes,
         mode_changed=ModeOrigin(state.mode, build.base.version, other.since.lsn),
     )

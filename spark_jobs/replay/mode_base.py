@@ -16,25 +16,34 @@ from spark_jobs.errors import GapError, NeedsSnapshotError
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.other_mode import OtherMode, source_rows
+from spark_jobs.replay.other_mode import OtherForm, source_rows
 from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.table_mode import Mode, keeps_past
+from spark_jobs.table_mode import Form, keeps_past
 from spark_jobs.writers.delta_table import is_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: TableState, mode: Mode) -> OtherMode:
-    """The base for ``mode``: the oldest readable version that grew from the snapshot of ``state``, as it gives the
+def same_mode(lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
+    """The base for other commit columns alone: the newest version, with all that its mode keeps."""
+    newest = next(_of_snapshot(lake, landed, state), None)
+    if newest is None:
+        raise NeedsSnapshotError("Delta's log has no commit of ours any more")
+    base = replace(newest, state=state)
+    return OtherForm(form, base, _moment(landed, base))
+
+
+def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
+    """The base for ``form``: the oldest readable version that grew from the snapshot of ``state``, as it gives the
     longest past. For ``mirror``, which has no past, the newest.
 
     Raises GapError or NeedsSnapshotError if there is no such version.
     """
     found = _bases(lake, landed, state)
-    if not keeps_past(mode):
+    if not keeps_past(form.mode):
         found = found[-1:]
     path = lake.table(state.name)
 
@@ -47,7 +56,7 @@ def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: Ta
     first = 0 if can_be_read(0) else bisect_left(range(len(found)), True, lo=1, key=can_be_read)
     if first == len(found):
         raise NeedsSnapshotError("a VACUUM has removed files of the versions that it could be made from")
-    return OtherMode(mode, found[first], _moment(landed, found[first]))
+    return OtherForm(form, found[first], _moment(landed, found[first]))
 
 
 def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[PastState]:
@@ -64,9 +73,9 @@ def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[Pas
 
 
 def _of_snapshot(lake: Lake, landed: LandedWindows, state: TableState) -> Iterator[PastState]:
-    """The table's past states since its snapshot, in any mode, newest first."""
+    """The table's past states since its snapshot, in any form, newest first."""
     for past in landed.past_states(lake, state.name):
-        if replace(past.state.generation, mode=state.mode) != state.generation:
+        if past.state.generation.in_form(state.generation.form) != state.generation:
             return
         yield past
 

@@ -1,4 +1,4 @@
-"""The first rows of a table in another mode: the source's rows at one LSN, from one of the table's versions."""
+"""The first rows of a table in another form: those of one of its versions. In another mode, only the source's."""
 
 from __future__ import annotations
 
@@ -7,36 +7,39 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.errors import NeedsSnapshotError
 from spark_jobs.lake.past_states import PastState
-from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, mode_columns
+from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, own_columns
 from spark_jobs.schema.moment import Moment
-from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.table_mode import Form, holds_changes
 from spark_jobs.writers.delta_table import table_at, table_columns, with_attribute_numbers
-from spark_jobs.writers.past_rows import snapshot_rows
+from spark_jobs.writers.past_rows import snapshot_rows, with_commit_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
-class OtherMode:
-    """``mode``, in place of that of ``base``, a version of the table that shows the source's rows at ``since``. The new
-    table has what the mode keeps from then on."""
+class OtherForm:
+    """``form``, in place of that of ``base``, a version of the table that shows the source's rows at ``since``. In
+    another mode the table has what the mode keeps from then on; in the same one it keeps all that it has."""
 
-    mode: Mode
+    form: Form
     base: PastState
     since: Moment
 
     def rows(self, spark: SparkSession, path: str) -> DataFrame:
         """The new table's first rows. ``path``: the existing table's. Raises NeedsSnapshotError if the source has a
-        column with the name of one of the mode's."""
+        column with the name of one of the form's."""
         state = self.base.state
-        columns, shown = table_columns(spark, path, state.version), source_rows(self.base)
-        ours = {column.name.lower() for column in mode_columns(self.mode)}
+        columns = table_columns(spark, path, state.version)
+        ours = {column.name.lower() for column in own_columns(self.form)}
         if taken := [column.name for column in columns if column.name.lower() in ours]:
-            raise NeedsSnapshotError(f"{state.name} has columns that mode {self.mode} adds itself: {', '.join(taken)}")
-        held = table_at(spark, path, state.version).where(shown or "false")
-        theirs = held.drop(*(column.name for column in mode_columns(state.mode)))
-        return with_attribute_numbers(snapshot_rows(theirs, self.mode, self.since), columns, self.mode)
+            raise NeedsSnapshotError(f"{state.name} has columns that {self.form} adds itself: {', '.join(taken)}")
+        held = table_at(spark, path, state.version)
+        if state.mode == self.form.mode:
+            return with_attribute_numbers(with_commit_columns(held, self.form, self.since), columns, self.form)
+        theirs = held.where(source_rows(self.base) or "false")
+        theirs = theirs.drop(*(column.name for column in own_columns(state.generation.form)))
+        return with_attribute_numbers(snapshot_rows(theirs, self.form, self.since), columns, self.form)
 
 
 def source_rows(past: PastState) -> str | None:

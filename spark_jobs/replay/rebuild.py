@@ -134,6 +134,6 @@ def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, 
         if past.state.ordinal < first:
             return past.state
     raise LakeError(
-        f"{state.name}: Delta's log has no version in mode {state.mode} from before window {first}",
+        f"{state.name}: Delta's log has no version in mode {state.generation.form} from before window {first}",
         hint=f"choose a later range, or {new_snapshot(state.name)}",
     )

@@ -1,5 +1,5 @@
-"""The columns that each mode adds to the source's: when a row was deleted, how long it was valid, or which change it
-records."""
+"""The columns that a table has beside the source's: which commit last wrote a row, when it was deleted, how long it was
+valid, or which change it records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Form, Mode
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ XID = ModeColumn("_xid", "xid", *_LSN)
 # names of columns without a value in the message: unchanged ones stored out of line, or all but the key of an old row
 NOT_SENT = ModeColumn("_not_sent", "not_sent", pa.list_(pa.string()), "array<string>")
 
+_OF_COMMIT = {column.name: column for column in (COMMIT_LSN, COMMIT_TIME)}
+
 _COLUMNS: dict[Mode, tuple[ModeColumn, ...]] = {
     "mirror": (),
     "soft_delete": (DELETED_AT,),
@@ -68,6 +70,11 @@ def mode_columns(mode: Mode) -> tuple[ModeColumn, ...]:
 def ended_column(mode: Mode) -> ModeColumn | None:
     """The column that is null in the rows that the source has; None if there is none."""
     return _ENDED.get(mode)
+
+
+def own_columns(form: Form) -> tuple[ModeColumn, ...]:
+    """All that follow the source's, in this order."""
+    return (*(_OF_COMMIT[name] for name in form.commit_columns), *mode_columns(form.mode))
 
 
 def live_rows(mode: Mode) -> str | None:

@@ -52,10 +52,11 @@ def old_key(index: int) -> str:
 
 @dataclass(frozen=True)
 class NetColumns:
-    """``op`` (1 upsert, 0 delete) and a value for each of ``shape.columns``. If some row needs them, then flags for
-    ``unchanged`` values and the ``old_keys`` of rows whose key changed; both list indices of ``shape.columns``. For a
-    table without a key: ``copies`` and the values. The mode's columns come last. In mode ``history`` ``op`` is 1 for a
-    version that begins and 0 for one that ends; in mode ``append`` there is no ``op``."""
+    """``op`` (1 upsert, 0 delete) and a value for each of ``shape.columns``, which may end with commit columns. If some
+    row needs them, then flags for ``unchanged`` values and the ``old_keys`` of rows whose key changed; both list
+    indices of ``shape.columns``. For a table without a key: ``copies`` and the values. The mode's columns come last. In
+    mode ``history`` ``op`` is 1 for a version that begins and 0 for one that ends; in mode ``append`` there is no
+    ``op``."""
 
     shape: TableShape
     unchanged: tuple[int, ...] = ()
@@ -68,7 +69,8 @@ class NetColumns:
         if holds_changes(mode):
             return cls(shape, mode=mode)
         places = range(len(shape.columns))
-        return cls(shape, tuple(i for i in places if not shape.columns[i].key), shape.key_indices, mode)
+        sent = (i for i in places if not shape.columns[i].key and not shape.columns[i].of_commit)
+        return cls(shape, tuple(sent), shape.key_indices, mode)
 
     @property
     def fields(self) -> tuple[NetField, ...]:

@@ -14,7 +14,7 @@ from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.schema.wire_type import unreadable_in_binary
-from spark_jobs.table_mode import Mode, holds_changes, needs_key
+from spark_jobs.table_mode import Form, Mode, holds_changes, needs_key
 
 NO_COLUMNS_REMEDY = (
     "add a column, and the next sync follows it; or leave the table out of tables: or of the publication"
@@ -44,12 +44,12 @@ def table_faults(
     binary: bool,
     sent: Collection[str],
     published: bool,
-    mode: Mode,
+    form: Form,
     key: Sequence[str] = (),
     options: ColumnOptions = NO_OPTIONS,
 ) -> Iterator[TableFault]:
     """Every reason why the table cannot be followed. ``binary``: values are sent in binary. ``sent``: the columns that
-    are sent. ``published``: a publication already has the table. ``mode``, ``key`` and ``options`` (of its columns) are
+    are sent. ``published``: a publication already has the table. ``form``, ``key`` and ``options`` (of its columns) are
     those that the configuration gives for the table."""
     generated = [
         c.attname for c in facts.columns if c.attname in facts.key and c.attname not in sent and c.attgenerated
@@ -68,14 +68,15 @@ def table_faults(
         yield TableFault(str(facts.name), f"has {names}", NAME_REMEDY.format(table=facts.name))
     if binary and (fault := binary_fault(coming)):
         yield fault
-    if fault := mode_fault(facts, sent, mode):
+    if fault := mode_fault(facts, sent, form):
         yield fault
-    if fault := option_fault(facts, sent, options, mode):
+    if fault := option_fault(facts, sent, options, form.mode):
         yield fault
 
 
-def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> TableFault | None:
-    """The mode needs a key that the table lacks, or adds a column whose name the table has already."""
+def mode_fault(facts: RelationFacts, sent: Collection[str], form: Form) -> TableFault | None:
+    """The mode needs a key that the table lacks, or the form adds a column whose name the table has already."""
+    mode = form.mode
     if needs_key(mode) and not facts.key:
         what = f"has no key, and mode {mode} keeps rows by their key"
         return TableFault(str(facts.name), what, "give it a primary key, or use mode mirror or append")
@@ -83,6 +84,10 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], mode: Mode) -> Table
     if taken := [name for name in sent if name.lower() in ours]:
         what = f"has columns that mode {mode} adds itself: {', '.join(taken)}"
         remedy = "rename them at the source, leave them out with columns:, or use mode mirror"
+        return TableFault(str(facts.name), what, remedy)
+    if taken := [name for name in sent if name.lower() in form.commit_columns]:
+        what = f"has columns that metadata_columns adds: {', '.join(taken)}"
+        remedy = "rename them at the source, leave them out with columns:, or take them out of metadata_columns:"
         return TableFault(str(facts.name), what, remedy)
     return None
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.lake_types import LakeType
+from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.table_faults import unsent_key_fault
 from spark_jobs.schema.wire_type import WireType, wire_type
+from spark_jobs.table_mode import CommitColumn, Form
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class LakeColumn:
     rows that are older than the column (``attmissingval``), as PostgreSQL prints it. ``on_unrepresentable``: the
     configuration's policy for this column; None if the general one applies. ``dropped``: the source has it no longer,
     so a change may lack it: then an inserted row has null there, and an updated one the value that it had.
+    ``of_commit``: not the source's; it says which commit wrote the row.
     """
 
     name: str
@@ -33,6 +36,7 @@ class LakeColumn:
     missing: str | None = None
     on_unrepresentable: OnUnrepresentable | None = None
     dropped: bool = False
+    of_commit: bool = False
 
     @property
     def binary_type(self) -> WireType:
@@ -69,6 +73,16 @@ class TableShape:
         if fault := unsent_key_fault(facts, [column.name for column in columns]):
             raise fault.error
         return cls(facts.relid, facts.name, columns, facts.leaf_identities)
+
+    def with_commit_columns(self, names: Iterable[CommitColumn]) -> TableShape:
+        """The table as it is written: these columns follow the source's."""
+        own = own_columns(Form(commit_columns=tuple(names)))
+        written = (LakeColumn(each.name, 0, LakeType(LakeKind(each.sql)), False, of_commit=True) for each in own)
+        return replace(self, columns=(*self.columns, *written))
+
+    @property
+    def source_columns(self) -> tuple[LakeColumn, ...]:
+        return tuple(column for column in self.columns if not column.of_commit)
 
     @property
     def has_key(self) -> bool:

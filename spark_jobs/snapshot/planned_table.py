@@ -27,6 +27,7 @@ from spark_jobs.schema.differing_columns import added_since
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import (
     RANGE_BYTES,
     RANGES_FOR_EXECUTORS,
@@ -40,7 +41,7 @@ from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import Mode, keeps_past
+from spark_jobs.table_mode import Form, Mode, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.refused_changes import refused_columns
 from spark_jobs.writers.delta_table import table_columns
@@ -138,7 +139,7 @@ class PlannedTable:
         own = self.work.chunk_bytes is not None
         read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
-        if facts and (fault := mode_fault(facts, sent, self.mode) or option_fault(facts, sent, options, self.mode)):
+        if facts and (fault := mode_fault(facts, sent, self.form) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
         return read
 
@@ -179,6 +180,14 @@ class PlannedTable:
         return self.work.pipeline.mode_of(self.name)
 
     @property
+    def form(self) -> Form:
+        return self.work.pipeline.form_of(self.name)
+
+    def written(self, read: TableRead) -> TableShape:
+        """The table as it is written."""
+        return read.shape.with_commit_columns(self.form.commit_columns)
+
+    @property
     def layout(self) -> TableLayout:
         return self.work.pipeline.table(self.name).options.layout
 
@@ -208,7 +217,7 @@ class PlannedTable:
     def writer(self, read: TableRead) -> Engine:
         """What writes it: the driver's process reads it, too, and executors do where Spark writes a large table."""
         pipeline = self.work.pipeline
-        if self.layout != NO_LAYOUT:
+        if self.layout != NO_LAYOUT or (self.form.commit_columns and keeps_past(self.mode)):
             return "spark"
         return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
 
@@ -245,7 +254,7 @@ class PlannedTable:
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
             *self.work.checkpoint.identity.stream,
-            Generation(self.exported.lsn, word, tuple(missing), self.mode, self.types, self.mask),
+            Generation(self.exported.lsn, word, tuple(missing), types=self.types, mask=self.mask).in_form(self.form),
             first=self.work.checkpoint.ordinal,
             last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,

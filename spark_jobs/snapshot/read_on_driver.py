@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
-from spark_jobs.snapshot.table_read import TableRead, TaskReader
+from spark_jobs.snapshot.table_read import TaskReader
 from spark_jobs.storage import Location
 from spark_jobs.writers.whole_table import WrittenFiles
 
@@ -47,9 +47,9 @@ def range_threads(count: int) -> Iterator[RangeThreads]:
 
 
 def read_into_files(
-    read: TableRead, read_task: TaskReader, path: Location, layout: Layout, threads: RangeThreads
+    tasks: int, read_task: TaskReader, path: Location, layout: Layout, threads: RangeThreads
 ) -> WrittenFiles:
-    """Read all tasks of ``read``, as many at once as there are ``threads``, into files in the folder ``path``.
+    """Read so many tasks, as many at once as there are ``threads``, into files in the folder ``path``.
 
     A task whose connection is lost is read again, as long as the exported snapshot is there; what other tasks have read
     is kept. If one fails, the others stop, all files are removed, and its error is raised: a SourceError, an
@@ -66,7 +66,7 @@ def read_into_files(
             files.write_all(_until((stopped, threads.interrupted), batches))
         return files
 
-    running = [threads.pool.submit(write, task) for task in range(len(read.tasks))]
+    running = [threads.pool.submit(write, task) for task in range(tasks)]
     try:
         wait(running, return_when=FIRST_EXCEPTION)
     finally:  # also if this thread is interrupted

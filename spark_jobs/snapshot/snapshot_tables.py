@@ -27,6 +27,7 @@ from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
 from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
+from spark_jobs.snapshot.rows_at import rows_at
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
@@ -140,7 +141,7 @@ class _ExportedRows:
         table = self.table
         target = None
         if table.writer(self.read) == "deltalake":
-            target = WholeTable.of(table.path, self.read.shape, provenance)
+            target = WholeTable.of(table.path, table.written(self.read), provenance)
         if target is None or before is None or not table.goes_on_from(before):
             return target
         stay = holds_changes(table.mode) and not target.has_other_columns
@@ -150,14 +151,14 @@ class _ExportedRows:
         table = self.table
         if target.keeps == "some":
             return self._with_past(target)
-        reader = table.task_reader(self.read, self.connect)
+        reader, written = table.task_reader(self.read, self.connect), table.written(self.read)
 
         def read_task(task: int) -> Generator[pa.RecordBatch, None, None]:
             with closing(reader(task)) as batches:
-                for rows in batches:
+                for rows in rows_at(table.moment, batches, written):
                     yield rows_of_snapshot(rows, table.mode, table.moment)
 
-        return read_into_files(self.read, read_task, target.path, target.layout, self.threads)
+        return read_into_files(len(self.read.tasks), read_task, target.path, target.layout, self.threads)
 
     def _with_past(self, target: WholeTable) -> WrittenFiles | None:
         """With the table's past rows, in memory."""
@@ -228,11 +229,11 @@ def _written_by_spark(
     ):
         rows_read = rows.frame(own)
         if before is not None and table.goes_on_from(before):
-            all_rows = rows_with_past(rows_read, path, read.shape, table.mode, table.moment)
+            all_rows = rows_with_past(rows_read, path, read.shape, table.form, table.moment)
         else:
             for key, setting in INTERPRETED.items() if read.is_small else ():
                 own.conf.set(key, setting)
-            all_rows = snapshot_rows(rows_read, table.mode, table.moment)
-        replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.mode), path, table.layout)
+            all_rows = snapshot_rows(rows_read, table.form, table.moment)
+        replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.form), path, table.layout)
         version = committed_version(own, path, provenance)
     return version, rows_written(path, version)

@@ -87,7 +87,7 @@ def stopped_tables(
             binary=source.binary,
             sent=columns,
             published=sent is not None,
-            mode=pipeline.mode_of(name),
+            form=pipeline.form_of(name),
             key=keys.get(name, ()),
             options=pipeline.table(name).options,
         )

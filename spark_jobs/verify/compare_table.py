@@ -15,7 +15,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
-from spark_jobs.schema.mode_columns import live_rows, mode_columns
+from spark_jobs.schema.mode_columns import live_rows, own_columns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.table_read import TableRead
@@ -125,8 +125,8 @@ def _compared_by_spark(work: Verification, read: TableRead, version: int) -> Row
     ):
         _require_same_columns(work, table_columns(own, path), shape)
         lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
-        of_mode = [column.name for column in mode_columns(pipeline.mode_of(shape.name))]
-        lake = lake.drop(*of_mode, *work.kept(shape.name))
+        ours = [column.name for column in own_columns(pipeline.form_of(shape.name))]
+        lake = lake.drop(*ours, *work.kept(shape.name))
         dsn = conninfo(pipeline.source.dsn)
         source = read.rows(own, dsn, work.exported.snapshot_name, pipeline.on_unrepresentable)
         if how.quick:

@@ -16,7 +16,7 @@ from spark_jobs.decode.values import OnUnrepresentable, cast_text
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.schema.mode_columns import live_rows, mode_columns
+from spark_jobs.schema.mode_columns import live_rows, own_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
@@ -69,8 +69,8 @@ def rewrite_columns(
     New columns get their missing value, but not in rows that the source no longer has, which some modes keep. Returns
     the Delta version. Raises OvertakenError.
     """
-    mode = provenance.generation.mode
-    kept, live = [quoted(column.name) for column in mode_columns(mode)], live_rows(mode) or "false"
+    form = provenance.generation.form
+    kept, live = [quoted(column.name) for column in own_columns(form)], live_rows(form.mode) or "false"
     with (
         rewriting(spark, path, options.layout, shape.columns),
         overtaking(path),
@@ -93,7 +93,7 @@ def rewrite_columns(
             ),
             *kept,
         )
-        replace_table(with_attribute_numbers(named, shape.columns, mode), path, options.layout)
+        replace_table(with_attribute_numbers(named, shape.columns, form), path, options.layout)
         return committed_version(own, path, provenance)
 
 

@@ -1,7 +1,8 @@
 """Insert and delete copies of rows in a Delta table without a key, in one MERGE.
 
 MERGE cannot delete one of several equal rows. So it deletes all copies of such a row and inserts those that stay again;
-their number is counted first. Rows are equal if PostgreSQL prints them alike; nulls are equal.
+their number is counted first. Rows are equal if PostgreSQL prints them alike; nulls are equal. Commit columns do not
+count: of rows that are equal but for these, the oldest go.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRa
     table has, unless ``lenient``."""
     from pyspark.sql import functions as fn
 
+    if shape.source_columns != shape.columns:
+        held = _held_equal(rows.where(f"{COPIES.name} < 0"), path, shape, key_range)
+        _oldest_gone(rows, shape, held, lenient=lenient).createOrReplaceTempView(_SOURCE)
+        rows.sparkSession.sql(_merge_statement(path, shape, key_range))
+        return
     going = _going(rows.where(f"{COPIES.name} < 0"), path, shape, key_range, lenient=lenient)
     inserted = (
         _repeated(going, fn.col("stay"), shape),
@@ -83,6 +89,56 @@ def _going(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | 
     return counted.select(_never_below_zero(fn.col("left_over"), lenient=lenient).alias("stay"), *_names(shape))
 
 
+def rows_left(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
+    """The rows of a table that was empty before ``rows`` of ``COPIES`` and values with commit columns."""
+    return _oldest_gone(rows, shape, None, lenient=lenient).where(f"{OPERATION} = {UPSERT}").select(*_names(shape))
+
+
+def _held_equal(going: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None) -> DataFrame:
+    """The table's rows of which copies go."""
+    from pyspark.sql import functions as fn
+
+    table = going.sparkSession.read.format("delta").load(path).alias("t")
+    if key_range is not None:
+        table = table.where(in_range(shape, key_range))
+    held = table.select(*(fn.col(f"t.{quoted(each.name)}").alias(value(i)) for i, each in enumerate(shape.columns)))
+    wanted = going.select(*(fn.col(value(i)).alias(f"g{i}") for i in range(len(shape.source_columns))))
+    equal = (
+        printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(f"g{i}"), column))
+        for i, column in enumerate(shape.source_columns)
+    )
+    return held.join(wanted, reduce(and_, equal), "left_semi")
+
+
+def _oldest_gone(rows: DataFrame, shape: TableShape, held: DataFrame | None, *, lenient: bool) -> DataFrame:
+    """A delete of each row of which copies go, and an upsert of each copy that is left of those ``held`` and added.
+
+    No added row is older than one that was there before. So it makes no difference when in the range a row went.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    going = rows.where(f"{COPIES.name} < 0").select(fn.expr(f"-{COPIES.name}").alias("going"), *_names(shape))
+    copies = _repeated(rows.where(f"{COPIES.name} > 0"), fn.col(COPIES.name), shape)
+    copies = copies if held is None else copies.unionByName(held)
+    sides = going.unionByName(copies.select(fn.lit(0).cast("bigint").alias("going"), *_names(shape)))
+    equal = Window.partitionBy(*(printed(fn.col(value(i)), each) for i, each in enumerate(shape.source_columns)))
+    age = (fn.col(value(i)).asc_nulls_first() for i, each in enumerate(shape.columns) if each.of_commit)
+    goes, is_delete = fn.sum("going").over(equal), fn.col("going") > 0
+    counted = sides.select(
+        goes.alias("goes"),
+        (fn.count(fn.lit(1)).over(equal) - 1 - goes).alias("left_over"),
+        # the delete comes first, then the copies by their age
+        fn.row_number().over(equal.orderBy(fn.desc("going"), *age)).alias("place"),
+        is_delete.alias("is_delete"),
+        *_names(shape),
+    )
+    missing = fn.raise_error(fn.lit(MISSING_ROW)).cast("int")
+    delete = fn.lit(DELETE) if lenient else fn.when(fn.col("left_over") < 0, missing).otherwise(DELETE)
+    operation = fn.when(fn.col("is_delete"), delete).otherwise(UPSERT).alias(OPERATION)
+    return counted.where("is_delete OR goes = 0 OR place - 1 > goes").select(operation, *_names(shape))
+
+
 def _repeated(rows: DataFrame, copies: Column, shape: TableShape) -> DataFrame:
     from pyspark.sql import functions as fn
 
@@ -99,8 +155,8 @@ def _never_below_zero(number: Column, *, lenient: bool) -> Column:
 
 def _merge_statement(path: str, shape: TableShape, key_range: KeyRange | None) -> str:
     names = [quoted(column.name) for column in shape.columns]
-    of_table = (printed_sql(f"t.{name}", column) for name, column in zip(names, shape.columns, strict=True))
-    of_source = (printed_sql(f"s.{value(i)}", column) for i, column in enumerate(shape.columns))
+    of_table = (printed_sql(f"t.{quoted(column.name)}", column) for column in shape.source_columns)
+    of_source = (printed_sql(f"s.{value(i)}", column) for i, column in enumerate(shape.source_columns))
     equal = (f"{held} <=> {going}" for held, going in zip(of_table, of_source, strict=True))
     within = () if key_range is None else (in_range(shape, key_range),)
     values = ", ".join(f"s.{value(i)}" for i in _places(shape))

@@ -23,8 +23,10 @@ _DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
 def delta_fields(
     columns: Sequence[LakeColumn], mode: Mode, physical: Sequence[str], ids: Sequence[int | None]
 ) -> list[Field]:
-    """The source's columns, then the mode's, with their names and numbers in the data files."""
-    told: list[tuple[str, str, Field]] = [(each.name, each.lake_type.sql, {ATTNUM: each.attnum}) for each in columns]
+    """The source's columns, then the table's own, with their names and numbers in the data files."""
+    told: list[tuple[str, str, Field]] = [
+        (each.name, each.lake_type.sql, {MODE: mode} if each.of_commit else {ATTNUM: each.attnum}) for each in columns
+    ]
     told += [(each.name, each.sql, {MODE: mode}) for each in mode_columns(mode)]
     return [_field(*each, name, number) for each, name, number in zip(told, physical, ids, strict=True)]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import MIRROR, Form
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_features import features_of, new_properties
 
@@ -60,15 +60,15 @@ def is_readable(spark: SparkSession, path: str, version: int) -> bool:
 
 
 def with_attribute_numbers(
-    frame: DataFrame, columns: Sequence[LakeColumn | DeltaColumn], mode: Mode = "mirror"
+    frame: DataFrame, columns: Sequence[LakeColumn | DeltaColumn], form: Form = MIRROR
 ) -> DataFrame:
-    """``frame``, which has these columns and those of the mode, with attribute numbers in its columns' metadata."""
+    """``frame``, which has these columns and those of the form, with attribute numbers in its columns' metadata."""
     from pyspark.sql import functions
 
     described: list[tuple[str, dict[str, int | str]]] = [
         (column.name, {} if column.attnum is None else {ATTNUM: column.attnum}) for column in columns
     ]
-    described += [(column.name, {MODE: mode}) for column in mode_columns(mode)]
+    described += [(column.name, {MODE: form.mode}) for column in own_columns(form)]
     return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))
 
 

@@ -42,7 +42,7 @@ def quoted(identifier: str) -> str:
 def ranged_key(shape: TableShape) -> int | None:
     """The index of the leading key column if Delta can skip files by a literal range on its type, else None. For a
     table without a key, the index of the first column of such a type."""
-    places = shape.key_indices[:1] or range(len(shape.columns))
+    places = shape.key_indices[:1] or range(len(shape.source_columns))
     return next((place for place in places if shape.columns[place].lake_type.kind in RANGED), None)
 
 

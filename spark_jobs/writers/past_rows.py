@@ -17,13 +17,16 @@ from spark_jobs.schema.mode_columns import (
     ORDINAL,
     VALID_FROM,
     VALID_FROM_LSN,
+    VALID_TO,
+    VALID_TO_LSN,
     ModeColumn,
     mode_columns,
+    own_columns,
 )
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.table_mode import CommitColumn, Form, holds_changes
 from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.row_equality import printed
@@ -34,8 +37,21 @@ if TYPE_CHECKING:
 BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
 
 
-def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:
-    """The source's ``rows`` with the mode's columns, which say that the rows exist since the snapshot."""
+def snapshot_rows(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
+    """The source's ``rows`` with the form's columns, which say that the rows exist since the snapshot."""
+    return rows.selectExpr("*", *(f"{_since(column, moment)} AS {quoted(column.name)}" for column in own_columns(form)))
+
+
+def values_at(
+    moment: Moment, rows: DataFrame, shape: TableShape, commit_columns: tuple[CommitColumn, ...]
+) -> DataFrame:
+    """``rows`` of values of ``shape``, with those of the commit columns."""
+    places = enumerate(own_columns(Form(commit_columns=commit_columns)), len(shape.columns))
+    return rows.selectExpr("*", *(f"{_since(column, moment)} AS {value(place)}" for place, column in places))
+
+
+def _since(column: ModeColumn, moment: Moment) -> str:
+    """What the column has in a row of the snapshot."""
     values = {
         VALID_FROM_LSN: str(int(moment.lsn)),
         VALID_FROM: moment.sql,
@@ -44,50 +60,71 @@ def snapshot_rows(rows: DataFrame, mode: Mode, moment: Moment) -> DataFrame:
         ORDINAL: str(BEFORE_ALL_CHANGES),
         COMMIT_TIME: moment.sql,
     }
-    described = (
-        f"CAST({values.get(column, 'NULL')} AS {column.sql}) AS {quoted(column.name)}" for column in mode_columns(mode)
-    )
-    return rows.selectExpr("*", *described)
+    return f"CAST({values.get(column, 'NULL')} AS {column.sql})"
 
 
-def rows_with_past(rows: DataFrame, path: str, shape: TableShape, mode: Mode, moment: Moment) -> DataFrame:
+def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """All rows of the table at ``path`` after the snapshot, past rows included.
 
     Columns are matched by attribute number. A value that does not fit its column's new type raises Spark's error.
     """
-    held = _held(rows.sparkSession, path, shape, mode)
-    if holds_changes(mode):
-        return held.unionByName(snapshot_rows(rows, mode, moment))
-    if mode == "soft_delete":
-        return _soft_deleted(rows, held, shape, moment)
-    return _history(rows, held, shape, moment)
+    spark = rows.sparkSession
+    if form.mode == "soft_delete":
+        return _soft_deleted(rows, _held(spark, path, shape, form, moment), shape, form, moment)
+    held = _held(spark, path, shape, Form(form.mode), moment)
+    if holds_changes(form.mode):
+        return held.unionByName(snapshot_rows(rows, form, moment))
+    return with_commit_columns(_history(rows, held, shape, moment), form, moment)
 
 
-def _held(spark: SparkSession, path: str, shape: TableShape, mode: Mode) -> DataFrame:
-    """The table's rows, in the source's current columns."""
+def with_commit_columns(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
+    """``rows`` in the form's mode, with its commit columns too. A version of a row knows its commits; other rows that
+    do not, get ``moment``."""
+    from pyspark.sql import functions as fn
+
+    wanted = [column for column in own_columns(form) if column.name in form.commit_columns]
+    found = {column.name: _of_version(column) for column in wanted}
+    if form.mode != "history":
+        found = {column.name: _since(column, moment) for column in wanted if column.name not in rows.columns}
+    return rows.withColumns({name: fn.expr(text) for name, text in found.items()}) if found else rows
+
+
+def _of_version(column: ModeColumn) -> str:
+    """The commit that ended a version or, if none has, the one that it began with."""
+    ends, begins = (VALID_TO_LSN, VALID_FROM_LSN) if column == COMMIT_LSN else (VALID_TO, VALID_FROM)
+    return f"CASE WHEN `{VALID_TO_LSN.name}` IS NULL THEN `{begins.name}` ELSE `{ends.name}` END"
+
+
+def _held(spark: SparkSession, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
+    """The table's rows, in the source's current columns and those of the form."""
     names = {column.attnum: column.name for column in table_columns(spark, path)}
     values = (
         f"CAST({quoted(names[column.attnum]) if column.attnum in names else 'NULL'} AS {column.lake_type.sql})"
         f" AS {quoted(column.name)}"
         for column in shape.columns
     )
-    kept = (quoted(column.name) for column in mode_columns(mode))
-    return spark.read.format("delta").load(path).selectExpr(*values, *kept)
+    kept = (quoted(column.name) for column in own_columns(form))
+    return with_commit_columns(spark.read.format("delta").load(path), form, moment).selectExpr(*values, *kept)
 
 
-def _soft_deleted(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment) -> DataFrame:
+def _soft_deleted(rows: DataFrame, held: DataFrame, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """Rows that the source no longer has are marked as deleted at ``moment``, unless they already were."""
     from pyspark.sql import functions as fn
 
-    (deleted,) = mode_columns("soft_delete")
-    joined = _joined(rows, held, shape, "soft_delete")
+    *commits, deleted = own_columns(form)
+    joined = _joined(rows, held, shape, form)
     is_there = fn.col("is_there").isNotNull()
     values = (
         fn.when(is_there, fn.col(value(i))).otherwise(fn.col(_held_value(i))).alias(column.name)
         for i, column in enumerate(shape.columns)
     )
     at = fn.when(~is_there, fn.coalesce(fn.col(deleted.net), fn.expr(moment.sql)))
-    return joined.select(*values, at.alias(deleted.name))
+    was_deleted = ~is_there & fn.col(deleted.net).isNotNull()
+    written = (
+        fn.when(was_deleted, fn.col(each.net)).otherwise(fn.expr(_since(each, moment))).alias(each.name)
+        for each in commits
+    )
+    return joined.select(*values, *written, at.alias(deleted.name))
 
 
 def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment) -> DataFrame:
@@ -98,7 +135,7 @@ def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment
     columns = mode_columns("history")
     from_lsn, from_at, to_lsn, to_at = columns
     is_open = fn.col(quoted(to_lsn.name)).isNull()
-    joined = _joined(rows, held.where(is_open), shape, "history")
+    joined = _joined(rows, held.where(is_open), shape, Form("history"))
     is_there, was_there = fn.col("is_there").isNotNull(), fn.col("was_there").isNotNull()
     equal = reduce(
         and_,
@@ -131,7 +168,7 @@ def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment
     return held.where(~is_open).unionByName(versions)
 
 
-def _joined(rows: DataFrame, held: DataFrame, shape: TableShape, mode: Mode) -> DataFrame:
+def _joined(rows: DataFrame, held: DataFrame, shape: TableShape, form: Form) -> DataFrame:
     """One row per key: the source's values if it ``is_there``, and the table's values if it ``was_there``."""
     from pyspark.sql import functions as fn
 
@@ -141,7 +178,7 @@ def _joined(rows: DataFrame, held: DataFrame, shape: TableShape, mode: Mode) -> 
     )
     old = held.select(
         *(fn.col(quoted(column.name)).alias(_held_value(i)) for i, column in enumerate(shape.columns)),
-        *(fn.col(quoted(column.name)).alias(column.net) for column in mode_columns(mode)),
+        *(fn.col(quoted(column.name)).alias(column.net) for column in own_columns(form)),
         fn.lit(True).alias("was_there"),
     )
     same_key = reduce(and_, (fn.col(value(i)) == fn.col(_held_value(i)) for i in shape.key_indices))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.mode_columns import (
+    COMMIT_LSN,
+    COMMIT_TIME,
     DELETED_AT,
     VALID_TO,
     VALID_TO_LSN,
@@ -14,6 +16,7 @@ from spark_jobs.schema.mode_columns import (
 )
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, unchanged, value
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import Mode
 from spark_jobs.writers.merge_sql import (
     NET_CHANGE,
@@ -35,6 +38,7 @@ def named_mode_columns(mode: Mode) -> tuple[str, ...]:
 def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: Moment | None) -> str:
     """The MERGE of the view ``net_change``. ``ended``: a TRUNCATE, which deleted all rows that are not in the view."""
     shape, kept, deleted = columns.shape, columns.unchanged, quoted(DELETED_AT.name)
+    marked = [f"t.{deleted} = s.{DELETED_AT.net}", *_commits(shape)]
     updates = [*updated_values(shape, kept), f"t.{deleted} = s.{DELETED_AT.net}"]
     names, values = (", ".join(words) for words in inserted_values(shape, kept))
     inserted = f"INSERT ({names}, {deleted}) VALUES ({values}, s.{DELETED_AT.net})"  # noqa: S608
@@ -42,13 +46,14 @@ def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | 
         f"MERGE INTO {delta_identifier(path)} AS t",
         f"USING {NET_CHANGE} AS s",
         f"ON {' AND '.join(key_matches(shape, None if ended else key_range))}",
-        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN UPDATE SET t.{deleted} = s.{DELETED_AT.net}",
+        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN UPDATE SET {', '.join(marked)}",
         f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}",
         f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
     ]
     if ended is not None:
         live = f"t.{deleted} IS NULL"
-        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {live} THEN UPDATE SET t.{deleted} = {ended.sql}")
+        ends = ", ".join([f"t.{deleted} = {ended.sql}", *_commits(shape, ended)])
+        clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {live} THEN UPDATE SET {ends}")
     return "\n".join(clauses)
 
 
@@ -59,6 +64,7 @@ def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None
     is_open = f"t.{quoted(VALID_TO_LSN.name)} IS NULL"
     matches = [f"s.{OPERATION} = {DELETE}", is_open, *key_matches(shape, None if ended else key_range)]
     lsn, at = f"t.{quoted(VALID_TO_LSN.name)}", f"t.{quoted(VALID_TO.name)}"
+    marked = [f"{lsn} = s.{VALID_TO_LSN.net}", f"{at} = s.{VALID_TO.net}", *_commits(shape)]
     kept = mode_columns("history")
     names = ", ".join(quoted(name) for name in (*(c.name for c in shape.columns), *(c.name for c in kept)))
     values = ", ".join(f"s.{name}" for name in (*map(value, range(len(shape.columns))), *(c.net for c in kept)))
@@ -67,13 +73,23 @@ def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None
         f"MERGE INTO {delta_identifier(path)} AS t",
         f"USING {NET_CHANGE} AS s",
         f"ON {' AND '.join(matches)}",
-        f"WHEN MATCHED THEN UPDATE SET {lsn} = s.{VALID_TO_LSN.net}, {at} = s.{VALID_TO.net}",
+        f"WHEN MATCHED THEN UPDATE SET {', '.join(marked)}",
         f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
     ]
     if ended is not None:
-        ends = f"{lsn} = {int(ended.lsn)}, {at} = {ended.sql}"
+        ends = ", ".join([f"{lsn} = {int(ended.lsn)}", f"{at} = {ended.sql}", *_commits(shape, ended)])
         clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {is_open} THEN UPDATE SET {ends}")
     return "\n".join(clauses)
+
+
+def _commits(shape: TableShape, ended: Moment | None = None) -> list[str]:
+    """The assignments of the commit columns: from the net change, or of the TRUNCATE that ``ended`` the row."""
+    of = {} if ended is None else {COMMIT_LSN.name: str(int(ended.lsn)), COMMIT_TIME.name: ended.sql}
+    return [
+        f"t.{quoted(column.name)} = {of.get(column.name, f's.{value(i)}')}"
+        for i, column in enumerate(shape.columns)
+        if column.of_commit
+    ]
 
 
 def open_values_query(path: str, columns: NetColumns, view: str) -> str:

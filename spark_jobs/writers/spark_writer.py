@@ -26,7 +26,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.arranged_table import arrange, rewriting
-from spark_jobs.writers.copies_merge import copied_rows, merge_copies
+from spark_jobs.writers.copies_merge import copied_rows, merge_copies, rows_left
 from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import (
     NET_CHANGE,
@@ -112,7 +112,8 @@ def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
     elif shape.has_key:
         new = rows.where(f"{OPERATION} = {UPSERT}")
     else:
-        new = copied_rows(rows, shape, lenient=net.lenient)
+        left = rows_left if net.truncated and shape.source_columns != shape.columns else copied_rows
+        new = left(rows, shape, lenient=net.lenient)
     written = new.selectExpr(*named_columns(shape.columns), *named_mode_columns(mode))
     written.write.format("delta").mode("overwrite" if net.truncated else "append").save(path)
 

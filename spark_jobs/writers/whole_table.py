@@ -110,7 +110,9 @@ class WholeTable:
         """Whether the table that is there gets other columns."""
         if self.before is None:
             return False
-        wanted = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in self.columns)
+        wanted = tuple(
+            DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in _of_source(self.columns)
+        )
         has_names = {*self.before.physical} == {*written_columns(self.columns, self.mode).names}
         return self.before.columns != wanted or not has_names
 
@@ -213,8 +215,10 @@ def _in_columns(
 ) -> pa.Table | None:
     """The rows of a table that has the columns ``held``, in others. None if Spark has to convert a value."""
     known, schema = {column.attnum: column for column in held}, written_columns(columns, mode)
-    found = []
-    for column in columns:
+    found, own = [], schema.names[len(_of_source(columns)) :]
+    if not {*own} <= {*rows.column_names}:
+        return None
+    for column in _of_source(columns):
         before = known.get(column.attnum)
         if before is None:
             found.append(pa.chunked_array([pa.nulls(rows.num_rows, column.lake_type.arrow)]))
@@ -222,7 +226,7 @@ def _in_columns(
             found.append(rows.column(before.name).cast(column.lake_type.arrow))
         else:
             return None
-    return pa.table([*found, *(rows.column(name) for name in schema.names[len(columns) :])], schema.names).cast(schema)
+    return pa.table([*found, *map(rows.column, own)], schema.names).cast(schema)
 
 
 def _in_files(
@@ -234,8 +238,12 @@ def _in_files(
         return tuple(names), (None,) * len(names)
     held = {column.attnum: column.name for column in opened.columns}
     own = {name for name in opened.physical if name not in held.values()}
-    known = [held.get(column.attnum) for column in columns]
-    known += [name if name in own else None for name in names[len(columns) :]]
+    known = [held.get(column.attnum) for column in _of_source(columns)]
+    known += [name if name in own else None for name in names[len(known) :]]
     free = count(opened.max_id + 1)
     physical = tuple(f"col-{uuid4()}" if name is None else opened.physical[name] for name in known)
     return physical, tuple(next(free) if name is None else opened.ids[name] for name in known)
+
+
+def _of_source(columns: Sequence[LakeColumn]) -> tuple[LakeColumn, ...]:
+    return tuple(column for column in columns if not column.of_commit)

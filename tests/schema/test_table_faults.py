@@ -9,6 +9,7 @@ import pytest
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import table_faults
+from spark_jobs.table_mode import MIRROR, Form
 from tests.schema.relation_facts import FACTS
 
 SENT = ("id", "note")
@@ -33,7 +34,7 @@ def keyless(relreplident: str, leaves: Leaves = ()) -> RelationFacts:
     ],
 )
 def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: str | None) -> None:
-    faults = table_faults(keyless(identity, leaves), binary=False, sent=SENT, published=published, mode="mirror")
+    faults = table_faults(keyless(identity, leaves), binary=False, sent=SENT, published=published, form=MIRROR)
     assert [found.what for found in faults] == ([] if fault is None else [fault])
 
 
@@ -53,14 +54,16 @@ def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: st
     ],
 )
 def test_a_declared_key(facts: RelationFacts, key: tuple[str, ...], fault: str | None) -> None:
-    faults = table_faults(facts, binary=False, sent=SENT, published=True, mode="mirror", key=key)
+    faults = table_faults(facts, binary=False, sent=SENT, published=True, form=MIRROR, key=key)
     assert [found.what for found in faults] == ([] if fault is None else [fault])
 
 
 def test_a_declared_key_makes_a_mode_that_needs_one_possible() -> None:
     without, declared = keyless("f"), replace(keyless("f"), declared_key=("id",))
     faults = {
-        facts: [found.what for found in table_faults(facts, binary=False, sent=SENT, published=True, mode="history")]
+        facts: [
+            found.what for found in table_faults(facts, binary=False, sent=SENT, published=True, form=Form("history"))
+        ]
         for facts in (without, declared)
     }
     assert faults == {without: ["has no key, and mode history keeps rows by their key"], declared: []}
@@ -88,5 +91,5 @@ def options(**types: str) -> ColumnOptions:
     ],
 )
 def test_what_is_said_of_columns(said: ColumnOptions, fault: str | None) -> None:
-    faults = table_faults(FACTS, binary=False, sent=SENT, published=True, mode="mirror", options=said)
+    faults = table_faults(FACTS, binary=False, sent=SENT, published=True, form=MIRROR, options=said)
     assert [found.what for found in faults] == ([] if fault is None else [fault])

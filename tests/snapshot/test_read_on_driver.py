@@ -52,7 +52,7 @@ def for_ever(_: int) -> Generator[pa.RecordBatch, None, None]:
 def test_the_files_hold_what_all_tasks_read(tmp_path: Path) -> None:
     with range_threads(2) as threads:
         read_task = reader(lambda task: (batch(1000 * task) for _ in range(1)))
-        written = read_into_files(READ, read_task, Location.of(str(tmp_path)), LAYOUT, threads)
+        written = read_into_files(len(READ.tasks), read_task, Location.of(str(tmp_path)), LAYOUT, threads)
     assert written.rows == TASKS * 400_000
     assert {action.path for action in written.actions} == {file.name for file in tmp_path.iterdir()}
     assert sum(pq.read_metadata(file).num_rows for file in tmp_path.iterdir()) == written.rows
@@ -65,7 +65,7 @@ def test_the_first_error_ends_the_other_tasks(tmp_path: Path) -> None:
         return for_ever(task)
 
     with range_threads(2) as threads, pytest.raises(SourceError, match="of task 1"):
-        read_into_files(READ, reader(fails), Location.of(str(tmp_path)), LAYOUT, threads)
+        read_into_files(len(READ.tasks), reader(fails), Location.of(str(tmp_path)), LAYOUT, threads)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -80,7 +80,9 @@ def test_an_interrupt_ends_all_tasks(tmp_path: Path) -> None:
 
         def interrupted() -> None:
             with range_threads(2) as threads:
-                tables.submit(read_into_files, READ, reader(endless), Location.of(str(tmp_path)), LAYOUT, threads)
+                tables.submit(
+                    read_into_files, len(READ.tasks), reader(endless), Location.of(str(tmp_path)), LAYOUT, threads
+                )
                 assert begun.wait(60)
                 raise KeyboardInterrupt
 

@@ -31,7 +31,7 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import Form, Mode
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import replace_table, table_at, with_attribute_numbers
 from spark_jobs.writers.held_rows import held_rows, readable_table
@@ -197,8 +197,8 @@ class Table:
         columns = self.shape.columns
         with committing_session(self.spark, path, self.provenance()) as own:
             frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
-            frame = snapshot_rows(frame, self.mode, SNAPSHOT)
-            replace_table(with_attribute_numbers(frame, columns, self.mode), path)
+            frame = snapshot_rows(frame, Form(self.mode), SNAPSHOT)
+            replace_table(with_attribute_numbers(frame, columns, Form(self.mode)), path)
 
     def write(self, net: NetSource, engine: MergeEngine, limits: WriteLimits = WriteLimits()) -> str:  # noqa: B008
         """Returns the writer, after a look at the commit."""
@@ -322,7 +322,11 @@ BY_SPARK_BY_DAY = ("two columns", "deletion vectors")
 @pytest.mark.parametrize(
     ("kind", "engine"),
     [
-        *((kind, "auto") for kind in (*KEYS_BY_DAY, "two columns", "arrays", *FEATURES) if kind not in FEATURES_BY_NIGHT),
+        *(
+            (kind, "auto")
+            for kind in (*KEYS_BY_DAY, "two columns", "arrays", *FEATURES)
+            if kind not in FEATURES_BY_NIGHT
+        ),
         *(at_night(kind, "auto") for kind in (*KEYS, *FEATURES_BY_NIGHT) if kind not in KEYS_BY_DAY),
         *((kind, "spark") for kind in BY_SPARK_BY_DAY),
         *(at_night(kind, "spark") for kind in BY_SPARK_TOO if kind not in BY_SPARK_BY_DAY),

@@ -6,16 +6,19 @@ A version that its own transaction replaced was never visible and is left out.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
+from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.rows import NetRows, outcome_of
-from spark_jobs.apply.net_change.timeline import Moments, Timeline
+from spark_jobs.apply.net_change.timeline import Timeline
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.mode_columns import VALID_FROM, VALID_FROM_LSN, VALID_TO, VALID_TO_LSN
 from spark_jobs.schema.net_columns import NetColumns
+from spark_jobs.schema.table_shape import TableShape
 
 
-def history_rows(timeline: Timeline, *, lenient: bool, on_unrepresentable: OnUnrepresentable) -> NetRows:
+def history_rows(
+    timeline: Timeline, written: TableShape, *, lenient: bool, on_unrepresentable: OnUnrepresentable
+) -> NetRows:
     """Upserts are versions that begin. A delete ends the key's open version in the table, and says when it ended.
 
     ``lenient``: an inserted key may already be in the table, as its delete was not published. Raises as ``net_rows``
@@ -32,7 +35,7 @@ def history_rows(timeline: Timeline, *, lenient: bool, on_unrepresentable: OnUnr
     begun, ended = timeline.begun.take(rows), timeline.ended.take(rows)
     never = Moments.never(len(rows))
     since, until = begun.where(begins, never), ended.where(begins, begun)
-    columns = NetColumns(actions.ordered.shape, outcome.unchanged, outcome.old_keys, "history")
+    columns = NetColumns(written, outcome.unchanged, outcome.old_keys, "history")
     named = {
         **outcome.named,
         VALID_FROM_LSN.net: since.lsn_array,
@@ -40,7 +43,7 @@ def history_rows(timeline: Timeline, *, lenient: bool, on_unrepresentable: OnUnr
         VALID_TO_LSN.net: until.lsn_array,
         VALID_TO.net: until.time_array,
     }
-    return NetRows(columns, pa.table(named), begins)
+    return NetRows.of(columns, named, until.otherwise(since), begins)
 
 
 def _ending(timeline: Timeline, *, lenient: bool) -> np.ndarray:

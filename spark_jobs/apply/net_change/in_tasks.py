@@ -42,7 +42,7 @@ from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.rows import NetRows, all_columns
 from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes, keeps_past
+from spark_jobs.table_mode import CommitColumn, Mode, holds_changes, keeps_past
 
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 Task: TypeAlias = "Callable[[Batches], Batches]"
@@ -66,19 +66,19 @@ _BYTES = 64 << 20
 _OUTPUT_ROWS = 50_000
 
 
-def input_fields(mode: Mode) -> tuple[NetField, ...]:
+def input_fields(mode: Mode, commit_columns: tuple[CommitColumn, ...] = ()) -> tuple[NetField, ...]:
     """The columns of the change log that the first step reads."""
-    past = (_COMMIT_TIME,) if keeps_past(mode) else ()
-    return (*_CHANGES, *past, *((_XID,) if holds_changes(mode) else ()))
+    timed = (_COMMIT_TIME,) if keeps_past(mode) or commit_columns else ()
+    return (*_CHANGES, *timed, *((_XID,) if holds_changes(mode) else ()))
 
 
-def partial_fields(mode: Mode) -> tuple[NetField, ...]:
+def partial_fields(mode: Mode, commit_columns: tuple[CommitColumn, ...] = ()) -> tuple[NetField, ...]:
     """What ``partial_net`` yields."""
-    return (*input_fields(mode), *_OF_HALVES)
+    return (*input_fields(mode, commit_columns), *_OF_HALVES)
 
 
 def final_fields(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
-    """All columns that a net change of the table can have, then the flags that the driver asks for."""
+    """All columns that a net change written in this shape can have, then the flags that the driver asks for."""
     return (*NetColumns.all_possible(shape, mode).fields, FRESH, LEANS)
 
 
@@ -97,9 +97,9 @@ def final_net(rules: NetRules) -> Task:
 
     def run(batches: Batches) -> Batches:
         # columns are taken by name: Spark's batches declare every column nullable, so the schemas differ
-        rows = _whole(batches, partial_fields(rules.mode))
+        rows = _whole(batches, partial_fields(rules.mode, rules.commit_columns))
         if pc.any(rows.column(LEANS.name)).as_py():
-            schema = arrow_schema(final_fields(rules.shape, rules.mode))
+            schema = arrow_schema(final_fields(rules.written, rules.mode))
             yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=schema)
             return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
@@ -112,7 +112,7 @@ def ordered_net(rules: NetRules) -> Task:
     """All changes of the range in one partition → ``final_fields``: ``net_change`` as one task."""
 
     def run(batches: Batches) -> Batches:
-        rows = rules.counting(_whole(batches, input_fields(rules.mode)))
+        rows = rules.counting(_whole(batches, input_fields(rules.mode, rules.commit_columns)))
         yield from _final(rules.rows_by_key(rules.actions(rows), rows))
 
     return run
@@ -134,11 +134,11 @@ def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
     unknown = _unknown_to_themselves(actions)
     kept = np.arange(len(actions)) if keeps_past(rules.mode) else _not_superseded(actions, unknown)
     source = rows.take(pa.array(actions.ordered.order[actions.slots[kept]]))
-    named = {field.name: source.column(field.name) for field in input_fields(rules.mode)}
+    named = {field.name: source.column(field.name) for field in input_fields(rules.mode, rules.commit_columns)}
     named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
     named["key"] = actions.keys.take(pa.array(actions.codes[kept]))
     named[LEANS.name] = pa.array(unknown[kept] & actions.moved[kept])
-    return pa.table(named).cast(arrow_schema(partial_fields(rules.mode)))
+    return pa.table(named).cast(arrow_schema(partial_fields(rules.mode, rules.commit_columns)))
 
 
 def _unknown_to_themselves(actions: Actions) -> np.ndarray:

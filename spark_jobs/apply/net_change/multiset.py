@@ -2,7 +2,10 @@
 
 REPLICA IDENTITY FULL sends the old row whole: a delete removes one row that is equal in all columns, an update replaces
 one, and it makes no difference which of several equal rows that is. So the order of changes does not matter: a sum per
-row is enough. https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-REPLICA-IDENTITY
+row is enough. With commit columns rows are equal if their other columns are, and the oldest goes. The order does not
+matter then either, as an added row is newer than those that are there. But only the table tells which rows go: so the
+copies that each commit adds are not summed with those that go, which name no commit.
+https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-REPLICA-IDENTITY
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.apply.net_change.actions import Spans
+from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.rows import typed_values
 from spark_jobs.decode.columnar import DELETE, INSERT, Changes
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -20,10 +24,13 @@ from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
 from spark_jobs.schema.table_faults import whole_rows_sql
+from spark_jobs.schema.table_shape import TableShape
 
 
-def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
-    """``COPIES`` and the values, for each row whose number of copies changes.
+def net_copies(
+    ordered: OrderedChanges, written: TableShape, moments: Moments, *, on_unrepresentable: OnUnrepresentable
+) -> pa.Table:
+    """``COPIES`` and the values of ``written``, for each row whose number of copies changes. ``moments``: of changes.
 
     Rows are equal if PostgreSQL prints them alike: NaN is NaN, 0 is not -0. Raises NeedsSnapshotError where a change
     came without its old row, and what casting raises.
@@ -39,10 +46,9 @@ def net_copies(ordered: OrderedChanges, *, on_unrepresentable: OnUnrepresentable
 
     values = in_threads(column, range(len(shape.columns)))
     copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])
-    rows = pa.Table.from_arrays(
-        [pa.chunked_array([pa.array(copies)]), *values], schema=arrow_schema(NetColumns(shape).fields)
-    )
-    return summed(rows)
+    commits = moments.take(added).then(Moments.never(len(removed))).values(written)
+    columns = [pa.array(copies), *values, *commits.values()]
+    return summed(pa.table(columns, schema=arrow_schema(NetColumns(written).fields)))
 
 
 def summed(rows: pa.Table) -> pa.Table:

@@ -27,7 +27,7 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.table_mode import CommitColumn, Mode, holds_changes
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ def net_change(
     mode: Mode = "mirror",
     lenient: bool = False,
     on_unrepresentable: OnUnrepresentable = "error",
+    commit_columns: tuple[CommitColumn, ...] = (),
 ) -> NetChange:
     """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; see ``NetRules`` for the rest.
 
@@ -64,7 +65,7 @@ def net_change(
     rows = plain_columns(rows)
     counts = _counts(rows, shape)
     truncates = truncations(rows, shape) if counts.truncates else ()
-    rules = NetRules(shape, relations, mode, truncates, lenient, on_unrepresentable)
+    rules = NetRules(shape, relations, mode, truncates, lenient, on_unrepresentable, commit_columns)
     changes = rules.counting(rows)
     if rules.nets_by_key:
         net = rules.rows_by_key(rules.actions(changes), changes)
@@ -75,7 +76,7 @@ def net_change(
         found, only_come = pa.concat_tables([found, appended_truncates(truncates_of(rows), shape)]), True
     else:
         only_come = not pc.any(pc.less(found.column(COPIES.name), 0)).as_py()
-    return NetChange(NetColumns(shape, mode=mode), found, rules.truncated, only_come, counts)
+    return NetChange(NetColumns(rules.written, mode=mode), found, rules.truncated, only_come, counts)
 
 
 def _counts(rows: pa.Table, shape: TableShape) -> ChangeCounts:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_jobs.apply.net_change.actions import Actions
 from spark_jobs.apply.net_change.appended import appended_changes
 from spark_jobs.apply.net_change.history import history_rows
+from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.multiset import net_copies
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
@@ -21,14 +22,14 @@ from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes, keeps_past
+from spark_jobs.table_mode import CommitColumn, Mode, holds_changes, keeps_past
 
 
 @dataclass(frozen=True)
 class NetRules:
     """What must be known of a table and a range. ``relations``: the relation versions, each mapped to the shape's
     columns. ``truncates``: the table's TRUNCATEs in the range, in order. ``lenient``: an inserted key may already be in
-    the table."""
+    the table. ``commit_columns``: those that the rows have."""
 
     shape: TableShape
     relations: Mapping[int, RelationVersion]
@@ -36,6 +37,12 @@ class NetRules:
     truncates: tuple[Truncation, ...] = ()
     lenient: bool = False
     on_unrepresentable: OnUnrepresentable = "error"
+    commit_columns: tuple[CommitColumn, ...] = ()
+
+    @property
+    def written(self) -> TableShape:
+        """The shape of the rows."""
+        return self.shape.with_commit_columns(self.commit_columns)
 
     @property
     def nets_by_key(self) -> bool:
@@ -66,22 +73,31 @@ class NetRules:
         return Actions.of(ordered, None if halves is None else halves[ordered.order])
 
     def rows_by_key(self, actions: Actions, given: pa.Table) -> NetRows:
-        """``given``: the rows that the actions were made of, in modes that keep the past with their commit times.
+        """``given``: the rows that the actions were made of, with their commit times where rows say when they changed.
 
         Raises DecodeError, UnrepresentableError, NeedsSnapshotError.
         """
         policy = self.on_unrepresentable
         if not keeps_past(self.mode):
-            return net_rows(actions, truncated=self.truncated, lenient=self.lenient, on_unrepresentable=policy)
+            moments, truncated = self._moments(actions.ordered, given), self.truncated
+            return net_rows(
+                actions, self.written, moments, truncated=truncated, lenient=self.lenient, on_unrepresentable=policy
+            )
         timeline = Timeline.of(actions, given, self.truncates)
         if self.mode == "history":
-            return history_rows(timeline, lenient=self.lenient, on_unrepresentable=policy)
-        return soft_delete_rows(timeline, on_unrepresentable=policy)
+            return history_rows(timeline, self.written, lenient=self.lenient, on_unrepresentable=policy)
+        return soft_delete_rows(timeline, self.written, on_unrepresentable=policy)
 
     def rows_of_changes(self, rows: pa.Table) -> pa.Table:
-        """The outcome if not netted by key. ``rows``: that count, in mode ``append`` with ``commit_time`` and ``xid``.
+        """The outcome if not netted by key. ``rows``: that count, in mode ``append`` with ``commit_time`` and ``xid``,
+        with commit columns with ``commit_time``.
         Without a key: copies of rows, to be added to those of other tasks. Raises as ``rows_by_key`` does."""
         ordered = OrderedChanges.of(rows, self.relations, self.shape)
         if holds_changes(self.mode):
             return appended_changes(ordered, rows, on_unrepresentable=self.on_unrepresentable)
-        return net_copies(ordered, on_unrepresentable=self.on_unrepresentable)
+        moments = self._moments(ordered, rows)
+        return net_copies(ordered, self.written, moments, on_unrepresentable=self.on_unrepresentable)
+
+    def _moments(self, ordered: OrderedChanges, rows: pa.Table) -> Moments:
+        """Each change's commit, if the rows are to say it."""
+        return Moments.of(ordered, rows) if self.commit_columns else Moments.never(len(ordered.changes))

@@ -49,6 +49,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
         mode=work.state.mode,
         lenient=bool(work.state.generation.missing_operations),
         on_unrepresentable=work.pipeline.on_unrepresentable,
+        commit_columns=work.state.generation.commit_columns,
     )
     key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
     with _frame(net, work, for_spark=for_spark) as read:

@@ -58,12 +58,13 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
     state, shape = work.state, landed.shape
     truncates, lenient = truncations(landed.rows, shape), bool(state.generation.missing_operations)
     policy = work.pipeline.on_unrepresentable
-    rules = NetRules(shape, landed.relations, state.mode, truncates, lenient, policy)
+    form = state.generation.form
+    rules = NetRules(shape, landed.relations, form.mode, truncates, lenient, policy, form.commit_columns)
     logged = _logged(spark, work, _ROW_CHANGES)
     counts = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
     inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
     seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
-    changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules.mode)))
+    changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules.mode, rules.commit_columns)))
     with staging_folder(work.pipeline.lake, state) as folder:
         if rules.nets_by_key:
             net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
@@ -85,8 +86,9 @@ def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
 
 def _by_key(rows: DataFrame, rules: NetRules, parts: int, folder: str) -> NetSource:
     """In two steps, with a shuffle by key between them."""
-    schema = ddl(final_fields(rules.shape, rules.mode))
-    halves = rows.mapInArrow(partial_net(rules), ddl(partial_fields(rules.mode))).repartition(parts, "key")
+    schema = ddl(final_fields(rules.written, rules.mode))
+    partial = ddl(partial_fields(rules.mode, rules.commit_columns))
+    halves = rows.mapInArrow(partial_net(rules), partial).repartition(parts, "key")
     source = _staged(halves.mapInArrow(final_net(rules), schema), f"{folder}/net", rules)
     if source is None:  # a key move depends on rows in other partitions: one task, in the order of the log
         source = _staged(rows.coalesce(1).mapInArrow(ordered_net(rules), schema), f"{folder}/ordered", rules)
@@ -105,7 +107,7 @@ def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: s
 
 def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
-    shape, columns = rules.shape, NetColumns(rules.shape)
+    shape, columns = rules.written, NetColumns(rules.written)
     schema = ddl(columns.fields)
     read = _written(summed_copies(rows.mapInArrow(net_of_changes(rules), schema), shape), folder, schema)
     goes, place = f"{COPIES.name} < 0", ranged_key(shape)
@@ -123,8 +125,8 @@ def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
 def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     """Stage ``net``, and describe its rows with one query. None if some row can only be computed in the order of the
     log."""
-    staged = _written(net, folder, ddl(final_fields(rules.shape, rules.mode)))
-    widest, place = NetColumns.all_possible(rules.shape, rules.mode), ranged_key(rules.shape)
+    staged = _written(net, folder, ddl(final_fields(rules.written, rules.mode)))
+    widest, place = NetColumns.all_possible(rules.written, rules.mode), ranged_key(rules.shape)
     asked = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
     ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
     asked += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.apply.net_change.carry import Carried, Carry, has_unchanged, known_spans
+from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
@@ -38,12 +40,31 @@ class NetRows:
     rows: pa.Table
     fresh: np.ndarray
 
+    @classmethod
+    def of(
+        cls,
+        columns: NetColumns,
+        named: Mapping[str, pa.Array | pa.ChunkedArray],
+        written_by: Moments,
+        fresh: np.ndarray,
+    ) -> NetRows:
+        """``named``: the columns but for those of the commit. ``written_by``: the commit that last wrote each row."""
+        found, names = {**named, **written_by.values(columns.shape)}, [field.name for field in columns.fields]
+        return cls(columns, pa.table([found[name] for name in names], names), fresh)
+
 
 def net_rows(
-    actions: Actions, *, truncated: bool, on_unrepresentable: OnUnrepresentable, lenient: bool = False
+    actions: Actions,
+    written: TableShape,
+    moments: Moments,
+    *,
+    truncated: bool,
+    on_unrepresentable: OnUnrepresentable,
+    lenient: bool = False,
 ) -> NetRows:
-    """The last state of each key. ``truncated``: the table was emptied before these actions. ``lenient``: see
-    ``NetRules``; then a key that was only there for a time is deleted, too.
+    """The last state of each key, in the columns of ``written``. ``moments``: of each change. ``truncated``: the table
+    was emptied before these actions. ``lenient``: see ``NetRules``; then a key that was only there for a time is
+    deleted, too.
 
     Raises NeedsSnapshotError, DecodeError and UnrepresentableError. They name the table and a position, or the column
     and the range.
@@ -59,8 +80,8 @@ def net_rows(
     outcome = outcome_of(actions, rows, is_put, on_unrepresentable)
     if truncated:
         outcome.require_no_row_of_before(np.ones(len(rows), dtype=bool))
-    present = NetColumns(actions.ordered.shape, outcome.unchanged, outcome.old_keys)
-    return NetRows(present, pa.table(outcome.named), is_put & ~existed)
+    present = NetColumns(written, outcome.unchanged, outcome.old_keys)
+    return NetRows.of(present, outcome.named, moments.take(actions.slots[rows]), is_put & ~existed)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 from spark_jobs.apply.net_change.rows import NetRows, outcome_of
 from spark_jobs.apply.net_change.timeline import Timeline
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.mode_columns import DELETED_AT
 from spark_jobs.schema.net_columns import NetColumns
+from spark_jobs.schema.table_shape import TableShape
 
 
-def soft_delete_rows(timeline: Timeline, *, on_unrepresentable: OnUnrepresentable) -> NetRows:
+def soft_delete_rows(timeline: Timeline, written: TableShape, *, on_unrepresentable: OnUnrepresentable) -> NetRows:
     """A key that was inserted and deleted in the range leaves its last values too. A key that was only deleted has no
     values: the table keeps its own. Raises as ``net_rows`` does."""
     actions = timeline.actions
@@ -20,10 +20,11 @@ def soft_delete_rows(timeline: Timeline, *, on_unrepresentable: OnUnrepresentabl
     is_put = actions.is_put[rows]
     outcome = outcome_of(actions, rows, is_put, on_unrepresentable)
     outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
-    deleted = timeline.ended.take(rows).where(is_put, timeline.begun.take(rows))
-    columns = NetColumns(actions.ordered.shape, outcome.unchanged, outcome.old_keys, "soft_delete")
+    begun = timeline.begun.take(rows)
+    deleted = timeline.ended.take(rows).where(is_put, begun)
+    columns = NetColumns(written, outcome.unchanged, outcome.old_keys, "soft_delete")
     named = {**outcome.named, DELETED_AT.net: deleted.time_array}
-    return NetRows(columns, pa.table(named), np.zeros(len(rows), dtype=bool))
+    return NetRows.of(columns, named, deleted.otherwise(begun), np.zeros(len(rows), dtype=bool))
 
 
 def _chosen(timeline: Timeline) -> np.ndarray:

@@ -9,46 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions
+from spark_jobs.apply.net_change.moments import NEVER, Moments
 from spark_jobs.apply.net_change.truncates import Truncation
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.logicalrep.lsn import Position
-
-NEVER = -1  # an LSN that no commit has
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Vectors of moments: their LSNs, NEVER where there is none, and their times, in microseconds since 1970, UTC."""
-
-    lsns: np.ndarray
-    times: np.ndarray
-    known: np.ndarray  # whether there is a time
-
-    @classmethod
-    def never(cls, size: int) -> Moments:
-        return cls(np.full(size, NEVER, np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
-
-    def take(self, places: np.ndarray) -> Moments:
-        return Moments(self.lsns[places], self.times[places], self.known[places])
-
-    def where(self, condition: np.ndarray, other: Moments) -> Moments:
-        """Those of ``self`` where the condition holds, else those of ``other``."""
-        return Moments(
-            np.where(condition, self.lsns, other.lsns),
-            np.where(condition, self.times, other.times),
-            np.where(condition, self.known, other.known),
-        )
-
-    @property
-    def lsn_array(self) -> pa.Array:
-        return pa.array(self.lsns, mask=self.lsns == NEVER)
-
-    @property
-    def time_array(self) -> pa.Array:
-        return pa.array(self.times, mask=~self.known).cast(pa.timestamp("us", tz="UTC"))
 
 
 @dataclass(frozen=True)
@@ -65,7 +31,7 @@ class Timeline:
     def of(cls, actions: Actions, rows: pa.Table, truncates: tuple[Truncation, ...]) -> Timeline:
         """``rows``: those that ``actions.ordered`` was made of, with their commit times; ``truncates`` in order."""
         ordered = actions.ordered
-        begun = _moments(ordered, rows).take(actions.slots)
+        begun = Moments.of(ordered, rows).take(actions.slots)
         following = _next_of_key(actions)
         epochs = _epochs(ordered, truncates)[actions.slots]
         by_key = begun.take(np.maximum(following, 0)).where(following >= 0, Moments.never(len(actions)))
@@ -73,13 +39,6 @@ class Timeline:
         # the TRUNCATE came first if the key has no next action, or only one after the TRUNCATE
         truncated_first = (epochs < len(truncates)) & ((following < 0) | (epochs[np.maximum(following, 0)] > epochs))
         return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
-
-
-def _moments(ordered: OrderedChanges, rows: pa.Table) -> Moments:
-    times = rows.column("commit_time").cast(pa.int64()).combine_chunks()
-    microseconds = np.asarray(pc.fill_null(times, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    known = np.asarray(pc.is_valid(times).to_numpy(zero_copy_only=False), dtype=bool)
-    return Moments(ordered.commit_lsns, microseconds[ordered.order], known[ordered.order])
 
 
 def _of(truncates: tuple[Truncation, ...]) -> Moments:

@@ -25,7 +25,7 @@ from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, 
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
 from spark_jobs.spark.session_conf import runs_on_driver
-from spark_jobs.table_mode import keeps_past
+from spark_jobs.table_mode import CommitColumn, keeps_past
 from spark_jobs.writers.whole_table import WholeTable
 from spark_jobs.writers.write_choice import Engine
 
@@ -60,7 +60,14 @@ class ChunkedTable:
 
     @property
     def staged(self) -> StagedFiles:
-        return StagedFiles.of(self.plan, self.read.shape, table=self.table.path, aside=self.record.folder)
+        """Commit columns are added to the rows in the end, when the snapshot's LSN is known."""
+        return StagedFiles.of(
+            self.plan, self.read.shape, table=self.table.path, aside=self.record.folder, whole=not self.commit_columns
+        )
+
+    @property
+    def commit_columns(self) -> tuple[CommitColumn, ...]:
+        return self.table.form.commit_columns
 
 
 def large_tables(wanted: WantedSnapshots) -> tuple[QualifiedName, ...]:
@@ -174,7 +181,7 @@ def _writer(
     table: PlannedTable, read: TableRead, before: TableState | None
 ) -> tuple[Engine, tuple[str, ...], tuple[int | None, ...]]:
     if table.writer(read) == "deltalake" and not keeps_past(table.mode):
-        target = WholeTable.of(table.path, read.shape, table.provenance(read, before))
+        target = WholeTable.of(table.path, table.written(read), table.provenance(read, before))
         if target is not None and not target.has_other_columns:
             return "deltalake", target.physical, target.ids
     return "spark", (), ()
@@ -190,5 +197,6 @@ def _what(table: PlannedTable, read: TableRead) -> str:
     columns = [(column.name, column.attnum, column.lake_type.sql, column.key) for column in read.shape.columns]
     policies = [(column.base_typid, column.on_unrepresentable) for column in read.columns]
     row_filter = table.sent.row_filter if table.sent is not None else ""
-    parts = (columns, policies, row_filter, table.mask, table.types.word, table.work.pipeline.on_unrepresentable)
+    policy = table.work.pipeline.on_unrepresentable
+    parts = (columns, policies, row_filter, table.mask, table.types.word, policy, *table.form.commit_columns)
     return hashlib.sha256(repr(parts).encode()).hexdigest()

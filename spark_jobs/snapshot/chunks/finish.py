@@ -6,7 +6,7 @@ what was read of their keys, and the table becomes what a snapshot at the end of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -44,9 +44,12 @@ from spark_jobs.snapshot.chunks.read_plan import ChunksRead, generation_of, rows
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
+from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
+from spark_jobs.snapshot.rows_at import rows_at
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
+from spark_jobs.spark.session_conf import local_cores
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.merge_sql import named_columns
@@ -192,6 +195,7 @@ class _StagedRows:
     """The rows in the staged ``files``, which are those of the table at the snapshot's LSN."""
 
     chunked: ChunkedTable
+    table: PlannedTable
     read: TableRead
     staged_files: tuple[AddAction, ...]
 
@@ -201,15 +205,23 @@ class _StagedRows:
             raise LakeInUseError(f"another process has taken a snapshot of {plan.name}", hint="run it again")
         if plan.writer == "spark":
             return None
-        target = WholeTable.of(self.chunked.table.path, self.read.shape, provenance)
+        target = WholeTable.of(self.chunked.table.path, self.table.written(self.read), provenance)
         if target is not None and target.is_new:
             return replace(target, physical=plan.physical, ids=plan.ids)
         if target is None or (target.physical, target.ids) != (plan.physical, plan.ids):
             raise VoidPlanError("somebody has replaced its Delta table")
         return target
 
-    def files(self, _: WholeTable) -> WrittenFiles:
-        return WrittenFiles(self.staged_files, rows_of(self.staged_files))
+    def files(self, target: WholeTable) -> WrittenFiles:
+        if not self.chunked.commit_columns:
+            return WrittenFiles(self.staged_files, rows_of(self.staged_files))
+        moment, written = self.table.moment, self.table.written(self.read)
+
+        def read_file(number: int) -> Generator[pa.RecordBatch, None, None]:
+            yield from rows_at(moment, self.chunked.staged.batches(self.staged_files[number]), written)
+
+        with range_threads(local_cores(self.table.work.pipeline.spark)) as threads:
+            return read_into_files(len(self.staged_files), read_file, target.path, target.layout, threads)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         shape, folder = self.read.shape, self.chunked.staged.path
@@ -226,7 +238,7 @@ def _written(
     table = replace(table, exported=ExportedSnapshot(None, last.window.hi))
     with run.guard.cuts():
         forget(lake, [table.name])
-    taken = write_snapshot(table, read, _StagedRows(chunked, read, tuple(files)))
+    taken = write_snapshot(table, read, _StagedRows(chunked, table, read, tuple(files)))
     with run.guard.cuts():  # a concurrent run may have written a cut with the old table
         forget(lake, [table.name])
     chunked.record.remove()

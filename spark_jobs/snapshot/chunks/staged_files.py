@@ -31,8 +31,11 @@ class StagedFiles:
     layout: Layout
 
     @classmethod
-    def of(cls, plan: ReadPlan, shape: TableShape, *, table: Location, aside: Location) -> StagedFiles:
-        if plan.writer == "deltalake":
+    def of(
+        cls, plan: ReadPlan, shape: TableShape, *, table: Location, aside: Location, whole: bool = True
+    ) -> StagedFiles:
+        """``whole``: the table has no other columns."""
+        if plan.writer == "deltalake" and whole:
             return cls(table, shape, file_layout(written_columns(shape.columns), plan.physical, plan.ids, stem=STEM))
         return cls(aside, shape, Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=STEM))
 
