@@ -232,6 +232,18 @@ def test_least_file(file: Path) -> None:
         ),
         (
             "mode: mirror",
+            "metadata_columns: [_commit_time, _commit_lsn]",
+            "tables",
+            (ORDERS, Table(ITEMS, metadata_columns=("_commit_time", "_commit_lsn"))),
+        ),
+        (
+            "spark: {}",
+            "defaults: {metadata_columns: [_commit_time]}",
+            "tables",
+            (Table(ORDERS.name, metadata_columns=("_commit_time",)), Table(ITEMS, metadata_columns=("_commit_time",))),
+        ),
+        (
+            "mode: mirror",
             "columns: {include: [id]}",
             "tables",
             (ORDERS, Table(ITEMS, columns=ColumnSelection(include=("id",)))),
@@ -413,6 +425,12 @@ REFUSED = [
     ("spark: {}", "exclude: public.audit", 24, "exclude: expected a list, not public.audit"),
     ("- public.orders", "- public..orders", 20, "tables[0].name: not a table name: 'public..orders'"),
     ("- public.orders", "- 5", 20, "tables[0]: expected a mapping with name, mode"),
+    (
+        "mode: mirror",
+        "metadata_columns: [_xid]",
+        22,
+        "tables[1].metadata_columns[0]: expected '_commit_lsn' or '_commit_time', not _xid",
+    ),
     ("mode: mirror", "mode: mirrored", 22, "tables[1].mode: expected 'mirror', 'soft_delete', 'history' or"),
     (
         "mode: mirror",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.table_mode import Form
 
 TYPES = st.dictionaries(st.text(max_size=8), st.sampled_from([ChosenType("array"), ChosenType("decimal", 38, 10)]))
 GENERATIONS = st.builds(
@@ -17,6 +18,7 @@ GENERATIONS = st.builds(
     st.sampled_from(["mirror", "soft_delete", "history", "append"]),
     TYPES.map(ChosenTypes.of),
     st.sampled_from(["", "5a17:2"]),
+    st.sampled_from([(), ("_commit_time",), ("_commit_lsn", "_commit_time")]),
 )
 
 
@@ -34,7 +36,15 @@ def test_the_text_is_what_lakes_hold() -> None:
     assert str(everything) == "0000000000000100-0a1b-delete-history-a%2Db%3Ac%2Bd:array-5a17:2"
 
 
-@pytest.mark.parametrize("text", ["", "x", "0000000000000100---versions", "0000000000000100-0a1b-----more"])
+def test_commit_columns_come_last() -> None:
+    generation = Generation(Lsn(0x100)).in_form(Form("mirror", ("_commit_lsn", "_commit_time")))
+    assert str(generation) == "0000000000000100------_commit_lsn+_commit_time"
+    assert generation.form == Form.of("mirror", ["_commit_time", "_commit_lsn"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "0000000000000100---versions", "0000000000000100-0a1b-----more", "0000000000000100-------x"]
+)
 def test_what_a_later_version_wrote_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"unknown generation|invalid literal"):
         Generation.parse(text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -31,7 +31,7 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import Form, Mode
+from spark_jobs.table_mode import CommitColumn, Form, Mode
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import replace_table, table_at, with_attribute_numbers
 from spark_jobs.writers.held_rows import held_rows, readable_table
@@ -92,10 +92,11 @@ FEATURES: dict[str, str] = {
     "percent in the path": "",
     "a shallow clone": "",
 }
+COMMITS = "commit columns"
 STEPS = ("append", "merge", "keep", "rewrite", "overwrite")
 # the steps that the driver's process writes; all others are Spark's
 BY_DRIVER: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys((*KEYS, "two columns", "arrays", "deletion vectors"), STEPS),
+    **dict.fromkeys((*KEYS, "two columns", "arrays", "deletion vectors", COMMITS), STEPS),
     "appends only": ("append",),
     # the merge in between leaves no file of the other table
     "a shallow clone": ("append", "keep", "rewrite", "overwrite"),
@@ -113,15 +114,16 @@ MERGED = ("a change data feed", "row tracking", "percent in the path")
 
 
 def shape_of(kind: str) -> TableShape:
-    keys = {"two columns": ("text", "int"), "no key": ("int",)}.get(kind, (kind if kind in KEYS else "int",))
+    keys = ("text", "int") if kind == "two columns" else (kind if kind in KEYS else "int",)
     typed = [("id" if place == 0 else "part", KEYS[key][0]) for place, key in enumerate(keys)]
     typed += [(name, sql) for name, (sql, _) in values_of(kind).items()]
     columns = []
     for number, (name, sql) in enumerate(typed, 1):
         lake_type = LakeType.of_sql(sql)
         assert lake_type is not None
-        columns.append(LakeColumn(name, number, lake_type, number <= len(keys) and kind != "no key"))
-    return TableShape(5, NAME, tuple(columns))
+        columns.append(LakeColumn(name, number, lake_type, number <= len(keys) and not kind.startswith("no key")))
+    shape = TableShape(5, NAME, tuple(columns))
+    return shape.with_commit_columns(get_args(CommitColumn)) if kind.endswith(COMMITS) else shape
 
 
 def values_of(kind: str) -> dict[str, tuple[str, Callable[[int], object]]]:
@@ -129,11 +131,12 @@ def values_of(kind: str) -> dict[str, tuple[str, Callable[[int], object]]]:
 
 
 def row_of(kind: str, n: int, version: int = 0) -> Row:
-    keys = {"two columns": ("text", "int"), "no key": ("int",)}.get(kind, (kind if kind in KEYS else "int",))
+    keys = ("text", "int") if kind == "two columns" else (kind if kind in KEYS else "int",)
     values = (
         None if (n + place) % 5 == 4 else of(n + version) for place, (_, of) in enumerate(values_of(kind).values())
     )
-    return (*(KEYS[key][1](n) for key in keys), *values)
+    commit = (100 + version, INSTANT + timedelta(days=version)) if kind.endswith(COMMITS) else ()
+    return (*(KEYS[key][1](n) for key in keys), *values, *commit)
 
 
 @dataclass
@@ -159,6 +162,10 @@ class Table:
         log = TransactionLog.open(self.pipeline.lake.table(NAME))
         assert log is not None
         return log
+
+    @property
+    def form(self) -> Form:
+        return Form(self.mode, get_args(CommitColumn) if self.kind.endswith(COMMITS) else ())
 
     def provenance(self) -> Provenance:
         ends = (self.commits, self.commits, Lsn(16 * self.commits), Lsn(16 * self.commits + 8))
@@ -198,7 +205,7 @@ class Table:
         with committing_session(self.spark, path, self.provenance()) as own:
             frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
             frame = snapshot_rows(frame, Form(self.mode), SNAPSHOT)
-            replace_table(with_attribute_numbers(frame, columns, Form(self.mode)), path)
+            replace_table(with_attribute_numbers(frame, self.shape.source_columns, self.form), path)
 
     def write(self, net: NetSource, engine: MergeEngine, limits: WriteLimits = WriteLimits()) -> str:  # noqa: B008
         """Returns the writer, after a look at the commit."""
@@ -284,10 +291,11 @@ def mirrored(table: Table, step: str) -> NetSource:
     held = {} if step == "overwrite" else {repr(row[:width]): row for row in table.rows}
     columns, net = NetColumns(shape), [{"op": 1, **_named(row)} for row in changed]
     if step == "keep":  # the last value is not sent: that of row 4, and that of row 5, which becomes row 40
-        columns = NetColumns(shape, (len(shape.columns) - 1,), shape.key_indices)
-        texts = [held[repr(row_of(kind, n)[:width])][-1] for n in (4, 5)]
-        changed = [(*row[:-1], text) for row, text in zip(changed, (*texts, changed[2][-1]), strict=True)]
-        last = columns.unchanged[0]
+        last = len(shape.source_columns) - 1
+        columns = NetColumns(shape, (last,), shape.key_indices)
+        texts = [held[repr(row_of(kind, n)[:width])][last] for n in (4, 5)]
+        given = zip(changed, (*texts, changed[2][last]), strict=True)
+        changed = [(*row[:last], text, *row[last + 1 :]) for row, text in given]
         for change, is_kept in zip(net, (True, True, False), strict=True):
             change |= {f"u{last}": is_kept, **({f"v{last}": None} if is_kept else {})}
         net[1] |= {f"f{place}": each for place, each in enumerate(row_of(kind, 5)[:width])}
@@ -302,7 +310,7 @@ def mirrored(table: Table, step: str) -> NetSource:
 def made(spark: SparkSession, tmp_path: Path) -> Callable[..., Table]:
     def make(kind: str, mode: Mode = "mirror", engine: MergeEngine = "auto") -> Table:
         first = [row_of(kind, n) for n in range(10)]
-        if kind == "no key":
+        if kind.startswith("no key"):
             first += first[:5]
         table = Table(spark, kind, tmp_path / ("a%20lake" if kind.startswith("percent") else "lake"), mode, first)
         table.create(engine)
@@ -324,7 +332,7 @@ BY_SPARK_BY_DAY = ("two columns", "deletion vectors")
     [
         *(
             (kind, "auto")
-            for kind in (*KEYS_BY_DAY, "two columns", "arrays", *FEATURES)
+            for kind in (*KEYS_BY_DAY, "two columns", "arrays", COMMITS, *FEATURES)
             if kind not in FEATURES_BY_NIGHT
         ),
         *(at_night(kind, "auto") for kind in (*KEYS, *FEATURES_BY_NIGHT) if kind not in KEYS_BY_DAY),
@@ -370,6 +378,43 @@ def test_rows_without_a_key(made: Callable[..., Table], engine: MergeEngine, wri
         strategy = "rewrite" if (writer, step) == ("deltalake", "merge") else step
         assert table.write(net_of(NetColumns(table.shape), net, step), engine) == f"{writer} {strategy}"
         table.assert_rows(by_spark=step == "overwrite")
+
+
+def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table]) -> None:
+    """Rows of the first commit were there, and some of the second come in the same net change."""
+    kind = f"no key, {COMMITS}"
+    table = made(kind)
+    source = len(table.shape.source_columns)
+
+    def come(n: int, version: int, copies: int) -> dict[str, object]:
+        return {"copies": copies, **_named((*row_of(kind, n)[:source], *row_of(kind, n, version)[source:]))}
+
+    def go(n: int, copies: int) -> dict[str, object]:
+        return {"copies": -copies, **_named(row_of(kind, n)[:source])}
+
+    def left(**versions: Sequence[int]) -> list[Row]:
+        return [
+            (*row_of(kind, int(n[1:]))[:source], *row_of(kind, 0, version)[source:])
+            for n, of_row in versions.items()
+            for version in of_row
+        ]
+
+    others = [row for row in table.rows if row[0] not in {row_of(kind, n)[0] for n in range(3)}]
+    net = [come(0, 2, 2), go(0, 1), go(1, 2), come(2, 2, 1), come(2, 3, 1), go(2, 3), come(20, 2, 1)]
+    assert table.write(net_of(NetColumns(table.shape), net), "auto") == "spark merge"
+    table.rows = [*others, *left(_0=(0, 2, 2), _2=(3,), _20=(2,))]
+    table.assert_rows()
+    net = [come(0, 3, 1), go(0, 4), go(20, 1)]
+    assert table.write(net_of(NetColumns(table.shape), net), "auto") == "spark merge"
+    table.rows = others + left(_2=(3,))
+    table.assert_rows()
+    with pytest.raises(LakeError, match="does not have"):
+        table.write(net_of(NetColumns(table.shape), [come(2, 4, 1), go(2, 3)]), "auto")
+    table.commits -= 1
+    net = [come(0, 4, 2), come(1, 4, 1), come(0, 5, 1), go(0, 2), go(1, 1)]
+    assert table.write(net_of(NetColumns(table.shape), net, "overwrite"), "auto") == "spark overwrite"
+    table.rows = left(_0=(5,))
+    table.assert_rows()
 
 
 @ENGINES

@@ -76,6 +76,42 @@ def test_equals_the_counter(history: tuple[Counter[Typed], list[Message], Counte
     assert {row: count for row, count in found.items() if count} == dict(after)
 
 
+@given(changes())
+def test_which_rows_go_does_not_depend_on_the_order(
+    history: tuple[Counter[Typed], list[Message], Counter[Typed]],
+) -> None:
+    """The oldest of equal rows goes with each change: what the table then lists is what all changes at once leave."""
+    before, messages, _ = history
+    rows = log_rows(messages, fingerprint(WIRE))
+    result = net_change(rows, RELATIONS, KEYLESS, commit_columns=("_commit_lsn",))
+    left: dict[Typed, list[int]] = {} if result.truncated else {row: [0] * count for row, count in before.items()}
+    gone: Counter[Typed] = Counter()
+    for copies, *values, lsn in (tuple(row.values()) for row in result.rows.to_pylist()):
+        assert (lsn is None) == (copies < 0)
+        if copies < 0:
+            gone[tuple(values)] -= copies
+        else:
+            left.setdefault(tuple(values), []).extend([lsn] * copies)
+    found = {row: sorted(lsns)[gone[row] :] for row, lsns in left.items()}
+    assert {row: lsns for row, lsns in found.items() if lsns} == one_by_one(before, messages)
+
+
+def one_by_one(before: Counter[Typed], messages: list[Message]) -> dict[Typed, list[int]]:
+    queues: dict[Typed, list[int]] = {row: [0] * count for row, count in before.items()}
+    for lsn, message in enumerate(messages, 1):
+        if isinstance(message, Truncate):
+            queues = {}
+            continue
+        assert isinstance(message, Insert | Update | Delete)
+        old = getattr(message, "old_tuple", None)
+        if old is not None:
+            queues[typed(old)].pop(0)
+        if not isinstance(message, Delete):
+            kept = (old[i] if value is UNCHANGED_TOAST and old else value for i, value in enumerate(message.new))
+            queues.setdefault(typed(tuple(kept)), []).append(lsn)
+    return {row: lsns for row, lsns in queues.items() if lsns}
+
+
 def test_a_missing_old_row_is_an_error() -> None:
     row = ROWS[0]
     for change in (Update(RELID, None, None, row), Delete(RELID, row, None)):

@@ -26,9 +26,10 @@ from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.truncates import truncations, without_truncates
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Delete, Insert, Truncate, Update
 from spark_jobs.schema.net_columns import arrow_schema
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import CommitColumn, Mode
 from tests.histories import KEY, SHAPE, WIDTH, History, histories, typed
 
+COMMITS: tuple[CommitColumn, ...] = ("_commit_lsn", "_commit_time")
 Key: TypeAlias = "tuple[object, ...]"
 Row: TypeAlias = "tuple[object, ...]"
 
@@ -161,19 +162,40 @@ def test_history(history: History) -> None:
         assert set(net.rows.column("op").to_pylist()) <= {1}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["mirror", "soft_delete", "history"])
+@settings(max_examples=60)
+@given(history=histories())
+def test_each_row_names_the_commit_that_wrote_it(mode: Mode, history: History) -> None:
+    net, kept = (
+        net_change(history.rows, history.relations, SHAPE, mode=mode, commit_columns=COMMITS),
+        one_by_one(history),
+    )
+    for row in net.rows.to_pylist():
+        lsn, at = row[f"v{WIDTH}"], row[f"v{WIDTH + 1}"]
+        assert lsn == at.timestamp()
+        if mode == "history":
+            assert lsn == (row["from_lsn"] if row["to_lsn"] is None else row["to_lsn"])
+        elif (there := kept.open.get(_own_key(row))) is not None:
+            assert lsn == there[1]
+        elif mode == "soft_delete":
+            assert lsn == kept.last[_own_key(row)][1]
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("mode", ["soft_delete", "history"])
+@pytest.mark.parametrize("mode", ["mirror", "soft_delete", "history"])
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(history=histories(), data=st.data())
 def test_executors_give_the_same_result(mode: Mode, history: History, data: st.DataObject) -> None:
-    changes = _sent(history, mode)
-    rules = NetRules(SHAPE, history.relations, mode, truncations(history.rows, SHAPE))
+    """With commit columns, so that they name the same commits too."""
+    rules = NetRules(SHAPE, history.relations, mode, truncations(history.rows, SHAPE), commit_columns=COMMITS)
+    changes = rules.counting(_sent(history, mode))
     where = data.draw(st.lists(st.integers(0, 2), min_size=len(changes), max_size=len(changes)))
     tasks = [changes.filter(pa.array([task == its for its in where], pa.bool_())) for task in range(3)]
     sent = [batch for task in tasks for batch in partial_net(rules)(iter(task.to_batches(max_chunksize=4)))]
     whole = _run(ordered_net(rules), [changes], mode)
-    driver = net_change(history.rows, history.relations, SHAPE, mode=mode).rows
+    driver = net_change(history.rows, history.relations, SHAPE, mode=mode, commit_columns=COMMITS).rows
     assert _as_set(whole, driver) == _as_set(driver, driver)
     if not sent or any(leans for batch in sent for leans in batch.column("leans").to_pylist()):
         return
@@ -185,12 +207,12 @@ def test_executors_give_the_same_result(mode: Mode, history: History, data: st.D
 
 def _sent(history: History, mode: Mode) -> pa.Table:
     """What executors read of the log."""
-    return without_truncates(history.rows).select([field.name for field in input_fields(mode)])
+    return without_truncates(history.rows).select([field.name for field in input_fields(mode, COMMITS)])
 
 
 def _run(function: Any, parts: list[pa.Table], mode: Mode) -> pa.Table:
     batches: Iterator[pa.RecordBatch] = (batch for part in parts for batch in _called(function, part))
-    return pa.Table.from_batches(batches, schema=arrow_schema(final_fields(SHAPE, mode)))
+    return pa.Table.from_batches(batches, schema=arrow_schema(final_fields(SHAPE.with_commit_columns(COMMITS), mode)))
 
 
 def _called(function: Any, part: pa.Table) -> Batches:
