@@ -20,6 +20,7 @@ from benchmarks.age import measure_age
 from benchmarks.capture_memory import measure_capture_memory
 from benchmarks.catalogue_look import measure_catalogue_looks
 from benchmarks.cold import measure_cold
+from benchmarks.commit_columns import measure_commit_columns
 from benchmarks.dagster_runs import measure_dagster_runs
 from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor, measure_many
@@ -160,6 +161,10 @@ def _drain(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_drain(bench.server, bench.pipeline("drained", (DRAINED,)), bench.spark, bench.size)
 
 
+def _commit_columns(bench: _Bench) -> Iterator[Measurement]:
+    yield from measure_commit_columns(bench.server, bench.pipeline, bench.size)
+
+
 def _keyless(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_without_key(bench.server, bench.pipeline, bench.spark, bench.size)
 
@@ -179,6 +184,7 @@ _STAGES: dict[str, Callable[[_Bench], Iterator[Measurement]]] = {
     "age": _age,
     "mixed": _mixed,
     "changes": _changes,
+    "commit_columns": _commit_columns,
     "inserts": _inserts,
     "large_table": _large_table,
     "drain": _drain,

@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 class ModeChanged:
     """Table ``name``, so far in mode ``before``, was rebuilt in ``mode`` from its Delta version ``base_version`` and
     ``windows`` windows of the change log, with ``changes``. It has what the mode keeps from the LSN ``known_since`` on.
-    With an ``error``, it was not rebuilt and is unchanged.
+    With an ``error``, it was not rebuilt and is unchanged. ``commit_columns``: those that it has now; if the mode is
+    the same, only these are others.
     """
 
     name: QualifiedName
     before: Mode
     mode: Mode
-    commit_columns: tuple[CommitColumn, ...] = ()
     known_since: Lsn = Lsn(0)  # noqa: RUF009 - a number
     base_version: int = 0
     windows: int = 0
@@ -60,6 +60,7 @@ class ModeChanged:
     rows_written: int = 0
     delta_version: int | None = None
     error: CdcError | None = None
+    commit_columns: tuple[CommitColumn, ...] = ()
 
     @property
     def what(self) -> str:
@@ -115,7 +116,7 @@ def _changed_or_error(run: Run, state: TableState) -> ModeChanged | None:
         return _locked_and_changed(run, state.name)
     except CdcError as error:
         form = run.pipeline.form_of(state.name)
-        return ModeChanged(state.name, state.mode, form.mode, form.commit_columns, error=error)
+        return ModeChanged(state.name, state.mode, form.mode, error=error, commit_columns=form.commit_columns)
 
 
 @again_when_overtaken
@@ -191,13 +192,13 @@ def _put_in_place(
         state.name,
         state.mode,
         other.form.mode,
-        other.form.commit_columns,
         other.since.lsn,
         build.base.version,
         len(build.ahead),
         changes,
         written,
         version,
+        commit_columns=other.form.commit_columns,
     )
 
 

@@ -494,7 +494,9 @@ def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], mode: Mode) 
     rows = pa.Table.from_batches([rows_of_snapshot(batch, mode, later) for batch in values.to_batches()])
     found = with_snapshot(held_rows(held), rows, table.shape, mode, later)
     frame = table.spark.createDataFrame(values, schema=ddl(value_fields(table.shape)))
-    by_spark = rows_with_past(frame.selectExpr(*named_columns(table.shape.columns)), path, table.shape, mode, later)
+    by_spark = rows_with_past(
+        frame.selectExpr(*named_columns(table.shape.columns)), path, table.shape, Form(mode), later
+    )
     wanted = by_spark.toArrow().select(found.column_names)
     assert found.num_rows == (11 if mode == "soft_delete" else 17)
     assert Counter(map(_printed, zip(*found.to_pydict().values(), strict=True))) == Counter(
