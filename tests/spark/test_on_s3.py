@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.configuration import MergeEngine
+from tests.at_night import at_night
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.servers import Database
 from tests.fixtures.store_proxy import Rule, StoreProxy, every, lost_commits, through
@@ -39,17 +40,21 @@ def _make_tables(database: Database) -> None:
     )
 
 
-def _assert_followed(followed: dict[str, Any], engine: MergeEngine) -> None:
+def _assert_followed(followed: dict[str, Any], engine: MergeEngine, tables: int = len(TABLES)) -> None:
     assert followed["errors"] == followed["problems"] == []
-    assert followed["snapshots"] == [4, 0, 0]
+    assert followed["snapshots"] == [tables, 0, 0]
     assert followed["engines"] == (["deltalake", "spark"] if engine == "auto" else ["spark"])
 
 
-def test_a_lake_is_followed_and_verified(database: Database, s3_server: S3Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tables", [TABLES[:2], at_night(TABLES)], ids=["two", "all"])
+def test_a_lake_is_followed_and_verified(
+    database: Database, s3_server: S3Server, tmp_path: Path, tables: list[str | dict[str, str]]
+) -> None:
+    """A table whose rows have a key, and whose name a URI escapes, and one that is truncated."""
     _make_tables(database)
-    command = on_s3(tmp_path, database, s3_server, TABLES)
+    command = on_s3(tmp_path, database, s3_server, tables)
     [followed, written] = answer(started("follow,write_one_version_twice", command))
-    _assert_followed(followed, "spark")
+    _assert_followed(followed, "spark", len(tables))
     assert written == ["written", "written", "FileAlreadyExistsException", "written"], (
         "the second is the first one, again"
     )
