@@ -25,8 +25,8 @@ class History:
     def properties(self) -> dict[str, str]:
         """Those by which others keep as much."""
         return {
-            "delta.deletedFileRetentionDuration": _interval(self.files),
-            "delta.logRetentionDuration": _interval(self.log),
+            "delta.deletedFileRetentionDuration": interval(self.files),
+            "delta.logRetentionDuration": interval(self.log),
         }
 
 
@@ -34,5 +34,6 @@ class History:
 FOR_READERS = History(timedelta(days=1), timedelta(days=1))
 
 
-def _interval(duration: timedelta) -> str:
+def interval(duration: timedelta) -> str:
+    """As the value of a property."""
     return f"interval {int(duration.total_seconds() // 3600)} hours"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.writers.simpler_table import TableSimplified, simplify
 from spark_jobs.writers.table_upkeep import TableFiles, TableKept, keep_table_small
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableMaintained:
-    """``error``: why the table was left unchanged."""
+    """``error``: why the table was left unchanged. ``simplified``: None if that was not asked for."""
 
     name: QualifiedName
     files: TableFiles | None = None
     error: CdcError | None = None
+    simplified: TableSimplified | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,11 @@ class MaintainReport:
     seconds: float
 
 
-def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress: Progress = silent) -> MaintainReport:
+def maintain(
+    pipeline: Pipeline, spark: Callable[[], SparkSession], *, simpler: bool = False, progress: Progress = silent
+) -> MaintainReport:
     """Maintain change log, cuts, messages and each table, in this order; a failure stops only its part. ``spark`` is
-    called only if a table needs it.
+    called only if a table needs it, or to make tables ``simpler``.
 
     Raises LakeError if there is no change log, or if it cannot be read; CdcError if it cannot be determined what the
     tables still need. Nothing has been changed then.
@@ -93,7 +97,10 @@ def maintain(pipeline: Pipeline, spark: Callable[[], SparkSession], *, progress:
     with write_guard(pipeline.source) as guard:
         for name, state in states.items():
             progress(Step("maintain", str(name), 3 + len(done), 3 + len(states), "tables"))
-            done[name] = _maintain_table(pipeline, spark, name, guard) if isinstance(state, TableState) else state
+            if isinstance(state, TableState):
+                done[name] = _maintain_table(pipeline, spark, name, guard, simpler=simpler)
+            else:
+                done[name] = state
         with errors.collected(), guard.cuts():
             # syncs do not look at an idle table, and VACUUM will remove the files of the version that its cut names
             kept = {name: table.same_rows for name, table in done.items() if isinstance(table, TableKept)}
@@ -126,7 +133,9 @@ class _Errors:
 
 
 def _told(name: QualifiedName, done: TableKept | CdcError) -> TableMaintained:
-    return TableMaintained(name, error=done) if isinstance(done, CdcError) else TableMaintained(name, done.files)
+    if isinstance(done, CdcError):
+        return TableMaintained(name, error=done)
+    return TableMaintained(name, done.files, simplified=done.simplified)
 
 
 def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
@@ -137,10 +146,11 @@ def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
 
 
 def _maintain_table(
-    pipeline: Pipeline, spark: Callable[[], SparkSession], name: QualifiedName, guard: WriteGuard
+    pipeline: Pipeline, spark: Callable[[], SparkSession], name: QualifiedName, guard: WriteGuard, *, simpler: bool
 ) -> TableKept | CdcError:
     try:
         with guard.table(name), spark_errors(f"{name} cannot be maintained", name=name, path=pipeline.lake.table(name)):
-            return keep_table_small(pipeline, name, spark)
+            simplified = simplify(pipeline, name, spark()) if simpler else None
+            return replace(keep_table_small(pipeline, name, spark), simplified=simplified)
     except CdcError as error:
         return error

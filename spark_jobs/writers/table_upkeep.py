@@ -35,6 +35,7 @@ from spark_jobs.writers.plain_table import (
     plain_table,
     small_files,
 )
+from spark_jobs.writers.simpler_table import TableSimplified
 from spark_jobs.writers.table_features import TRANSACTIONS_STAY
 from spark_jobs.writers.write_choice import compaction_writer
 
@@ -59,10 +60,11 @@ class TableFiles:
 @dataclass(frozen=True)
 class TableKept:
     """``same_rows``: the Delta version that was found, and the one that was left, if these show the same rows; None if
-    other writers may have committed in between."""
+    other writers may have committed in between. ``simplified``: None if that was not asked for."""
 
     files: TableFiles
     same_rows: tuple[int, int] | None = None
+    simplified: TableSimplified | None = None
 
 
 @again_when_overtaken

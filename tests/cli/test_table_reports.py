@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 
 from cdc_assets.cli.doctor import _display as doctor_display
 from cdc_assets.cli.json_output import json_value
+from cdc_assets.cli.maintain import _display as maintain_display
 from cdc_assets.cli.status import _display as status_display
 from cdc_assets.cli.sync import _display as sync_display
 from cdc_assets.cli.table_reports import modes_changed, snapshot_table
@@ -17,6 +18,7 @@ from spark_jobs.doctor.checks import Diagnosis, fail, ok
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.maintain.maintain import MaintainReport, TableMaintained
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.schema.differing_columns import DifferingColumns, NamedColumn
@@ -24,6 +26,8 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus, TableStatus
 from spark_jobs.sync import SyncReport
 from spark_jobs.verify.table_verified import RowCounts, TableVerified, VerifyReport
+from spark_jobs.writers.simpler_table import FeatureKept, TableSimplified
+from spark_jobs.writers.table_upkeep import TableFiles
 
 ORDERS, ITEMS = QualifiedName("public", "orders"), QualifiedName("public", "items")
 READ = PartitionsRead("partition public.orders_7 was attached", 1234, "0/1A2B3C")
@@ -56,6 +60,19 @@ def test_sync_says_why_and_how_many_rows() -> None:
     report = SyncReport((), (), (applied, later), None, 0, 0, 1.0)
     said = "public.orders: partition public.orders_7 was attached: only those rows were read again, 1,234 at 0/1A2B3C"
     assert said in shown(sync_display(report))
+
+
+def test_maintain_says_which_features_are_dropped_and_why_others_stay() -> None:
+    simplified = TableSimplified(("columnMapping",), (FeatureKept("timestampNtz", "a column needs it"),))
+    tables = (
+        TableMaintained(ORDERS, TableFiles(3, 1), simplified=simplified),
+        TableMaintained(ITEMS, TableFiles(1, 1)),
+    )
+    said = shown(maintain_display(MaintainReport(0, Lsn(9), "", None, None, None, tables, (), 1.0)))
+    assert [line.rstrip().split(maxsplit=2) for line in said.splitlines()[-2:]] == [
+        ["public.orders", "columnMapping", "dropped"],
+        ["public.orders", "timestampNtz", "kept: a column needs it"],
+    ]
 
 
 def test_status_says_it_until_the_next_snapshot() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +12,16 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.configuration import MergeEngine, Pipeline
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.simpler_table import TableSimplified
 from tests.at_night import at_night
+from tests.fixtures.no_spark import synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal
@@ -137,3 +142,97 @@ def test_what_somebody_has_switched_off_stays_off(spark: SparkSession, database:
     assert sync(replace(pipeline, writes=WriteLimits(whole_files_bytes=-1)), lambda: spark).errors == ()
     assert features(pipeline) == set()
     assert_equal(spark, pipeline, NAME)
+
+
+OF_EARLY_VERSIONS = {
+    "delta.feature.timestampNtz": "supported",
+    "delta.columnMapping.mode": "name",
+    "delta.enableDeletionVectors": "true",
+}
+ALWAYS_VECTORS = WriteLimits(whole_files_bytes=-1, small_bytes=0, many_files=1000)
+
+
+def set_properties(spark: SparkSession, pipeline: Pipeline, properties: Mapping[str, str]) -> None:
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    spark.sql(f"ALTER TABLE {delta_identifier(pipeline.lake.table(NAME))} SET TBLPROPERTIES ({listed})")
+
+
+def simplified(spark: SparkSession, pipeline: Pipeline) -> tuple[set[str], dict[str, str]]:
+    """What ``maintain`` dropped, and why it kept the others."""
+    report = maintain(pipeline, lambda: spark, simpler=True)
+    assert report.errors == ()
+    told = report.tables[0].simplified
+    assert isinstance(told, TableSimplified)
+    return {*told.dropped}, {kept.name: kept.reason for kept in told.kept}
+
+
+def age(folder: Path, days: int) -> None:
+    """Delta removes nothing of a log whose files are all of one moment."""
+    for file in folder.iterdir():
+        os.utime(file, (file.stat().st_mtime - days * 86400,) * 2)
+
+
+@pytest.fixture
+def early(spark: SparkSession, database: Database, tmp_path: Path) -> Pipeline:
+    """The table as an early version left it: with all features, a renamed and a dropped column, and deleted rows."""
+    database.execute(*PLAIN, "INSERT INTO plain SELECT g, 'v', g FROM generate_series(10, 99) g")
+    pipeline = pipeline_of(database, tmp_path / "lake", str(NAME), engine="auto")
+    assert sync(pipeline, lambda: spark).errors == ()
+    set_properties(spark, pipeline, OF_EARLY_VERSIONS)
+    database.execute("ALTER TABLE plain RENAME v TO words", "ALTER TABLE plain DROP w")
+    database.execute("UPDATE plain SET words = 'marked' WHERE id = 10")
+    assert sync(replace(pipeline, writes=ALWAYS_VECTORS), lambda: spark).errors == ()
+    assert features(pipeline) == {"timestampNtz", "columnMapping", "deletionVectors"}
+    return pipeline
+
+
+def test_an_early_table_becomes_simple_in_two_calls(spark: SparkSession, database: Database, early: Pipeline) -> None:
+    path = early.lake.table(NAME)
+    before = DeltaTable(path).version()
+    with pytest.raises(Exception, match="columnMapping"):
+        DeltaTable(path).to_pandas()
+    dropped, kept = simplified(spark, early)
+    assert dropped == {"columnMapping", "deletionVectors"}
+    assert features(early) == {*kept} == {"timestampNtz", "checkpointProtection"}
+    assert "Delta cannot drop it" in kept["timestampNtz"]
+    assert "31 days" in kept["checkpointProtection"]
+    assert sorted(DeltaTable(path).to_pandas()["words"].unique()) == ["a", "b", "marked", "v"]
+    assert spark.read.format("delta").option("versionAsOf", before).load(path).count() == 92, "cuts name such versions"
+    assert_equal(spark, early, NAME)
+
+    database.execute("UPDATE plain SET words = 'x' WHERE id < 20", "DELETE FROM plain WHERE id = 20")
+    assert sync(early, lambda: spark).errors == ()
+    assert_equal(spark, early, NAME)
+    assert simplified(spark, early) == (set(), kept), "its time has not come"
+    assert spark.read.format("delta").option("versionAsOf", before).load(path).count() == 92
+
+    age(Path(path, "_delta_log"), 32)
+    database.execute("UPDATE plain SET words = 'y' WHERE id = 30")
+    assert sync(early, lambda: spark).errors == ()
+    dropped, _ = simplified(spark, early)
+    assert dropped == {"checkpointProtection"}
+    assert features(early) == {"timestampNtz"}
+    database.execute("UPDATE plain SET words = 'z' WHERE id = 40", "INSERT INTO plain VALUES (100, 'new')")
+    synced_without_spark(early)
+    database.execute("ALTER TABLE plain RENAME words TO v", "UPDATE plain SET v = 'renamed' WHERE id = 50")
+    assert sync(early, lambda: spark).errors == ()
+    assert features(early) == {"timestampNtz", "columnMapping"}, "a column's number has survived"
+    assert_equal(spark, early, NAME)
+
+
+def test_what_a_table_needs_stays(spark: SparkSession, database: Database, early: Pipeline) -> None:
+    database.execute('ALTER TABLE plain ADD "odd name" int DEFAULT 3', "ALTER TABLE plain ADD at timestamp")
+    assert sync(early, lambda: spark).errors == ()
+    large = replace(early, writes=ALWAYS_VECTORS)
+    dropped, kept = simplified(spark, large)
+    assert dropped == set()
+    assert kept["columnMapping"] == kept["timestampNtz"] == "a column needs it"
+    assert "would add it again" in kept["deletionVectors"]
+
+    set_properties(spark, early, {"delta.enableDeletionVectors": "false"})
+    dropped, kept = simplified(spark, large)
+    assert dropped == {"deletionVectors"}
+    database.execute("UPDATE plain SET words = 'x' WHERE id < 20")
+    assert sync(large, lambda: spark).errors == ()
+    assert features(early) == {*kept}, "it is still switched off"
+    assert_equal(spark, early, NAME)
