@@ -157,7 +157,8 @@ def _to_check(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:
         return tables
     count = ceil(len(tables) / _TURNS)
     first = cut.number * count % max(1, len(tables))
-    written = [table for table in tables if table.commit_cut == cut.number]
+    last = max((table.commit_cut or 0 for table in tables), default=0)
+    written = [table for table in tables if table.commit_cut == last]
     at = int(datetime.now(UTC).timestamp()) // 60 * _WRITTEN % max(1, len(written))
     return (*(*tables, *tables)[first : first + count], *(*written[at:], *written[:at])[:_WRITTEN])
 

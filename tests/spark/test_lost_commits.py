@@ -132,6 +132,8 @@ def test_an_idle_table_that_was_written_last_gets_it_again_with_the_next_sync(
     for name in written:
         followed.change(name)
     followed.sync()
+    followed.database.execute("CREATE TABLE elsewhere (id int)")
+    followed.sync()  # its cut has no new commit
     before = {name: followed.state(name) for name in written}
     for name in written:
         _replaced(followed.pipeline.lake.table(name))
