@@ -8,6 +8,13 @@ from typing import Any
 import yaml
 
 
+class _Loader(yaml.SafeLoader):
+    """A date stays the text that it is: one that does not exist is the field's error, with its line."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
+
+
 @dataclass(frozen=True)
 class YamlDocument:
     """One mapping of the file, and its parse tree."""
@@ -33,7 +40,7 @@ def documents(text: str) -> list[YamlDocument]:
     Raises yaml.MarkedYAMLError, also for a duplicate field or a document that is not a mapping.
     """
     of_file = []
-    loader = yaml.SafeLoader(text)
+    loader = _Loader(text)
     try:
         while loader.check_node():
             node: yaml.Node = loader.get_node()  # type: ignore[assignment]  # check_node said there is one
