@@ -21,6 +21,7 @@ from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.table_mode import CommitColumn, Form, Mode
 from spark_jobs.table_pattern import TablePattern
+from spark_jobs.time_partitions import Periods
 from spark_jobs.write_limits import WriteLimits
 
 PluginName = Literal["pgoutput", "test_decoding"]
@@ -320,8 +321,9 @@ class Pipeline:
     ``patterns``: what ``tables`` is found by, in the source; ``tables`` is None until it was found
     (``tables.matching_tables``), and then what the source had at that time.
     ``tables_of_publication``: ``tables`` is what the publication held when it was queried, not what it should hold.
-    ``mask_salt``: the key of masked columns' hashes. Raises ConfigurationError if columns are to be masked and there is
-    no salt, or the source sends their values in a form that cannot be masked.
+    ``mask_salt``: the key of masked columns' hashes. ``periods``: the days and hours that get a cut at their ends.
+    Raises ConfigurationError if columns are to be masked and there is no salt, or the source sends their values in a
+    form that cannot be masked.
     """
 
     name: str
@@ -341,6 +343,7 @@ class Pipeline:
     on_schema_change: SchemaPolicy = FOLLOW_ALL
     writes: WriteLimits = field(default_factory=WriteLimits)
     snapshot: SnapshotOptions = field(default_factory=SnapshotOptions)
+    periods: tuple[Periods, ...] = ()
 
     def __post_init__(self) -> None:
         patterns = self.patterns.masking if self.patterns is not None else ()

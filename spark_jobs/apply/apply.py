@@ -13,7 +13,7 @@ from spark_jobs.apply.plan import Plan, plan_apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.cuts import Cut, write_cut
+from spark_jobs.lake.cuts import Cut, add_to_earlier_cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -54,33 +54,57 @@ def apply(
     Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
     that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
     default it is when ``names`` is None. A table that fails, or that another process is writing, is reported with its
-    error; the others are brought up to date. ``ledger``: see ``plan_apply``. ``uncaptured``: the bytes of WAL that the
-    caller captures and applies after that, so that Spark can be told how much is ahead; None if nobody can tell. Raises
+    error; the others are brought up to date. Where a day or an hour ends, a cut of all followed tables is written
+    before any of them goes on. ``ledger``: see ``plan_apply``. ``uncaptured``: the bytes of WAL that the caller
+    captures and applies after that, so that Spark can be told how much is ahead; None if nobody can tell. Raises
     LakeError when there is no change log.
     """
     with_messages = has_messages_table(run.pipeline) and (names is None if messages is None else messages)
+    done: dict[QualifiedName, TableApplied] = {}
+    asked: tuple[QualifiedName, ...] = ()
+    plan: Plan | None = None
     with run.guarded() as run:
-        plan = plan_apply(run, names, excluding=excluding, upto=upto, messages=with_messages, ledger=ledger)
-        if uncaptured is not None:
-            run.expect(partial(is_little, plan, uncaptured))
-        # first: they need no Spark, so an outbox is served while Spark is down
-        done = {MESSAGES_NAME: apply_messages(run, plan)} if plan.messages else {}
-        done |= {outcome.name: outcome for outcome in apply_tables(plan.work, run.progress)}
-        cut = plan.ledger.cut
-        if plan.ahead and plan.shows_all_tables:
-            with run.guard.cuts():
-                cut = _write_cut(run.pipeline, plan, done)
-        register_where_possible(run, [name for name in plan.tables if name in plan.ledger.states])
+        while plan is None or plan.goes_on:
+            failed = {name for name, applied in done.items() if applied.error is not None}
+            planned = partial(plan_apply, run, excluding={*excluding, *failed}, upto=upto)
+            with_messages = with_messages and MESSAGES_NAME not in failed
+            ended = -1 if plan is None else plan.last.ordinal
+            plan = planned(names, messages=with_messages, ledger=None if done else ledger, ended=ended)
+            asked = asked or (*plan.tables, *([MESSAGES_NAME] if plan.messages else []))
+            if plan.goes_on and not plan.shows_all_tables:  # the cut at the end needs the others too
+                plan = planned(messages=has_messages_table(run.pipeline), ended=ended)
+            if uncaptured is not None:
+                run.expect(partial(is_little, plan, uncaptured))
+            now, cut = _apply(run, plan)
+            done |= {name: applied.after(done.get(name)) for name, applied in now.items()}
+    tables = tuple(done[name] for name in asked if name != MESSAGES_NAME)
+    return CatchUpReport(tables, cut, done.get(MESSAGES_NAME) if MESSAGES_NAME in asked else None)
+
+
+def _apply(run: Run, plan: Plan) -> tuple[dict[QualifiedName, TableApplied], Cut | None]:
+    """The outcome of each of the plan's tables, and the latest cut."""
+    # first: they need no Spark, so an outbox is served while Spark is down
+    done = {MESSAGES_NAME: apply_messages(run, plan)} if plan.messages else {}
+    done |= {outcome.name: outcome for outcome in apply_tables(plan.work, run.progress)}
+    cut = plan.ledger.cut
+    if plan.ahead and plan.shows_all_tables:
+        with run.guard.cuts():
+            cut = _write_cut(run.pipeline, plan, done)
+    register_where_possible(run, [name for name in plan.tables if name in plan.ledger.states])
     for name in plan.tables:
         error = plan.ledger.errors.get(name)
         done.setdefault(name, TableApplied.without_commit(name, plan.last, error=error))
-    return CatchUpReport(tuple(done[name] for name in plan.tables), cut, done.get(MESSAGES_NAME))
+    return done, cut
 
 
 def _write_cut(pipeline: Pipeline, plan: Plan, done: Mapping[QualifiedName, TableApplied]) -> Cut | None:
-    """Write a cut of the tables that show the end of the plan's last window."""
+    """Write a cut of the tables that show the end of the plan's last window. If it is an end of a day or an hour, and
+    only tables that were stopped are as far back as that, they are added to its cut."""
     stopped = {name for name, applied in done.items() if applied.error is not None}
     states = {name: state for name, state in plan.ledger.states.items() if name not in stopped}
     states |= {name: applied.state for name, applied in done.items() if applied.state and name not in stopped}
     shown = tuple(table for state in states.values() if (table := cut_at(plan.last, state)))
-    return write_cut(pipeline.lake, plan.last.ordinal, plan.last.window.hi, shown, based_on=plan.ledger.cut)
+    last, before = plan.last, plan.ledger.cut
+    if before is not None and before.ordinal > last.ordinal and last.ends:
+        add_to_earlier_cut(pipeline.lake, last.ordinal, last.window.hi, shown, last.ends)
+    return write_cut(pipeline.lake, last.ordinal, last.window.hi, shown, based_on=before, ends=last.ends)

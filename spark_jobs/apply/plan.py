@@ -28,7 +28,8 @@ class Plan:
 
     ``followed`` are all tables of the pipeline that can go on. ``ledger`` says how far the tables are. ``work`` has
     one entry per table with something to apply. ``ahead`` are the landed windows that some table, or the messages
-    table, still lacks. ``last`` is the window at whose end everything is applied.
+    table, still lacks. ``last`` is the window at whose end everything is applied. ``goes_on``: more windows follow, and
+    a day or an hour ends with ``last``: all tables have to be in a cut before one of them is brought further.
     """
 
     tables: tuple[QualifiedName, ...]
@@ -38,6 +39,7 @@ class Plan:
     work: tuple[TableRange, ...]
     ahead: tuple[WindowMarker, ...]
     last: WindowMarker
+    goes_on: bool = False
 
     @property
     def shows_all_tables(self) -> bool:
@@ -53,9 +55,11 @@ def plan_apply(
     upto: Lsn | None = None,
     messages: bool = False,
     ledger: Ledger | None = None,
+    ended: int = -1,
 ) -> Plan:
     """Plan ``names`` (default: all followed tables) without ``excluding``, up to the last window that ends at or before
-    ``upto``. ``ledger``: what a caller has just read of all these tables, so that it is not read again.
+    ``upto``, or to the first end of a day or an hour after window ``ended``. ``ledger``: what a caller has just read of
+    all these tables, so that it is not read again.
 
     Raises LakeError when there is no change log.
     """
@@ -72,17 +76,30 @@ def plan_apply(
     ledger = replace(ledger, errors={**ledger.errors, **missing})
     # upto is an LSN of the log's current chapter: all windows of earlier chapters come before it, whatever their LSNs
     chapter, lowest = ledger.identity.chapter, _lowest(ledger, messages)
+    if pipeline.periods and ledger.cut is not None:  # it may have been killed before the cut at an end was written
+        lowest = min(lowest, ledger.cut.ordinal)
     ahead = tuple(
         marker
         for marker in (ledger.log.markers(lowest) if lowest < ledger.last.ordinal else ())
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
+    end = _first_end(ledger, ahead, ended) if pipeline.periods else None
+    ahead, after = ahead[:end], () if end is None else ahead[end:]
     work = tuple(
         TableRange(run, ledger.states[name], ahead)
         for name in tables
         if name in ledger.states and _has_work(ledger.states[name], ahead)
     )
-    return Plan(tables, messages, followed, ledger, work, ahead, ahead[-1] if ahead else ledger.last)
+    last = ahead[-1] if ahead else ledger.last
+    return Plan(tables, messages, followed, ledger, work, ahead, last, bool(after))
+
+
+def _first_end(ledger: Ledger, ahead: Sequence[WindowMarker], ended: int) -> int | None:
+    """How many of the windows ``ahead`` come before the first end of a day or an hour, after window ``ended``, that
+    some table or the latest cut has not reached, that window included. None if there is no such end."""
+    reached = [state.ordinal for state in ledger.states.values()] + ([ledger.cut.ordinal] if ledger.cut else [])
+    floor = max(ended, min(reached, default=ledger.last.ordinal))
+    return next((n for n, marker in enumerate(ahead, 1) if marker.ends and marker.ordinal > floor), None)
 
 
 def _has_work(state: TableState, ahead: Sequence[WindowMarker]) -> bool:

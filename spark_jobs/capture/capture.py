@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from typing import Literal
 
@@ -21,6 +22,7 @@ from spark_jobs.capture.halves import read_in_halves, worth_halving
 from spark_jobs.capture.landed_again import check_landed_again
 from spark_jobs.capture.leaf_announcements import identities_for_a_time
 from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
+from spark_jobs.capture.period_ends import PeriodEnds, PeriodEndsError, period_ends
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
 from spark_jobs.capture.plugin import Plugin, WindowRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
@@ -41,10 +43,12 @@ from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
     SlotStatus,
+    SourceClock,
     advance_slot,
     flushed_lsn,
     read_window,
     slot_status,
+    source_clock,
     without,
 )
 from spark_jobs.progress import Progress, Step, silent
@@ -80,7 +84,8 @@ class CaptureReport:
 @dataclass(frozen=True)
 class CaptureSession:
     """The connections and the state that capturing needs. ``bulk`` connects with its first call, and
-    so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker."""
+    so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``: of a
+    pipeline with time partitions."""
 
     pipeline: Pipeline
     control: Connection
@@ -90,6 +95,7 @@ class CaptureSession:
     identity: SlotIdentity
     checkpoint: WindowMarker
     slot: SlotStatus
+    clock: SourceClock | None = None
 
 
 def capture(
@@ -173,37 +179,52 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
                 # a crash of ours between landing and advancing, or a crash of the server that lost the advance
                 check_landed_again(control, bulk(), pipeline, checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
-            yield CaptureSession(pipeline, control, bulk, beside, log, identity, checkpoint, slot)
+            clock = source_clock(control) if pipeline.periods else None
+            yield CaptureSession(pipeline, control, bulk, beside, log, identity, checkpoint, slot, clock)
 
 
 def land_window(
-    session: CaptureSession, ordinal: int, window: Window, *, on_batch: Callable[[int], None]
+    session: CaptureSession,
+    ordinal: int,
+    window: Window,
+    *,
+    on_batch: Callable[[int], None],
+    ends: tuple[datetime, ...] = (),
 ) -> WindowMarker:
     """Read one window and commit it to the log; the slot is not advanced.
 
-    ``on_batch`` is called after each batch with the number of messages so far. Returns the window's marker.
+    ``on_batch`` is called after each batch with the number of messages so far. Returns the window's marker. The window
+    ends earlier than asked if a day or an hour ends within it; ``ends``: those that are known to end with it.
     """
     try:
-        return _land(session, ordinal, window, on_batch)
+        return _land(session, ordinal, window, on_batch, ends)
+    except PeriodEndsError as found:
+        return land_window(session, ordinal, Window(window.lo, found.lsn), on_batch=on_batch, ends=found.ends)
     except ReadWithoutError as error:
         if error.option == "two_phase" and session.slot.two_phase:
             raise  # someone created the slot as two-phase; it may no longer send what was prepared
         _log.warning("%s; reading it again that way", error)
         identity = replace(session.identity, options=without(session.identity.options, error.option))
-        return land_window(replace(session, identity=identity), ordinal, window, on_batch=on_batch)
+        return land_window(replace(session, identity=identity), ordinal, window, on_batch=on_batch, ends=ends)
 
 
-def _land(session: CaptureSession, ordinal: int, window: Window, on_batch: Callable[[int], None]) -> WindowMarker:
+def _land(
+    session: CaptureSession,
+    ordinal: int,
+    window: Window,
+    on_batch: Callable[[int], None],
+    ends: tuple[datetime, ...],
+) -> WindowMarker:
     small = window.size <= session.pipeline.windows.peek_bytes
     if small and _may_peek(session, window.lo):
-        return _land_through(session, ordinal, window, "peek", on_batch)
+        return _land_through(session, ordinal, window, "peek", on_batch, ends)
     try:
-        return _land_through(session, ordinal, window, "copy", on_batch)
+        return _land_through(session, ordinal, window, "copy", on_batch, ends)
     except NoSpareSlotError as error:
         if not _may_peek(session, window.lo):
             raise
         _log.warning("%s; reading the slot itself", error)
-        return _land_through(session, ordinal, window, "peek", on_batch)
+        return _land_through(session, ordinal, window, "peek", on_batch, ends)
 
 
 def advance(session: CaptureSession, marker: WindowMarker) -> Lsn:
@@ -221,14 +242,36 @@ def _capture(
             progress(Step("capture", f"{window}, {messages:,} messages", number, len(windows), "windows"))
 
         show(0)
-        marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=show)
-        session = replace(session, checkpoint=marker)
-        landed.append(marker)
-        advance(session, marker)
-        compact_log_in_passing(session.log, marker.ordinal)
+        while session.checkpoint.window.hi < window.hi:
+            part = Window(session.checkpoint.window.hi, window.hi)
+            session = _landed_and_advanced(session, part, landed, on_batch=show)
+    if ends := _ends_of_quiet_periods(session):
+        end = session.checkpoint.window.hi
+        session = _landed_and_advanced(session, Window(end, end), landed, on_batch=lambda _: None, ends=ends)
     landed_end = session.checkpoint.window.hi
     progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
     return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)
+
+
+def _landed_and_advanced(
+    session: CaptureSession,
+    window: Window,
+    landed: list[WindowMarker],
+    *,
+    on_batch: Callable[[int], None],
+    ends: tuple[datetime, ...] = (),
+) -> CaptureSession:
+    marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=on_batch, ends=ends)
+    landed.append(marker)
+    advance(session, marker)
+    compact_log_in_passing(session.log, marker.ordinal)
+    return replace(session, checkpoint=marker)
+
+
+def _ends_of_quiet_periods(session: CaptureSession) -> tuple[datetime, ...]:
+    """What has ended since the last landed window, with nothing left to land."""
+    ends = period_ends(session.pipeline.periods, session.checkpoint, session.clock)
+    return () if ends is None or session.clock is None else ends.by_clock(session.clock, session.checkpoint.window.hi)
 
 
 def _land_through(
@@ -237,6 +280,7 @@ def _land_through(
     window: Window,
     through: Literal["copy", "peek"],
     on_batch: Callable[[int], None],
+    ends: tuple[datetime, ...],
 ) -> WindowMarker:
     # after the window's end is fixed: by now every table with changes in it exists, even if created since the last look
     session = replace(session, pipeline=refreshed(session.control, session.pipeline))
@@ -247,6 +291,13 @@ def _land_through(
     look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
     # the masked tables were read before the look: DDL since then shows in the look, or happened after the window
     tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
+    periods = period_ends(session.pipeline.periods, session.checkpoint, session.clock)
+    if periods is not None:
+        periods = replace(periods, ends=ends)
+
+    def marker() -> WindowMarker:
+        return _marker(session, ordinal, window, reader, look, periods)
+
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         _read(session, window, plugin, through) as printed,
@@ -259,6 +310,8 @@ def _land_through(
             if look.facts:
                 yield changed_facts_rows(ordinal, window.hi, masked_alike(look.facts, tables))
             for batch in reader.rows(printed):
+                if periods is not None:
+                    periods.look_at(batch)
                 look.note_truncates(batch)
                 yield batch
                 on_batch(reader.messages)
@@ -271,20 +324,22 @@ def _land_through(
                 facts = relation_facts(session.control, relids=relids, keys=keys, masks=masks)
                 look.note_reasons(identities_for_a_time(session.control, look.relids, reader.relations, facts))
                 yield facts_rows(ordinal, reader.relations, masked_alike(facts, tables))
-            yield marker_row(_marker(session, ordinal, window, reader, look))
+            yield marker_row(marker())
 
         if not session.log.land(identity, ordinal, rows()):
             raise GapError(
                 f"window {ordinal} is landed already: another process landed it in the meantime",
                 hint="run it again: it continues from there",
             )
-    return _marker(session, ordinal, window, reader, look)
+    return marker()
 
 
 def _read(
     session: CaptureSession, window: Window, plugin: Plugin, through: Literal["copy", "peek"]
 ) -> AbstractContextManager[Iterable[pa.RecordBatch]]:
     slot, options = session.identity.slot, session.identity.options
+    if not window.size:
+        return nullcontext(())
     if through == "copy" and plugin.output == "binary":
         limit = session.pipeline.windows.halved_bytes
         if worth_halving(session.control, slot, window, options, limit):
@@ -298,8 +353,15 @@ def _read(
 
 
 def _marker(
-    session: CaptureSession, ordinal: int, window: Window, reader: WindowReader, look: CatalogueLook
+    session: CaptureSession,
+    ordinal: int,
+    window: Window,
+    reader: WindowReader,
+    look: CatalogueLook,
+    periods: PeriodEnds | None,
 ) -> WindowMarker:
+    if periods is not None and session.clock is not None:
+        periods = periods.ending(session.clock, window.hi)
     return WindowMarker(
         ordinal=ordinal,
         window=window,
@@ -313,6 +375,7 @@ def _marker(
         followed=followed_lines(session.pipeline, session.checkpoint),
         catalogue=look.seen(ordinal, window),
         tables=session.pipeline.lake.tables,
+        periods=periods.seen if periods is not None else None,
     )
 
 

@@ -1,7 +1,8 @@
 """The marker of a landed window: its bounds, where it was read, what it holds.
 
 It does not depend on when or by whom the window is landed: the same window landed again gives the same marker, if the
-lake is laid out as before. Only a marker that begins a chapter contains a time.
+lake is laid out as before. Times are contained only in a marker that begins a chapter, and where a pipeline has time
+partitions.
 """
 
 from __future__ import annotations
@@ -146,6 +147,17 @@ class CatalogueSeen:
 
 
 @dataclass(frozen=True)
+class PeriodsSeen:
+    """Of a pipeline with time partitions: the days and hours whose ``ends`` are this window's end. The next window
+    begins with the first transaction that committed after them. The ends up to ``settled`` are these and those of
+    earlier windows, and there will be no others. All are in ISO 8601, UTC.
+    """
+
+    settled: str
+    ends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class WindowMarker:
     """Window number ``ordinal``. Window 0 begins the log: it is empty, at the slot's first position. Each later chapter
     also begins with an empty window, whose ``broke`` says why.
@@ -153,7 +165,7 @@ class WindowMarker:
     ``messages`` counts the plugin's messages in the form of protocol 1, including Begin and Commit; ``bytes`` is their
     total length. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed`` is used with test_decoding
     only, where no publication names the tables. ``catalogue`` is None in logs of an older version. ``tables``: where
-    the lake's tables were then.
+    the lake's tables were then. ``periods`` is None where no time partitions were configured.
     """
 
     ordinal: int
@@ -169,6 +181,12 @@ class WindowMarker:
     catalogue: CatalogueSeen | None = None
     broke: ChapterBreak | None = None
     tables: FolderTemplate = DEFAULT_FOLDERS
+    periods: PeriodsSeen | None = None
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The ends of days and hours that are this window's end."""
+        return self.periods.ends if self.periods is not None else ()
 
     @property
     def changes(self) -> int:
@@ -181,6 +199,8 @@ class WindowMarker:
             relation |= relation.pop("changes")
         if self.tables == DEFAULT_FOLDERS:  # as existing logs have it, and earlier versions can read it
             del fields["tables"]
+        if self.periods is None:
+            del fields["periods"]
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
     @classmethod
@@ -202,6 +222,7 @@ class WindowMarker:
             catalogue=_catalogue_seen(fields.pop("catalogue", None)),
             broke=_broke(fields.pop("broke", None)),
             tables=FolderTemplate(**fields.pop("tables", {})),
+            periods=_periods_seen(fields.pop("periods", None)),
             **fields,
         )
 
@@ -230,6 +251,10 @@ def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
     changed = tuple(_table_changed(table) for table in fields.pop("changed"))
     moved = tuple(FileMoved(**{**file, "table": _table_changed(file["table"])}) for file in fields.pop("moved", ()))
     return CatalogueSeen(changed=changed, moved=moved, **fields)
+
+
+def _periods_seen(fields: dict[str, Any] | None) -> PeriodsSeen | None:
+    return None if fields is None else PeriodsSeen(fields["settled"], tuple(fields["ends"]))
 
 
 def _table_changed(fields: dict[str, Any]) -> TableChanged:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
 from spark_jobs.configuration import Lake
@@ -44,6 +45,7 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 # commit_version, commit_id  the last of these; null in cuts of earlier versions, and where it is not known
 # commit_cut  the first cut that had this commit; null in cuts of earlier versions
 # differing  the columns in which the table differs from the source on purpose, as JSON; null if there are none
+# ends     the ends of days and hours that are the window's end (see ``PeriodsSeen``), as JSON; null if there are none
 CUTS_SCHEMA = pa.schema(
     [
         pa.field("cut", pa.int64(), nullable=False),
@@ -59,6 +61,7 @@ CUTS_SCHEMA = pa.schema(
         pa.field("commit_id", pa.string()),
         pa.field("differing", pa.string()),
         pa.field("commit_cut", pa.int64()),
+        pa.field("ends", pa.string()),
     ]
 )
 
@@ -165,7 +168,9 @@ def _cut_of_file(cuts: CountedFiles, file: DataFile) -> Cut | None:
 def _cut_of(rows: pa.Table) -> Cut | None:
     if not rows.num_rows:
         return None
-    last = rows.filter(pc.equal(rows.column("cut"), pc.max(rows.column("cut")))).to_pylist()
+    last = rows.filter(pc.equal(rows.column("cut"), pc.max(rows.column("cut"))))
+    # beside it may be tables that an earlier cut lacked
+    last = last.filter(pc.equal(last.column("window"), pc.max(last.column("window")))).to_pylist()
     tables = tuple(_table_cut(row) for row in last if row["version"] != _FORGOTTEN)
     return Cut(last[0]["cut"], last[0]["window"], Lsn(last[0]["lsn"]), tables)
 
@@ -182,18 +187,53 @@ def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None =
         raise LakeError(f"there are no cuts at {lake.cuts}", hint="`postgres-cdc sync` writes one")
     with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
         dataset = files.dataset(files.all(cuts))
-        listed = dataset.to_table(columns=["cut", "window", "lsn"]).sort_by("cut")
+        listed = dataset.to_table(columns=["cut", "window", "lsn"])
+        listed = listed.sort_by([("window", "ascending"), ("cut", "ascending")])
         reached = listed if lsn is None else listed.filter(pc.field("lsn") <= int(lsn))
         reached = reached if before_window is None else reached.filter(pc.field("window") < before_window)
         if not reached.num_rows:
             oldest = f"the oldest is at {Lsn(listed.column('lsn')[0].as_py())}" if listed.num_rows else "they are empty"
             asked = f"at or before {lsn}" if before_window is None else f"of a window before {before_window}"
             raise LakeError(f"{what} hold none {asked}: {oldest}")
-        found = {name: values[-1] for name, values in reached.to_pydict().items()}
-        same = (pc.field("window") == found["window"]) & (pc.field("cut") <= found["cut"])
-        rows = dataset.to_table(filter=same & (pc.field("version") != _FORGOTTEN)).sort_by("cut").to_pylist()
+        found = reached.slice(reached.num_rows - 1).to_pylist()[0]
+        return _whole_cut(dataset, Cut(found["cut"], found["window"], Lsn(found["lsn"]), ()))
+
+
+def shown_ends(lake: Lake) -> frozenset[datetime]:
+    """The ends of days and hours that have a cut. Raises LakeError."""
+    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
+    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
+        written = files.dataset(files.all()).to_table(["ends"], filter=pc.field("ends").is_valid())
+    return frozenset(end for text in written.column("ends").unique().to_pylist() for end in _read_ends(text))
+
+
+def _read_ends(text: str) -> list[datetime]:
+    return [datetime.fromisoformat(end) for end in json.loads(text)]
+
+
+def cut_at_end(lake: Lake, end: datetime) -> Cut | None:
+    """The cut at the end of a day or an hour, None if there is none. Raises LakeError."""
+    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
+    cuts = open_table(lake.cuts, what, hint=_MOVE_AWAY)
+    if cuts is None:
+        return None
+    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
+        dataset = files.dataset(files.all(cuts))
+        listed = dataset.to_table(["cut", "window", "lsn", "ends"], filter=pc.field("ends").is_valid()).sort_by("cut")
+        ending = [row for row in listed.to_pylist() if end in _read_ends(row["ends"])]
+        if not ending:
+            return None
+        # the same window's cut may have been written again since
+        newest = dataset.to_table(["cut"], filter=pc.field("window") == ending[-1]["window"]).column("cut")
+        return _whole_cut(dataset, Cut(pc.max(newest).as_py(), ending[-1]["window"], Lsn(ending[-1]["lsn"]), ()))
+
+
+def _whole_cut(dataset: ds.Dataset, cut: Cut) -> Cut:
+    """With the tables of all cuts of its window up to this one."""
+    same = (pc.field("window") == cut.ordinal) & (pc.field("cut") <= cut.number)
+    rows = dataset.to_table(filter=same & (pc.field("version") != _FORGOTTEN)).sort_by("cut").to_pylist()
     newest = {table.name: table for table in map(_table_cut, rows)}
-    return Cut(found["cut"], found["window"], Lsn(found["lsn"]), tuple(newest[name] for name in sorted(newest)))
+    return replace(cut, tables=tuple(newest[name] for name in sorted(newest)))
 
 
 def _table_cut(row: Mapping[str, Any]) -> TableCut:
@@ -212,13 +252,19 @@ def _table_cut(row: Mapping[str, Any]) -> TableCut:
 
 @again_when_overtaken
 def write_cut(
-    lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], *, based_on: Cut | None = None
+    lake: Lake,
+    ordinal: int,
+    lsn: Lsn,
+    tables: tuple[TableCut, ...],
+    *,
+    based_on: Cut | None = None,
+    ends: tuple[str, ...] = (),
 ) -> Cut | None:
     """Append a cut and return the latest one. Nothing is appended if the latest cut is equal or of a later window, or
     if ``tables`` is empty; None if there is no cut at all.
 
-    ``based_on``: the latest cut when the work on ``tables`` began. Tables that ``forget`` has taken out since are left
-    out. Raises LakeError; OvertakenError when other writers keep committing first.
+    ``ends``: see ``PeriodsSeen``. ``based_on``: the latest cut when the work on ``tables`` began. Tables that
+    ``forget`` has taken out since are left out. Raises LakeError; OvertakenError when other writers commit first.
     """
     opened, latest = _latest(lake)
     if latest is not None and latest.ordinal > ordinal:
@@ -231,11 +277,37 @@ def write_cut(
         return latest
     since = [table.after(latest.table(table.name) if latest else None, cut.number) for table in tables]
     cut = replace(cut, tables=tuple(since))
-    rows = [
+    _append_rows(lake, opened, _rows(cut, ends), cut.number)
+    return cut
+
+
+@again_when_overtaken
+def add_to_earlier_cut(lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], ends: tuple[str, ...]) -> None:
+    """Add the tables that the cut of window ``ordinal`` lacks, which is not the latest: they were stopped when it was
+    written.
+
+    The latest cut is appended again with them, as its number must be the greatest. Raises what ``write_cut`` raises.
+    """
+    opened, latest = _latest(lake)
+    if opened is None or latest is None or not latest.tables or latest.ordinal <= ordinal:
+        return
+    files = cut_files(lake)
+    with table_errors(f"the cuts at {lake.cuts} cannot be read", hint=_MOVE_AWAY):
+        written = _whole_cut(files.dataset(files.all(opened.table)), Cut(latest.number, ordinal, lsn, ()))
+    missing = tuple(table for table in tables if written.table(table.name) is None)
+    if missing:
+        number = latest.number + 1
+        since = tuple(table.after(table, number) for table in latest.tables)
+        rows = [*_rows(replace(latest, number=number, tables=since)), *_rows(Cut(number, ordinal, lsn, missing), ends)]
+        _append_rows(lake, opened, rows, number)
+
+
+def _rows(cut: Cut, ends: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    return [
         {
             "cut": cut.number,
-            "window": ordinal,
-            "lsn": int(lsn),
+            "window": cut.ordinal,
+            "lsn": int(cut.lsn),
             "nspname": table.name.nspname,
             "relname": table.name.relname,
             "relid": table.relid,
@@ -246,13 +318,16 @@ def write_cut(
             "commit_id": table.last_commit.id if table.last_commit else None,
             "differing": json.dumps(asdict(table.differing)) if table.differing else None,
             "commit_cut": table.commit_cut,
+            "ends": json.dumps(ends) if ends else None,
         }
         for table in cut.tables
     ]
+
+
+def _append_rows(lake: Lake, opened: TableToWrite | None, rows: list[dict[str, Any]], number: int) -> None:
     with table_errors(f"the cuts at {lake.cuts} cannot be written", hint=_MOVE_AWAY):
-        _append(lake, opened, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), cut.number)
-    compact_in_passing(CountedTable(cut_files(lake), CUTS_LAYOUT), cut.number)
-    return cut
+        _append(lake, opened, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), number)
+    compact_in_passing(CountedTable(cut_files(lake), CUTS_LAYOUT), number)
 
 
 def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int) -> None:

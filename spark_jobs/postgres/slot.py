@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 import psycopg
@@ -77,6 +78,7 @@ _FLUSH = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_xact_id() END
 _FLUSHED = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 """
+_CLOCK = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_xact_replay_timestamp() ELSE clock_timestamp() END"
 
 
 def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
@@ -254,6 +256,21 @@ def flushed_lsn(connection: Connection) -> Lsn:
     with source_errors("the end of the WAL could not be read"):
         rows = connection.execute(_FLUSHED).fetchall()
     return Lsn.parse(rows[0][0])
+
+
+@dataclass(frozen=True)
+class SourceClock:
+    """At ``time`` the source had flushed its WAL up to ``flushed``, or further. A standby knows of its primary's time
+    only by transactions: ``time`` is that of the last one replayed, None before the first."""
+
+    time: datetime | None
+    flushed: Lsn
+
+
+def source_clock(connection: Connection) -> SourceClock:
+    with source_errors("the time of the source could not be read"):
+        (time,) = connection.execute(_CLOCK).fetchall()[0]  # before the WAL, so that this is not older
+    return SourceClock(time, flushed_lsn(connection))
 
 
 def spare_slots(connection: Connection) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spark_jobs.change_counts import ChangeCounts
-from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
+from spark_jobs.change_log.window_marker import PeriodsSeen, RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from tests.change_log.identity import IDENTITY
 
@@ -12,6 +14,9 @@ def test_json_both_ways() -> None:
     counts = (RelationCounts(16384, "public", 'odd "name"', ChangeCounts(1, 2, 3, 4), 5),)
     marker = WindowMarker(5, Window(Lsn(0x10), Lsn(0x1_0000_0020)), IDENTITY, counts, 6, 7, 8)
     assert WindowMarker.from_json(marker.to_json().encode()) == marker
+    seen = replace(marker, periods=PeriodsSeen("2026-11-27T00:00:00+00:00", ("2026-11-27T00:00:00+00:00",)))
+    assert WindowMarker.from_json(seen.to_json()) == seen
+    assert "periods" not in marker.to_json(), "as earlier versions can read it"
     assert '["0/10","1/20"]' in marker.to_json()
     assert '"inserts":1,"nspname":"public","relid":16384' in marker.to_json()  # flat: logs are older than ChangeCounts
     assert marker.changes == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,18 @@ from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.errors import LakeError
 from spark_jobs.lake import cuts
-from spark_jobs.lake.cuts import CUTS_SCHEMA, Cut, TableCut, cut_until, forget, latest_cut, write_cut
+from spark_jobs.lake.cuts import (
+    CUTS_SCHEMA,
+    Cut,
+    TableCut,
+    add_to_earlier_cut,
+    cut_at_end,
+    cut_until,
+    forget,
+    latest_cut,
+    shown_ends,
+    write_cut,
+)
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -197,6 +209,26 @@ def test_a_table_that_is_forgotten_later_is_in_the_cut_as_it_was(tmp_path: Path)
     assert cut_until(lake) == Cut(3, 1, Lsn(100), (rebuilt, ORDERS))
     write_cut(lake, 2, Lsn(200), (ITEMS,))
     assert cut_until(lake) == Cut(4, 2, Lsn(200), (ITEMS,))
+
+
+def test_a_table_that_was_stopped_is_added_to_the_cut_of_an_end(tmp_path: Path) -> None:
+    lake, end = Lake(str(tmp_path)), datetime(2026, 11, 27, tzinfo=UTC)
+    ends = (end.isoformat(), (end + timedelta(hours=1)).isoformat())
+    assert cut_at_end(lake, end) is None
+    write_cut(lake, 1, Lsn(100), (ORDERS,), ends=ends)
+    write_cut(lake, 2, Lsn(200), (replace(ORDERS, version=5),))
+    latest = write_cut(lake, 3, Lsn(300), (replace(ORDERS, version=6),))
+    assert cut_at_end(lake, end) == cut_at_end(lake, end + timedelta(hours=1)) == Cut(1, 1, Lsn(100), (ORDERS,))
+    for _ in range(2):
+        add_to_earlier_cut(lake, 1, Lsn(100), (ITEMS, replace(ORDERS, version=1)), ends)
+    assert latest is not None
+    assert latest_cut(lake) == cut_until(lake) == replace(latest, number=4), "added once"
+    assert cut_at_end(lake, end) == cut_until(lake, Lsn(199)) == Cut(4, 1, Lsn(100), (ITEMS, ORDERS))
+    assert cut_until(lake, Lsn(299)) == Cut(2, 2, Lsn(200), (replace(ORDERS, version=5),))
+    assert cut_at_end(lake, end - timedelta(hours=1)) is None
+    assert shown_ends(lake) == {end, end + timedelta(hours=1)}
+    write_cut(lake, 4, Lsn(400), (ORDERS,))
+    assert latest_cut(lake) == Cut(5, 4, Lsn(400), (ORDERS,))
 
 
 def _sorted(cut: Cut | None) -> Cut:
