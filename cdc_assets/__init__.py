@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cdc_assets.cli.spark import lazy_session
     from cdc_assets.component import PostgresCdcComponent
     from cdc_assets.configuration.load_pipeline import load_pipeline
+    from cdc_assets.table_at import TableAt, at
     from spark_jobs.changes import changes
     from spark_jobs.configuration import Pipeline
     from spark_jobs.errors import CdcError
@@ -28,6 +29,8 @@ __all__ = [
     "Pipeline",
     "PostgresCdcComponent",
     "SyncReport",
+    "TableAt",
+    "at",
     "changes",
     "lazy_session",
     "load_pipeline",
@@ -40,6 +43,8 @@ _MODULES = {
     "Pipeline": "spark_jobs.configuration",
     "PostgresCdcComponent": "cdc_assets.component",
     "SyncReport": "spark_jobs.sync",
+    "TableAt": "cdc_assets.table_at",
+    "at": "cdc_assets.table_at",
     "changes": "spark_jobs.changes",
     "lazy_session": "cdc_assets.cli.spark",
     "load_pipeline": "cdc_assets.configuration.load_pipeline",

@@ -29,6 +29,11 @@ def table_key(name: str, table: QualifiedName) -> dg.AssetKey:
     return dg.AssetKey([name, key_part(table.nspname), key_part(table.relname)])
 
 
+def calendar_key(name: str, calendar: str) -> dg.AssetKey:
+    """The key of the asset of days or hours, before translation."""
+    return dg.AssetKey([name, calendar])
+
+
 def source_key(prefix: Sequence[str], table: QualifiedName) -> dg.AssetKey:
     """The key of the external asset that stands for a source table. ``prefix`` tells sources apart: ``postgres`` and
     the database, or what the configuration says."""

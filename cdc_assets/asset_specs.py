@@ -8,17 +8,18 @@ from typing import Literal, TypeAlias
 
 import dagster as dg
 
+from cdc_assets.calendars import CalendarName
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 
 # what templates of ``translation`` see as ``kind``
-Kind: TypeAlias = Literal["table", "snapshot", "change_log", "messages", "maintenance", "source"]
+Kind: TypeAlias = Literal["table", "snapshot", "change_log", "messages", "maintenance", "source", "daily", "hourly"]
 Translate: TypeAlias = Callable[[Kind, QualifiedName | None, dg.AssetSpec], dg.AssetSpec]
 
 
 @dataclass(frozen=True)
 class AssetSpecs:
-    """``messages`` is None if the pipeline keeps none."""
+    """``messages`` is None if the pipeline keeps none. ``calendars``: the assets of days and hours."""
 
     change_log: dg.AssetSpec
     maintenance: dg.AssetSpec
@@ -26,12 +27,14 @@ class AssetSpecs:
     tables: Mapping[QualifiedName, dg.AssetSpec] = field(default_factory=dict)
     snapshots: Mapping[QualifiedName, dg.AssetSpec] = field(default_factory=dict)
     sources: Mapping[QualifiedName, dg.AssetSpec] = field(default_factory=dict)
+    calendars: Mapping[CalendarName, dg.AssetSpec] = field(default_factory=dict)
 
     def all(self) -> Iterator[tuple[Kind, QualifiedName | None, dg.AssetSpec]]:
         yield "change_log", None, self.change_log
         yield "maintenance", None, self.maintenance
         if self.messages is not None:
             yield "messages", None, self.messages
+        yield from ((name, None, spec) for name, spec in self.calendars.items())
         yield from (("snapshot", table, spec) for table, spec in self.snapshots.items())
         yield from (("source", table, spec) for table, spec in self.sources.items())
         yield from (("table", table, spec) for table, spec in self.tables.items())
@@ -52,6 +55,7 @@ class AssetSpecs:
             change_log=change("change_log", None, self.change_log),
             maintenance=change("maintenance", None, self.maintenance),
             messages=None if self.messages is None else change("messages", None, self.messages),
+            calendars={name: change(name, None, spec) for name, spec in self.calendars.items()},
             sources={table: change("source", table, spec) for table, spec in self.sources.items()},
             snapshots={table: change("snapshot", table, spec) for table, spec in self.snapshots.items()},
             tables={table: change("table", table, spec) for table, spec in self.tables.items()},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_assets.asset_specs import AssetSpecs
+from cdc_assets.calendars import Calendar, CalendarName
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.failures import RETRY_POLICY, Remedies
@@ -37,13 +38,15 @@ MESSAGES = "_messages"
 @dataclass(frozen=True)
 class Blueprint:
     """What one component's definitions are built from. ``specs`` are after translation; their keys may be the user's
-    own."""
+    own. ``waits_for_stopped``: no day is complete without a table that is stopped."""
 
     pipeline: Pipeline = field(repr=False)  # its Spark settings may hold secrets
     specs: AssetSpecs
     spark_resource: str
     op: OpModel
     automation: AutomationModel
+    calendars: Mapping[CalendarName, Calendar] = field(default_factory=dict)
+    waits_for_stopped: bool = True
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from cdc_assets.asset_specs import AssetSpecs
 from cdc_assets.blueprint import Blueprint
+from cdc_assets.calendars import calendars_of
 from cdc_assets.configuration.engine_form import lake_of, pipeline_of
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.table_model import TableModel
@@ -199,6 +200,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             {name: self.get_asset_spec(table) for name, table in settings.items()},
             self._comments,
             self.automation,
+            calendars_of(self.time_partitions),
         ).translated(translation_of(self.translation, settings))
         specs.require_distinct_keys(self.name)
         return specs
@@ -219,4 +221,6 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
             spark_resource=self.spark.resource or f"{self.name}_spark",
             op=self.op,
             automation=self.automation,
+            calendars=calendars_of(self.time_partitions),
+            waits_for_stopped=self.time_partitions is None or self.time_partitions.when_a_table_stops == "wait",
         )

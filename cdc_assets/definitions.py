@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from cdc_assets.assets.calendars import calendar_assets
 from cdc_assets.assets.change_log import change_log_asset
 from cdc_assets.assets.checks import slot_health_check
 from cdc_assets.assets.maintenance import maintenance_asset
@@ -45,6 +46,7 @@ def build_definitions(
             snapshot_assets(blueprint),
             table_assets(blueprint, execute),
             maintenance_asset(blueprint),
+            *calendar_assets(blueprint),
         ],
         asset_checks=[slot_health_check(blueprint), verify_checks(blueprint)],
         jobs=[sync, snapshot, recover_job(blueprint), maintenance, verify],

@@ -32,12 +32,14 @@ _FORMERLY = {
 
 @dataclass(frozen=True)
 class Observation:
-    """``landed_end``: the end of the change log, whichever process landed its last window; ``lag``: how late it is."""
+    """``landed_end``: the end of the change log, whichever process landed its last window; ``lag``: how late it is.
+    ``settled``: up to when it has the ends of all days and hours, None without time partitions."""
 
     pipeline: Pipeline
     health: SlotHealth
     landed_end: Lsn
     lag: Lag
+    settled: datetime | None = None
 
     def planned(self) -> tuple[Window, ...]:
         """The windows up to the WAL that is flushed now. Raises GapError if the slot does not continue the log."""
@@ -65,7 +67,9 @@ def observe(pipeline: Pipeline) -> Observation | None:
         return None
     health = check_health(pipeline, checkpoint, _health(pipeline))
     lag = lag_behind(pipeline, checkpoint, health.flushed_lsn)
-    return Observation(pipeline, health, checkpoint.window.hi, lag)
+    seen = checkpoint.periods
+    settled = datetime.fromisoformat(seen.settled) if seen is not None and pipeline.periods else None
+    return Observation(pipeline, health, checkpoint.window.hi, lag, settled)
 
 
 def observed_health(pipeline: Pipeline) -> tuple[SlotHealth, Lag | None]:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from cdc_assets.asset_specs import AssetSpecs
+from cdc_assets.assets.calendars import calendar_spec
 from cdc_assets.assets.change_log import change_log_spec
 from cdc_assets.assets.external import source_spec
 from cdc_assets.assets.maintenance import maintenance_spec
 from cdc_assets.assets.messages import messages_spec
 from cdc_assets.assets.snapshots import snapshot_spec
+from cdc_assets.calendars import Calendar, CalendarName
 from cdc_assets.configuration.automation_model import AutomationModel
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
@@ -24,6 +26,7 @@ def untranslated_specs(
     tables: Mapping[QualifiedName, dg.AssetSpec],
     comments: Mapping[QualifiedName, str],
     automation: AutomationModel,
+    calendars: Mapping[CalendarName, Calendar],
 ) -> AssetSpecs:
     """``comments``: those on the source's tables, as far as they are known."""
     sources = {table: source_spec(source_prefix, database, table, comments.get(table, "")) for table in tables}
@@ -40,4 +43,8 @@ def untranslated_specs(
             for table, source in sources.items()
         },
         tables=tables,
+        calendars={
+            name: calendar_spec(pipeline.name, name, calendar, [spec.key for spec in tables.values()])
+            for name, calendar in calendars.items()
+        },
     )

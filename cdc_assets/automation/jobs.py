@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
+from cdc_assets.assets.calendars import completed
 from cdc_assets.automation.run_planning import plan_run, run_request
 from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
@@ -132,6 +133,8 @@ def sync_schedule(blueprint: Blueprint, sync: dg.UnresolvedAssetJobDefinition) -
             if observation is None:
                 return dg.SkipReason(f"there is no slot yet: run {blueprint.snapshot_job} once")
             plan = plan_run(context.instance, blueprint, observation)
+            for event in completed(context.instance, blueprint, observation.settled):
+                context.instance.report_runless_asset_event(event)
         add_partitions(context.instance, blueprint.partitions, plan.new_keys)
         for table in plan.stopped.tables:
             context.log.warning(str(table))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
 import dagster as dg
@@ -21,6 +21,7 @@ from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, landed_chapters, markers_since
 from cdc_assets.stopped_tables import StoppedTable, StoppedTables
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.time_partitions import ends_of
 
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
@@ -36,6 +37,8 @@ _FIRST_WAIT_SECONDS = 30.0
 _LONGEST_WAIT_SECONDS = 300.0
 _DOUBLED_AT_MOST = 8
 _RUNS_LOOKED_AT = 16
+# the source's clock may be a little behind this one
+_QUIET = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,15 @@ class RunPlan:
 @dataclass(frozen=True)
 class LastRuns:
     """The instance's records of this pipeline's runs. ``taken``: the end of the last range that was requested in this
-    chapter of the change log; ``failures``: how many runs in a row have failed; ``stopped`` tables."""
+    chapter of the change log; ``failures``: how many runs in a row have failed; ``stopped`` tables. ``begun``: when the
+    last sync was requested, in seconds since 1970."""
 
     active: str | None
     failures: int
     seconds_since_failure: float
     taken: Lsn
     stopped: StoppedTables
+    begun: float = 0.0
 
 
 def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Observation) -> RunPlan:
@@ -83,7 +88,7 @@ def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Ob
         landed = [marker.window for marker in markers_since(blueprint.pipeline, state.keyed_end)]
         most = blueprint.pipeline.windows.max_per_run
         tries = runs.failures > 0 or len(waiting) < len(runs.stopped.tables)
-        again = tries or _reads_on(blueprint)
+        again = tries or _reads_on(blueprint) or _has_ended(blueprint, observation, runs)
         plan = plan_range(state, [*landed, *planned], most, again=again)
         if plan.windows:
             key_range = plan.windows[0].key, plan.windows[-1].key
@@ -105,6 +110,16 @@ def _reads_on(blueprint: Blueprint) -> bool:
     return last is not None and any(
         plan.goes_on_from(table_state(lake, plan.name, *last.identity.stream)) for plan in found
     )
+
+
+def _has_ended(blueprint: Blueprint, observation: Observation, runs: LastRuns) -> bool:
+    """Whether a day or an hour has ended while the source was quiet. One run finds that out, by the source's clock; if
+    it does not, a transaction will."""
+    if observation.settled is None:
+        return False
+    asked = datetime.fromtimestamp(runs.begun, UTC)
+    ended = ends_of(blueprint.pipeline.periods, observation.settled, datetime.now(UTC) - _QUIET)
+    return bool(ended) and asked < ended[-1] + _QUIET
 
 
 def run_request(blueprint: Blueprint, plan: RunPlan) -> dg.RunRequest | None:
@@ -147,6 +162,10 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint, *, since: date
         seconds_since_failure=time.time() - ended,
         taken=max((window.hi for window in taken), default=Lsn(0)),
         stopped=stopped_now(instance, blueprint),
+        begun=max(
+            (r.create_timestamp.timestamp() for r in records if r.dagster_run.job_name == blueprint.sync_job),
+            default=0.0,
+        ),
     )
 
 

@@ -10,6 +10,7 @@ import time
 
 import dagster as dg
 
+from cdc_assets.assets.calendars import completed
 from cdc_assets.assets.checks import health_evaluation, unreachable_evaluation
 from cdc_assets.automation.run_planning import last_runs, plan_run, reason_to_wait, run_request
 from cdc_assets.automation.run_pool import ensure_pool_limit
@@ -43,6 +44,7 @@ def slot_lag_sensor(
         try:
             observation = observe(blueprint.pipeline)
             plan = plan_run(context.instance, blueprint, observation) if observation else None
+            ended = completed(context.instance, blueprint, observation.settled) if observation else []
         except CdcError as error:
             return _failed(context, blueprint, error)
         if observation is None or plan is None:
@@ -59,7 +61,7 @@ def slot_lag_sensor(
             run_requests=[request] if request else [],
             skip_reason=plan.reason or None,
             dynamic_partitions_requests=adds,
-            asset_events=events,
+            asset_events=[*events, *ended],
             cursor=cursor,
         )
 

@@ -87,6 +87,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,
         patterns=_patterns_of(model),
+        periods=tuple(each.periods for each in model.time_partitions.named.values()) if model.time_partitions else (),
     )
 
 

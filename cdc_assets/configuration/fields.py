@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
@@ -109,6 +110,27 @@ def _cron(text: str) -> str:
     if len(text.split()) != 5 and not re.fullmatch(r"@(hourly|daily|weekly|monthly)", text):
         raise ValueError("expected a cron expression of five fields")
     return text
+
+
+def _time_zone(text: str) -> str:
+    try:
+        return ZoneInfo(text).key
+    except (KeyError, OSError, ValueError):  # not found, a folder of zones, not a name
+        raise ValueError("expected a time zone by its IANA name, such as Europe/Berlin") from None
+
+
+def _hour(value: int) -> int:
+    if not 0 <= value <= 23:
+        raise ValueError("expected an hour, 0 to 23")
+    return value
+
+
+def _start_date(value: object) -> str:
+    """YAML reads a bare ``2026-11-01`` as a date."""
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        raise ValueError("expected a date, such as 2026-11-01") from None
 
 
 def _tag(value: object) -> object:
@@ -225,6 +247,9 @@ Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | 
 KeptFor = Annotated[int, BeforeValidator(_kept_for, json_schema_input_type=int | str)]
 Count = Annotated[int, AfterValidator(_positive)]
 Cron = Annotated[str, AfterValidator(_cron)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+Hour = Annotated[int, AfterValidator(_hour)]
+StartDate = Annotated[str, BeforeValidator(_start_date)]
 Retries = Annotated[int, AfterValidator(_not_negative)]
 TagValue = Annotated[Any, BeforeValidator(_tag)]
 Streaming = Annotated[

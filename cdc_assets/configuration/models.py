@@ -41,6 +41,7 @@ from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from cdc_assets.configuration.table_rules import TableRules
+from cdc_assets.configuration.time_partitions_model import TimePartitionsModel
 from cdc_assets.configuration.units import duration_text, size_text
 from spark_jobs.configuration import (
     PLUGIN_SETTINGS,
@@ -457,6 +458,11 @@ class PipelineModel(StrictModel):
         description="For Dagster: what starts the runs. With none there are jobs, and neither sensor nor schedules."
         " Default: sensor.",
         examples=["schedule"],
+    )
+    time_partitions: TimePartitionsModel | None = Field(
+        default=None,
+        description="Assets in Dagster whose partitions are days or hours, and a cut at the end of each.",
+        examples=[{"daily": {"timezone": "Europe/Berlin"}}],
     )
     op: OpModel = Field(default_factory=OpModel, description="For Dagster: tags, pool and retries of the ops.")
 

@@ -23,6 +23,7 @@ from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.table_model import ColumnsModel, LayoutModel, TableDefaultsModel, TableModel
+from cdc_assets.configuration.time_partitions_model import DailyModel, HourlyModel, TimePartitionsModel
 from cdc_assets.configuration.units import duration_text, size_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -65,6 +66,9 @@ KINDS: Mapping[Any, Kind] = {
     ),
     fields.Count: Kind("number, 1 or more", (1, 64), (0,)),
     fields.Cron: Kind("cron expression", ("*/5 * * * *", "@daily"), ("5 minutes", "* * *")),
+    fields.TimeZone: Kind("time zone by its IANA name", ("UTC", "Europe/Berlin"), ("CEST", "Europe", "+02:00", "")),
+    fields.Hour: Kind("hour, 0 to 23", (0, 23), (-1, 24)),
+    fields.StartDate: Kind("date, as in `2026-11-01`", ("2026-11-01",), ("1 November", "2026-11", "2026-11-31")),
     fields.Retries: Kind("number, 0 or more", (0, 3), (-1,)),
     fields.TagValue: Kind("text, number, boolean, list or mapping", ("data", 5, {"container_config": {}}), (None,)),
     fields.ChosenTypeText: Kind(
@@ -114,6 +118,9 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,
     "`automation`": AutomationModel,
+    "`time_partitions`": TimePartitionsModel,
+    "`daily` of `time_partitions`": DailyModel,
+    "`hourly` of `time_partitions`": HourlyModel,
     "`op`": OpModel,
     "`retry_policy` of `op`": RetryPolicyModel,
 }
@@ -147,6 +154,8 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.SparkModel, "resource"): "dagster.md#customise-it",
     (models.PipelineModel, "translation"): "dagster.md#customise-it",
     (models.PipelineModel, "automation"): "dagster.md#what-starts-the-runs",
+    (models.PipelineModel, "time_partitions"): "downstream.md#days-and-hours",
+    (TimePartitionsModel, "when_a_table_stops"): "downstream.md#days-and-hours",
     (models.PipelineModel, "op"): "dagster.md#customise-it",
     (models.MergeModel, "engine"): "operations.md#without-spark",
 }

@@ -40,6 +40,7 @@ from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
+from spark_jobs.time_partitions import Days, Hours
 
 SECRET = "postgresql://cdc:hunter2@db.example/shop"
 WITHOUT_PASSWORD = "postgresql://cdc@db.example/shop"
@@ -354,6 +355,36 @@ REFUSED = [
         6,
         "source.slott: unknown field (did you mean slot?); allowed: dsn, slot,",
     ),
+    (
+        "  windows:",
+        "  time_partitions: {daily: {timezone: CEST}}\n  windows:",
+        16,
+        "time_partitions.daily.timezone: expected a time zone by its IANA name",
+    ),
+    (
+        "  windows:",
+        "  time_partitions: {daily: {hour: 24}}\n  windows:",
+        16,
+        "time_partitions.daily.hour: expected an hour, 0 to 23",
+    ),
+    (
+        "  windows:",
+        "  time_partitions: {hourly: {start: yesterday}}\n  windows:",
+        16,
+        "time_partitions.hourly.start: expected a date, such as 2026-11-01",
+    ),
+    (
+        "  windows:",
+        "  time_partitions: {hourly: {timezone: Australia/Lord_Howe}}\n  windows:",
+        16,
+        "time_partitions.hourly: timezone: Australia/Lord_Howe changes its clocks by half an hour",
+    ),
+    (
+        "  windows:",
+        "  time_partitions: {when_a_table_stops: wait}\n  windows:",
+        16,
+        "time_partitions: expected daily, hourly or both",
+    ),
     ("    slot: shop", "    slot: Shop", 6, "source.slot: expected 1 to 63 lower-case letters"),
     ("plugin: pgoutput", "plugin: wal2json", 8, "source.plugin: expected 'pgoutput' or 'test_decoding'"),
     ('streaming: "off"', "streaming: 1", 9, "source.streaming: expected 'off', 'on' or 'parallel'"),
@@ -561,6 +592,15 @@ REFUSED = [
     ("  name: shop ", "  #", 2, "name: is missing"),
     ("attributes:", "atributes:", 2, "atributes: unknown field (did you mean attributes?)"),
 ]
+
+
+def test_time_partitions(file: Path) -> None:
+    assert load(file, "", "").periods == ()
+    given = "{daily: {timezone: Europe/Berlin, hour: 6, start: 2026-11-01}, hourly: {}}"
+    pipeline = load(file, "  windows:", f"  time_partitions: {given}\n  windows:")
+    assert pipeline.periods == (Days("Europe/Berlin", 6), Hours("UTC"))
+    with pytest.raises(ConfigurationError, match="time_partitions.hourly.start: expected a date"):
+        load(file, "  windows:", "  time_partitions: {hourly: {start: 2026-11-31}}\n  windows:")
 
 
 @pytest.mark.parametrize(("old", "new", "line", "said"), REFUSED)
