@@ -599,7 +599,7 @@ def test_time_partitions(file: Path) -> None:
     given = "{daily: {timezone: Europe/Berlin, hour: 6, start: 2026-11-01}, hourly: {}}"
     pipeline = load(file, "  windows:", f"  time_partitions: {given}\n  windows:")
     assert pipeline.periods == (Days("Europe/Berlin", 6), Hours("UTC"))
-    with pytest.raises(ConfigurationError, match="time_partitions.hourly.start: expected a date"):
+    with pytest.raises(ConfigurationError, match=r"time_partitions\.hourly\.start: expected a date"):
         load(file, "  windows:", "  time_partitions: {hourly: {start: 2026-11-31}}\n  windows:")
 
 

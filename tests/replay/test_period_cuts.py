@@ -126,10 +126,14 @@ def transfers(database: Database) -> Iterator[None]:
 
 @pytest.fixture
 def accounts(database: Database, tmp_path: Path) -> Accounts:
+    return followed(database, tmp_path / "lake")
+
+
+def followed(database: Database, lake: Path, **source: Any) -> Accounts:
     """The tables have their first snapshot, and no day has ended yet."""
     database.execute(*CREATE)
     days = Instants()
-    pipeline = replace(pipeline_of(database, tmp_path / "lake", *TABLES), periods=(days,))
+    pipeline = replace(pipeline_of(database, lake, *TABLES, **source), periods=(days,))
     synced_without_spark(pipeline)
     accounts = Accounts(database, pipeline, days)
     accounts.move()
@@ -192,6 +196,20 @@ def test_seven_days_equal_copies_of_the_source_taken_then(accounts: Accounts) ->
     accounts.move()
     synced_without_spark(accounts.pipeline)
     assert {end: accounts.at(end) for end in copies} == copies
+
+
+@pytest.mark.nightly
+def test_with_the_text_plugin(database: Database, tmp_path: Path) -> None:
+    """Its lines do not say where a transaction's commit record begins."""
+    accounts = followed(database, tmp_path / "lake", plugin="test_decoding")
+    copies = {}
+    for _ in range(3):
+        accounts.move()
+        copies[accounts.end_day()] = accounts.in_source()
+    accounts.move()
+    synced_without_spark(accounts.pipeline)
+    assert {end: accounts.at(end) for end in copies} == copies
+    assert accounts.in_lake(consistent_cut(accounts.pipeline)) == accounts.in_source()
 
 
 def test_a_day_that_ends_just_where_a_window_did(accounts: Accounts) -> None:
