@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from cdc_assets.component import PostgresCdcComponent
     from cdc_assets.configuration.load_pipeline import load_pipeline
     from cdc_assets.table_at import TableAt, at
-    from spark_jobs.changes import changes
     from spark_jobs.configuration import Pipeline
     from spark_jobs.errors import CdcError
+    from spark_jobs.logged_changes.changes import changes
     from spark_jobs.sync import SyncReport, sync
 
 __all__ = [
@@ -45,7 +45,7 @@ _MODULES = {
     "SyncReport": "spark_jobs.sync",
     "TableAt": "cdc_assets.table_at",
     "at": "cdc_assets.table_at",
-    "changes": "spark_jobs.changes",
+    "changes": "spark_jobs.logged_changes.changes",
     "lazy_session": "cdc_assets.cli.spark",
     "load_pipeline": "cdc_assets.configuration.load_pipeline",
     "sync": "spark_jobs.sync",

@@ -17,7 +17,7 @@ from cdc_assets.cli.points import read_point
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.change_counts import ChangeCounts
-from spark_jobs.changes import ChangesRead, bounds, logged_table, read_changes
+from spark_jobs.logged_changes.changes import ChangesRead, bounds, logged_table, read_changes
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.points import Point

@@ -17,7 +17,6 @@ from spark_jobs.replay.points import Point
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 
-
 _NEXT = "wait for the next sync, or run `postgres-cdc sync`"
 _LATER = "choose a later day"
 

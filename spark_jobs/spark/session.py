@@ -12,9 +12,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-import spark_jobs
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import SparkError, first_line
 from spark_jobs.spark.classic_jvm import start_jvm
@@ -136,4 +136,4 @@ def ship_package() -> None:
     """Pickle functions of this package by value: executors need none of our code installed."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(spark_jobs)  # type: ignore[no-untyped-call]
+    cloudpickle.register_pickle_by_value(import_module("spark_jobs"))  # type: ignore[no-untyped-call]

@@ -14,15 +14,15 @@ from deltalake import DeltaTable
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Pipeline, SparkOptions
-from tests.changes.audited_changes import MADE, TABLES, TRANSACTIONS, assert_as_audited, commit
 from tests.fixtures import spark_connect
 from tests.fixtures.forked_programs import ForkedProgram, run_program, start_program
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.logged_changes.audited_changes import MADE, TABLES, TRANSACTIONS, assert_as_audited, commit
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.nightly]
 
-PROGRAM = "tests.changes.streaming"
+PROGRAM = "tests.logged_changes.streaming"
 KILLS = 20
 
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
-from spark_jobs.changes import plan_of
-from spark_jobs.changes.change_rows import ChangeColumns
-from spark_jobs.changes.descriptions import counted, looks_of
-from spark_jobs.changes.logged_table import LoggedTable, TableUntil
-from spark_jobs.changes.plan import Plan
-from spark_jobs.changes.shipped_piece import packed, unpacked
 from spark_jobs.errors import GapError, LakeError, SchemaChangeError
+from spark_jobs.logged_changes.change_rows import ChangeColumns
+from spark_jobs.logged_changes.changes import plan_of
+from spark_jobs.logged_changes.descriptions import counted, looks_of
+from spark_jobs.logged_changes.logged_table import LoggedTable, TableUntil
+from spark_jobs.logged_changes.plan import Plan
+from spark_jobs.logged_changes.shipped_piece import packed, unpacked
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.points import Point

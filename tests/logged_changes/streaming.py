@@ -1,7 +1,7 @@
 """A stream of changes into a Delta table, as a program that a test kills.
 
-``python -m tests.changes.streaming OPTIONS LAKE TABLE SINK CHECKPOINT [once]``: with pickled SparkOptions; it reads on
-until it is killed, or only what is there.
+``python -m tests.logged_changes.streaming OPTIONS LAKE TABLE SINK CHECKPOINT [once]``: with pickled SparkOptions; it
+reads on until it is killed, or only what is there.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from itertools import chain
 import pyarrow as pa
 
 from spark_jobs.change_log.commit_times import first_commit_after
-from spark_jobs.changes.change_rows import ChangeColumns
-from spark_jobs.changes.logged_table import LoggedTable, TableUntil
-from spark_jobs.changes.plan import Plan
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.logged_changes.change_rows import ChangeColumns
+from spark_jobs.logged_changes.logged_table import LoggedTable, TableUntil
+from spark_jobs.logged_changes.plan import Plan
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows

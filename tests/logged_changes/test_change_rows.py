@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.net_change.net_rules import NetRules
-from spark_jobs.changes.change_rows import DESCRIBING, ORIGIN, ChangeColumns, change_rows
 from spark_jobs.decode.ordered_changes import plain_columns
+from spark_jobs.logged_changes.change_rows import DESCRIBING, ORIGIN, ChangeColumns, change_rows
 from tests.histories import SHAPE, History, histories
 
 

@@ -10,7 +10,7 @@ import io
 import pickle
 
 from spark_jobs.apply.net_change.net_rules import NetRules
-from spark_jobs.changes.piece import Piece
+from spark_jobs.logged_changes.piece import Piece
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType

@@ -11,9 +11,9 @@ import pyarrow.dataset as ds
 
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
-from spark_jobs.changes.change_rows import DESCRIBING, change_rows, in_batches
 from spark_jobs.decode.ordered_changes import plain_columns
 from spark_jobs.delta.files import lake_errors, table_filesystem
+from spark_jobs.logged_changes.change_rows import DESCRIBING, change_rows, in_batches
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.storage import Location
 

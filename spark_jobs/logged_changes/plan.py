@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.changes.descriptions import (
+from spark_jobs.delta.counted_files import DataFile
+from spark_jobs.errors import DecodeError, SchemaChangeError
+from spark_jobs.logged_changes.descriptions import (
     Described,
     KnownColumns,
     between,
@@ -20,10 +22,8 @@ from spark_jobs.changes.descriptions import (
     looks_of,
     seen_columns,
 )
-from spark_jobs.changes.logged_table import LoggedTable
-from spark_jobs.changes.piece import Piece
-from spark_jobs.delta.counted_files import DataFile
-from spark_jobs.errors import DecodeError, SchemaChangeError
+from spark_jobs.logged_changes.logged_table import LoggedTable
+from spark_jobs.logged_changes.piece import Piece
 from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
