@@ -82,12 +82,13 @@ class TableVerified:
             return self.error.within(f"{self.name} was not compared{at}")
         if self.verdict == "equal":
             return None
-        counts, where = self.counts, self.copy or "the lake"
+        counts = self.counts
+        where = f" of {self.copy}" if self.copy else ""
         remedy = "ask the tool that keeps it" if self.copy else new_snapshot(self.name)
         return LakeError(
-            f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in {where},"
+            f"{self.name} differs from the source at {self.lsn}: {counts.missing:,} rows are missing in the lake,"
             f" {counts.extra:,} are extra, {counts.changed:,} are changed, of {counts.source_rows:,} compared"
-            f" with Delta version {self.delta_version}",
+            f" with Delta version {self.delta_version}{where}",
             hint=f"find out what wrote to the Delta table; {remedy}",
         )
 
