@@ -102,5 +102,5 @@ def test_windows_that_are_gone_end_a_stream(logged: Pipeline, monkeypatch: pytes
     start, end = stream.initialOffset(), stream.latestOffset()
     markers = ChangeLog.markers
     monkeypatch.setattr(ChangeLog, "markers", lambda log, after=-1: markers(log, max(after, 1)))
-    with pytest.raises(GapError, match=r"no longer holds window 0: it begins at"):
+    with pytest.raises(GapError, match=r"no longer holds window 1: it begins at"):
         rows(stream, start, end)
