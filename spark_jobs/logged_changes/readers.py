@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from spark_jobs.change_log.log import no_change_log
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
-from spark_jobs.errors import GapError, LakeError, SchemaChangeError
+from spark_jobs.errors import GapError, SchemaChangeError
 from spark_jobs.logged_changes.change_rows import ChangeColumns
 from spark_jobs.logged_changes.changes import plan_of
 from spark_jobs.logged_changes.descriptions import counted, looks_of
@@ -26,6 +27,14 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.points import Point
 from spark_jobs.schema.table_shape import TableShape
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # Spark 4.1: the trigger availableNow takes one batch there, and the next start goes on
+        SupportsTriggerAvailableNow = object
 
 _NEW_QUERY = "read the table itself, then begin a new query after it, with another checkpoint and the option from"
 
@@ -92,13 +101,14 @@ class Offset:
         return cls(marker.identity.chapter, marker.ordinal, str(marker.window.hi))
 
 
-class ChangesStream(TaskStream):
+class ChangesStream(TaskStream, SupportsTriggerAvailableNow):
     """Plans a stream's batches: the windows that were landed between two offsets. What a batch holds depends on its
     offsets and the log alone, so a batch that Spark runs again is the same. ``columns``: those that it began with."""
 
     def __init__(self, schema: pa.Schema, table: LoggedTable, from_: Point | None, columns: ShownColumns) -> None:
         super().__init__(schema)
         self._table, self._from, self._columns = table, from_, columns
+        self._target: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         plan, lo, _ = plan_of(self._table, self._from, None)
@@ -106,11 +116,19 @@ class ChangesStream(TaskStream):
         window = last.ordinal if plan.before is not None else last.ordinal - 1
         return asdict(Offset(last.identity.chapter, window, str(lo)))
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - as Spark 4.1 has it
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._landed()
+
+    def latestOffset(  # noqa: N802 - Spark 4.1 gives no arguments
+        self, _start: dict[str, Any] | None = None, _limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        return asdict(self._target or self._landed())
+
+    def _landed(self) -> Offset:
         last = self._table.log.checkpoint()
         if last is None:
-            raise LakeError(f"there is no change log at {self._table.log.path}")
-        return asdict(Offset.after(last))
+            raise no_change_log(self._table.log.path)
+        return Offset.after(last)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, last = Offset(**start), Offset(**end)
