@@ -111,4 +111,3 @@ def test_a_large_table_names_its_snapshot(database: Database, tmp_path: Path) ->
     held = rows_of(large.pipeline, BIG)
     assert {row["_commit_lsn"] for row in held} == {int(taken.lsn)}
     assert len({row["_commit_time"] for row in held}) == 1
-    assert [table.verdict for table in verify(large.pipeline, no_spark).tables] == ["equal"]

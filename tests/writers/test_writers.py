@@ -498,7 +498,7 @@ def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], mode: Mode) 
         frame.selectExpr(*named_columns(table.shape.columns)), path, table.shape, Form(mode), later
     )
     wanted = by_spark.toArrow().select(found.column_names)
-    assert found.num_rows == (11 if mode == "soft_delete" else 17)
+    assert found.num_rows == (11 if mode == "soft_delete" else 14)
     assert Counter(map(_printed, zip(*found.to_pydict().values(), strict=True))) == Counter(
         map(_printed, zip(*wanted.to_pydict().values(), strict=True))
     )
