@@ -46,12 +46,14 @@ def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
 def held_rows_within(table: DeltaTable, most: int | None, where: str = "true") -> pa.Table | None:
     """The same rows; None if they take more than ``most`` bytes in memory: then not all of them are read."""
     with table_errors(f"{table.table_uri} cannot be read"):
-        read = QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}")  # noqa: S608
+        query = QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}")  # noqa: S608
+        # Arrow lets other threads run while it waits for the storage; the iterator of the query does not
+        read = pa.RecordBatchReader.from_stream(query)
         batches, size = list[pa.RecordBatch](), 0
-        for batch in map(pa.record_batch, read):
+        for batch in read:
             batches.append(batch)
             if most is not None and (size := size + batch.nbytes) > most:
                 return None
         schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
-        found = pa.Table.from_batches(batches, pa.schema(read.schema))
+        found = pa.Table.from_batches(batches, read.schema)
         return found.select(schema.names).cast(schema)
