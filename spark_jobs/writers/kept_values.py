@@ -19,7 +19,7 @@ from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable, file_bytes
-from spark_jobs.writers.rewritten_rows import comparable, places_of
+from spark_jobs.writers.rewritten_rows import comparable_key, places_of
 
 
 def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:
@@ -90,4 +90,4 @@ def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArr
 
 
 def _comparable(keys: pa.Table) -> pa.Table:
-    return pa.table([comparable(column) for column in keys.columns], keys.column_names)
+    return pa.table([comparable_key(column) for column in keys.columns], keys.column_names)

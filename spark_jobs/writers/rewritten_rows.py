@@ -2,7 +2,7 @@
 rows of the table out. Each mode has its rule; that of Spark is the MERGE in ``merge_sql``, ``past_sql`` or
 ``copies_merge``.
 
-Keys, and rows without one, are equal if PostgreSQL prints them alike.
+Rows without a key are equal if PostgreSQL prints them alike, and keys if it takes them for one: 0 and -0 are.
 """
 
 from __future__ import annotations
@@ -91,6 +91,13 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     bits = pa.int32() if column.type == pa.float32() else pa.int64()
     of_one_nan = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
     return pa.chunked_array([chunk.view(bits) for chunk in of_one_nan.chunks], bits)
+
+
+def comparable_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values of a key column that are the same to Arrow if they are to PostgreSQL."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
+    return comparable(column)
 
 
 def _mirrored(held: pa.Table, rows: pa.Table, columns: NetColumns, _: Moment | None) -> pa.Table:
@@ -191,8 +198,8 @@ def _matches(held: pa.Table, rows: pa.Table, columns: NetColumns) -> pa.ChunkedA
     """For each row of the table the place among ``rows`` of the one with its key."""
     keys = [value(place) for place in columns.shape.key_indices]
     names = [columns.shape.columns[place].name for place in columns.shape.key_indices]
-    of_table = pa.table([comparable(held.column(name)) for name in names], keys)
-    places = places_of(of_table, pa.table([comparable(rows.column(key)) for key in keys], keys))
+    of_table = pa.table([comparable_key(held.column(name)) for name in names], keys)
+    places = places_of(of_table, pa.table([comparable_key(rows.column(key)) for key in keys], keys))
     assert places is not None, "a net change has one row for each key"
     return places
 
