@@ -18,7 +18,7 @@ from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers import arrow_writer
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.held_rows import held_rows_within
 from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -118,11 +118,11 @@ def test_another_writer_meanwhile(
     spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody compacts the table while its rows are read: they are read again, and nothing is written twice."""
-    read = held_rows
+    read = held_rows_within
     raced: list[int] = []
 
-    def slowly(table: DeltaTable) -> pa.Table:
-        found = read(table)
+    def slowly(table: DeltaTable, most: int) -> pa.Table | None:
+        found = read(table, most)
         if not raced:
             (done,) = spark.sql(f"OPTIMIZE delta.`{followed.lake.table(THING_NAME)}`").collect()
             raced.append(done["metrics"]["numFilesRemoved"])
@@ -132,7 +132,7 @@ def test_another_writer_meanwhile(
     sync(followed, lambda: spark)
     database.execute(*_REWRITE)
     with monkeypatch.context() as patched:
-        patched.setattr(arrow_writer, "held_rows", slowly)
+        patched.setattr(arrow_writer, "held_rows_within", slowly)
         (applied,) = synced_without_spark(followed).tables
     assert raced[0] > 1
     assert applied.strategy == "rewrite"
