@@ -220,6 +220,7 @@ def test_an_early_table_becomes_simple_in_two_calls(spark: SparkSession, databas
     assert_equal(spark, early, NAME)
 
 
+@pytest.mark.nightly
 def test_what_a_table_needs_stays(spark: SparkSession, database: Database, early: Pipeline) -> None:
     database.execute('ALTER TABLE plain ADD "odd name" int DEFAULT 3', "ALTER TABLE plain ADD at timestamp")
     assert sync(early, lambda: spark).errors == ()
