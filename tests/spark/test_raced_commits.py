@@ -125,9 +125,9 @@ def test_their_job_is_held_while_we_commit(
             assert process.returncode == 1, "it is told that the files which it has put together are gone"
         else:
             assert process.returncode == 0, "their job has succeeded"
-        assert both.is_equal() is (store == OUR_STORE), "the later PUT replaces what it finds"
-        assert ("has lost commit" in both.synced()) is (store != OUR_STORE)
-        assert both.is_equal()
+        next_command = both.ours("verify")
+        assert ("has lost commit" in next_command.stderr) is (store != OUR_STORE), "the later PUT replaces ours"
+        assert next_command.exit_code == 0, "and what it has replaced is brought back"
         assert "has lost commit" not in both.synced()
 
 
