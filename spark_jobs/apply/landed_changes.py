@@ -16,12 +16,11 @@ from spark_jobs.column_options import ColumnOptions
 from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.relation import RelationColumn
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
 from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
 from spark_jobs.schema.lake_types import LakeKind, LakeType
-from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts, landed_facts
 from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -84,7 +83,8 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     lsn = Lsn(max(pc.min(of_latest.column("commit_lsn")).as_py(), int(state.snapshot_lsn)))
     # with the types of the table, even if the configuration has others by now
     options = replace(work.pipeline.column_options(state.name), types=state.generation.types)
-    described = _Description(_facts(state.name, facts), held, column_changes_of(work.markers, state), options, work)
+    latest_last = landed_facts(facts.column("data").to_pylist(), state.name)
+    described = _Description(latest_last, held, column_changes_of(work.markers, state), options, work)
     _require_masked_alike(described.facts, work)
     shape, differing = described.shape(list(dict.fromkeys(reversed(relations.column("data").to_pylist())))[::-1])
     names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
@@ -181,14 +181,3 @@ def _kept(column: DeltaColumn, attnum: int, sent: RelationColumn | None) -> Lake
     known = LakeType.of_sql(column.sql) or LakeType(LakeKind.STRING)
     atttypid, atttypmod = (sent.atttypid, sent.atttypmod) if sent is not None else (0, -1)
     return LakeColumn(column.name, attnum, known, key=False, atttypid=atttypid, atttypmod=atttypmod, dropped=True)
-
-
-def _facts(name: QualifiedName, rows: pa.Table) -> tuple[RelationFacts, ...]:
-    """The distinct facts, each at the place of its last occurrence: the latest come last."""
-    try:
-        found = [RelationFacts.from_json(data) for data in rows.column("data").to_pylist()]
-    except (KeyError, TypeError, ValueError) as error:
-        raise DecodeError(
-            f"the catalogue's facts of {name} in the change log are damaged ({type(error).__name__})"
-        ) from error
-    return tuple(dict.fromkeys(reversed(found)))[::-1]

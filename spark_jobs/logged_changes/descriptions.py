@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
-from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.schema.lake_types import lake_type
-from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.schema.relation_facts import RelationFacts, landed_facts
 from spark_jobs.schema.relation_version import KnownColumn, KnownType
 
 KnownColumns: TypeAlias = tuple[KnownColumn, ...]
@@ -68,12 +67,7 @@ def described(log: ChangeLog, relid: int, spans: Sequence[tuple[int, int]]) -> t
 
 
 def _described(relid: int, facts: dict[bytes, _Place], messages: dict[int, list[tuple[_Place, bytes]]]) -> Described:
-    try:
-        latest_last = tuple(RelationFacts.from_json(data) for data in sorted(facts, key=facts.__getitem__))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DecodeError(
-            f"the catalogue's facts of relation {relid} in the change log are damaged ({type(error).__name__})"
-        ) from error
+    latest_last = landed_facts(sorted(facts, key=facts.__getitem__), f"relation {relid}")
     in_order = sorted(messages.items(), key=lambda item: item[1][1][0])
     return Described(
         latest_last, {version: RelationMessage(Lsn(first[1]), data) for version, ((first, data), _) in in_order}

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_jobs.column_options import OnUnrepresentable
+from spark_jobs.errors import DecodeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
 
@@ -145,6 +146,18 @@ class RelationFacts:
             declared_key=tuple(fields.get("declared_key", ())),
             mask=fields.get("mask", ""),
         )
+
+
+def landed_facts(texts: Iterable[bytes], of: object) -> tuple[RelationFacts, ...]:
+    """The distinct facts in ``texts``, each at the place of its last occurrence. ``of``: the table, for the message.
+    Raises DecodeError if one of them is not what ``to_json`` wrote."""
+    try:
+        found = [*map(RelationFacts.from_json, texts)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DecodeError(
+            f"the catalogue's facts of {of} in the change log are damaged ({type(error).__name__})"
+        ) from error
+    return tuple(dict.fromkeys(reversed(found)))[::-1]
 
 
 def leaf_identities(identities: Iterable[Sequence[str] | None]) -> tuple[tuple[str, ...] | None, ...]:
