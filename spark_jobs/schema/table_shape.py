@@ -82,7 +82,7 @@ class TableShape:
 
     @property
     def source_columns(self) -> tuple[LakeColumn, ...]:
-        return tuple(column for column in self.columns if not column.of_commit)
+        return of_source(self.columns)
 
     @property
     def has_key(self) -> bool:
@@ -93,6 +93,11 @@ class TableShape:
     def key_indices(self) -> tuple[int, ...]:
         """The indices of the key's columns, in column order."""
         return tuple(index for index, column in enumerate(self.columns) if column.key)
+
+
+def of_source(columns: Iterable[LakeColumn]) -> tuple[LakeColumn, ...]:
+    """Those of the columns that are written that the source has too."""
+    return tuple(column for column in columns if not column.of_commit)
 
 
 def _lake_column(column: ColumnFacts, facts: RelationFacts) -> LakeColumn:

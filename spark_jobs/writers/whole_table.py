@@ -27,7 +27,7 @@ from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import keep_written
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
@@ -111,7 +111,7 @@ class WholeTable:
         if self.before is None:
             return False
         wanted = tuple(
-            DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in _of_source(self.columns)
+            DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in of_source(self.columns)
         )
         has_names = {*self.before.physical} == {*written_columns(self.columns, self.mode).names}
         return self.before.columns != wanted or not has_names
@@ -215,10 +215,10 @@ def _in_columns(
 ) -> pa.Table | None:
     """The rows of a table that has the columns ``held``, in others. None if Spark has to convert a value."""
     known, schema = {column.attnum: column for column in held}, written_columns(columns, mode)
-    found, own = [], schema.names[len(_of_source(columns)) :]
+    found, own = [], schema.names[len(of_source(columns)) :]
     if not {*own} <= {*rows.column_names}:
         return None
-    for column in _of_source(columns):
+    for column in of_source(columns):
         before = known.get(column.attnum)
         if before is None:
             found.append(pa.chunked_array([pa.nulls(rows.num_rows, column.lake_type.arrow)]))
@@ -238,12 +238,8 @@ def _in_files(
         return tuple(names), (None,) * len(names)
     held = {column.attnum: column.name for column in opened.columns}
     own = {name for name in opened.physical if name not in held.values()}
-    known = [held.get(column.attnum) for column in _of_source(columns)]
+    known = [held.get(column.attnum) for column in of_source(columns)]
     known += [name if name in own else None for name in names[len(known) :]]
     free = count(opened.max_id + 1)
     physical = tuple(f"col-{uuid4()}" if name is None else opened.physical[name] for name in known)
     return physical, tuple(next(free) if name is None else opened.ids[name] for name in known)
-
-
-def _of_source(columns: Sequence[LakeColumn]) -> tuple[LakeColumn, ...]:
-    return tuple(column for column in columns if not column.of_commit)
