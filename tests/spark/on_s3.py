@@ -1,5 +1,5 @@
 """Programs on an S3 server: processes of their own, as their JVM needs the connector's jars. ``python -m
-tests.spark.on_s3 PROGRAM CONFIGURATION ...`` prints what the test asks for as JSON."""
+tests.spark.on_s3 CONFIGURATION PROGRAM ...`` prints what each of them returns, as JSON."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
 from spark_jobs.spark.session import spark_session
 from spark_jobs.verify.verify import verify
+from tests.fixtures.s3_server import S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,6 +130,17 @@ def sync_once(pipeline: Pipeline, spark: SparkSession) -> list[str]:
     return list(map(str, sync(pipeline, lambda: spark).errors))
 
 
+def count_requests(pipeline: Pipeline, spark: SparkSession, metrics: str) -> list[int]:
+    """What each of ten syncs of one changed table costs; both logs get a checkpoint in this time."""
+    server, costs = S3Server(pipeline.lake.storage.settings.endpoint or "", metrics), []
+    for _ in range(10):
+        _execute(pipeline, "UPDATE \"my table\" SET v = v || '?'")
+        before = server.requests()
+        assert sync_once(pipeline, spark) == []
+        costs.append(server.requests() - before)
+    return costs
+
+
 def append(pipeline: Pipeline, spark: SparkSession, first: str, count: str) -> int:
     """One row per commit, as fast as it goes."""
     for number in range(int(first), int(first) + int(count)):
@@ -143,11 +155,23 @@ def count(pipeline: Pipeline, spark: SparkSession) -> int:
 
 PROGRAMS: dict[str, Any] = {
     run.__name__: run
-    for run in (follow, go_back, write_one_version_twice, alter, optimize, properties, sync_once, append, count)
+    for run in (
+        follow,
+        go_back,
+        write_one_version_twice,
+        alter,
+        optimize,
+        properties,
+        sync_once,
+        count_requests,
+        append,
+        count,
+    )
 }
 
 if __name__ == "__main__":
-    _, programs, file, *arguments = sys.argv
+    _, file, *called = sys.argv
     pipeline = load_pipeline(Path(file))
     session = spark_session(pipeline.spark)
-    sys.stdout.write(json.dumps([PROGRAMS[name](pipeline, session, *arguments) for name in programs.split(",")]))
+    returned = [PROGRAMS[name](pipeline, session, *arguments) for name, *arguments in map(str.split, called)]
+    sys.stdout.write(json.dumps(returned))

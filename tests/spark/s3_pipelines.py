@@ -43,9 +43,9 @@ def on_s3(
     return Command(made.configuration, made.environment | s3.environment)
 
 
-def started(programs: str, command: Command, *arguments: int) -> subprocess.Popen[str]:
-    """Programs of ``on_s3``, with the configuration of ``command``."""
-    called = [sys.executable, "-m", "tests.spark.on_s3", programs, str(command.configuration), *map(str, arguments)]
+def started(command: Command, *programs: str) -> subprocess.Popen[str]:
+    """Programs of ``on_s3``, each with its arguments after it, with the configuration of ``command``."""
+    called = [sys.executable, "-m", "tests.spark.on_s3", str(command.configuration), *programs]
     return subprocess.Popen(called, env=os.environ | command.environment, stdout=subprocess.PIPE, text=True)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -53,11 +55,16 @@ def test_a_lake_is_followed_and_verified(
     """A table whose rows have a key, and whose name a URI escapes, and one that is truncated."""
     _make_tables(database)
     command = on_s3(tmp_path, database, s3_server, tables)
-    [followed, written] = answer(started("follow,write_one_version_twice", command))
+    [followed, written, costs] = answer(
+        started(command, "follow", "write_one_version_twice", f"count_requests {s3_server.metrics}")
+    )
     _assert_followed(followed, "spark", len(tables))
     assert written == ["written", "written", "FileAlreadyExistsException", "written"], (
         "the second is the first one, again"
     )
+    sys.stdout.write(f"syncs of one changed table by Spark: {costs} requests\n")
+    assert fmean(costs) <= 110
+    assert max(costs) <= 150, "where a log gets a checkpoint"
 
 
 FAULTS: dict[str, Callable[[], Rule]] = {
@@ -83,7 +90,7 @@ def test_faults_of_the_store_cost_time(
     _make_tables(database)
     command = on_s3(tmp_path, database, through(store_proxy, s3_server), TABLES, engine)
     with store_proxy.under(FAULTS[fault]()):
-        [followed, back] = answer(started("follow,go_back", command))
+        [followed, back] = answer(started(command, "follow", "go_back"))
     _assert_followed(followed, engine)
     assert back == {
         "errors": [],
@@ -97,7 +104,7 @@ def test_faults_of_the_store_cost_time(
 @pytest.mark.nightly
 def test_two_drivers_that_write_one_table_lose_nothing(database: Database, s3_server: S3Server, tmp_path: Path) -> None:
     command = on_s3(tmp_path, database, s3_server, TABLES)
-    assert answer(started("append", command, 0, 1)) == [1]
-    writers = [started("append", command, first, APPENDS) for first in (100, 200)]
+    assert answer(started(command, "append 0 1")) == [1]
+    writers = [started(command, f"append {first} {APPENDS}") for first in (100, 200)]
     assert [answer(writer) for writer in writers] == [[APPENDS], [APPENDS]]
-    assert answer(started("count", command)) == [1 + 2 * APPENDS]
+    assert answer(started(command, "count")) == [1 + 2 * APPENDS]

@@ -118,7 +118,7 @@ def test_their_job_is_held_while_we_commit(
 ) -> None:
     with rivals(database, s3_server, tmp_path, engine, OUR_STORE, store) as both:
         both.change()
-        with held(both.their_proxy, lambda: started(job, both.theirs)) as process:
+        with held(both.their_proxy, lambda: started(both.theirs, job)) as process:
             assert "has lost commit" not in both.synced()
             assert both.is_equal()
         if job == "optimize" and store == OUR_STORE:
@@ -138,11 +138,11 @@ def test_we_are_held_while_their_job_commits(
 ) -> None:
     with rivals(database, s3_server, tmp_path, engine, store, OUR_STORE) as both:
         both.change()
-        with held(both.our_proxy, lambda: started("sync_once", both.ours)) as process:
-            answer(started("alter", both.theirs))
+        with held(both.our_proxy, lambda: started(both.ours, "sync_once")) as process:
+            answer(started(both.theirs, "alter"))
         assert answer(process) == [[]]
         assert both.is_equal()
-        [properties] = answer(started("properties", both.theirs))
+        [properties] = answer(started(both.theirs, "properties"))
         # what is written without Spark is conditional in any case
         assert ("by" in properties) is (store == OUR_STORE or engine == "auto")
         assert "has lost commit" not in both.synced()
