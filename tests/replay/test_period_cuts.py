@@ -18,6 +18,7 @@ import psycopg
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from psycopg import sql
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture import period_ends
@@ -34,6 +35,7 @@ from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.fixtures.standbys import base_backup, copy_started, wait_for_replay
 
 pytestmark = pytest.mark.postgres
 
@@ -81,7 +83,8 @@ class Accounts:
 
     def in_lake(self, cut: ConsistentCut | Incomplete) -> dict[str, list[tuple[Any, ...]]]:
         assert isinstance(cut, ConsistentCut), cut
-        return {str(table.name): rows(DeltaTable(table.path, version=table.delta_version)) for table in cut.tables}
+        replicated = [table for table in cut.tables if table.name.nspname == "public"]
+        return {str(table.name): rows(DeltaTable(table.path, version=table.delta_version)) for table in replicated}
 
     def at(self, end: datetime) -> dict[str, list[tuple[Any, ...]]]:
         return self.in_lake(period_cut(self.pipeline, end))
@@ -212,6 +215,81 @@ def test_with_the_text_plugin(database: Database, tmp_path: Path) -> None:
     assert accounts.in_lake(consistent_cut(accounts.pipeline)) == accounts.in_source()
 
 
+@pytest.mark.parametrize("source", [{"streaming": "on", "two_phase": True, "messages": True}, at_night({})], ids=str)
+def test_transactions_that_are_open_when_a_day_ends(database: Database, tmp_path: Path, source: dict[str, Any]) -> None:
+    """One that is prepared and one that has been sent in part belong to the day in which they commit."""
+    database.execute(f"ALTER DATABASE {database.name} SET logical_decoding_work_mem = '64kB'")
+    accounts = followed(database, tmp_path / "lake", **source)
+    gid, large = database.name, "INSERT INTO moves SELECT 1000000 + g FROM generate_series(1, 5000) g"
+    copies = {}
+    with database.connect() as prepared, database.connect() as streamed, streamed.transaction():
+        prepared.execute("BEGIN")
+        prepared.execute("UPDATE checking SET balance = balance + 7 WHERE id = 1")
+        prepared.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid)))
+        streamed.execute(large)
+        synced_without_spark(accounts.pipeline)
+        database.execute(
+            "SELECT pg_logical_emit_message(true, 'day', 'last'), pg_logical_emit_message(false, 'day', '')"
+        )
+        copies[accounts.end_day()] = accounts.in_source()
+        prepared.execute(sql.SQL("COMMIT PREPARED {}").format(sql.Literal(gid)))
+        copies[accounts.end_day()] = accounts.in_source()
+    synced_without_spark(accounts.pipeline)
+    copies[accounts.end_day()] = accounts.in_source()
+    accounts.move()
+    synced_without_spark(accounts.pipeline)
+    assert len({str(copy) for copy in copies.values()}) == 3
+    assert {end: accounts.at(end) for end in copies} == copies
+    assert accounts.in_lake(consistent_cut(accounts.pipeline)) == accounts.in_source()
+
+
+@pytest.mark.nightly
+def test_a_pipeline_that_reads_a_standby(database: Database, tmp_path: Path) -> None:
+    """Its days end by the commit times of its primary, and with the primary's next transaction."""
+    name, primary = database.name, database.server
+    database.execute(*CREATE, f"CREATE PUBLICATION {name} FOR TABLE checking, savings, moves")
+    with base_backup(primary, standby=True) as folder, copy_started(primary, folder) as standby:
+        days = Instants()
+        pipeline = pipeline_of(database, tmp_path / "lake", *TABLES, dsn=standby.dsn(name))
+        pipeline = replace(pipeline, periods=(days,))
+        accounts = Accounts(database, pipeline, days)
+
+        def follow() -> None:
+            wait_for_replay(primary, standby)
+            synced_without_spark(pipeline)
+
+        with standby_snapshots(database):
+            follow()
+            accounts.move()
+            follow()
+            copies = {}
+            for _ in range(3):
+                accounts.move()
+                copies[accounts.end_day()] = accounts.in_source()
+                accounts.move()
+                follow()
+            assert {end: accounts.at(end) for end in copies} == copies
+
+
+@contextmanager
+def standby_snapshots(database: Database) -> Iterator[None]:
+    """A slot of a standby begins where its primary has written which transactions are running."""
+    stop = threading.Event()
+
+    def write() -> None:
+        with database.connect() as connection:
+            while not stop.wait(0.1):
+                connection.execute("SELECT pg_log_standby_snapshot()")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 def test_a_day_that_ends_just_where_a_window_did(accounts: Accounts) -> None:
     """Nothing is landed between the end of that window and the first transaction of the next day."""
     accounts.move()
@@ -325,6 +403,7 @@ def test_a_day_that_ends_within_a_break_says_so(accounts: Accounts) -> None:
     accounts.move()
     broken = accounts.end_day()
     accounts.move()
+    threading.Event().wait(1)  # when a break was noticed is noted to the second
     assert recover(pipeline, no_spark).errors == ()
     synced_without_spark(pipeline)
     accounts.move()
