@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +31,7 @@ from spark_jobs.replay.consistent_cut import ConsistentCut, Incomplete, consiste
 from spark_jobs.run import Run
 from spark_jobs.sync import sync
 from tests.at_night import at_night
+from tests.fixtures.background import in_background
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -105,26 +105,13 @@ def transfer(connection: psycopg.Connection[Any], chance: random.Random, more: t
             connection.execute(statement)
 
 
-@contextmanager
-def transfers(database: Database) -> Iterator[None]:
-    stop = threading.Event()
-
-    def work(seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311
-        with database.connect() as connection:
-            while not stop.is_set():
-                transfer(connection, chance)
-                stop.wait(0.002)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+def transfers(database: Database, seed: int) -> Generator[None]:
+    """Without an end."""
+    chance = random.Random(seed)  # noqa: S311
+    with database.connect() as connection:
+        while True:
+            transfer(connection, chance)
+            yield
 
 
 @pytest.fixture
@@ -164,7 +151,7 @@ def test_under_load_each_day_shows_exactly_what_was_committed_before_its_end(
 ) -> None:
     database, pipeline = accounts.database, accounts.pipeline
     small = replace(pipeline, windows=WindowLimits(max_bytes=64 << 10, max_per_run=3))
-    with transfers(database):
+    with in_background(*(transfers(database, seed) for seed in (1, 2, 3)), pause=0.002):
         for _ in range(4):
             threading.Event().wait(0.15)
             accounts.end_day()
@@ -258,7 +245,7 @@ def test_a_pipeline_that_reads_a_standby(database: Database, tmp_path: Path) -> 
             wait_for_replay(primary, standby)
             synced_without_spark(pipeline)
 
-        with standby_snapshots(database):
+        with in_background(standby_snapshots(database), pause=0.1):
             follow()
             accounts.move()
             follow()
@@ -271,23 +258,12 @@ def test_a_pipeline_that_reads_a_standby(database: Database, tmp_path: Path) -> 
             assert {end: accounts.at(end) for end in copies} == copies
 
 
-@contextmanager
-def standby_snapshots(database: Database) -> Iterator[None]:
+def standby_snapshots(database: Database) -> Generator[None]:
     """A slot of a standby begins where its primary has written which transactions are running."""
-    stop = threading.Event()
-
-    def write() -> None:
-        with database.connect() as connection:
-            while not stop.wait(0.1):
-                connection.execute("SELECT pg_log_standby_snapshot()")
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    with database.connect() as connection:
+        while True:
+            connection.execute("SELECT pg_log_standby_snapshot()")
+            yield
 
 
 def test_a_day_that_ends_just_where_a_window_did(accounts: Accounts) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
 
 import psycopg
@@ -14,6 +12,7 @@ import pytest
 
 from tests.at_night import at_night
 from tests.cli.command import PROGRAM, Command, configured
+from tests.fixtures.background import in_background
 from tests.fixtures.forked_programs import start_program
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
@@ -22,29 +21,15 @@ from tests.snapshot.large_table import ROWS, LargeTable, changes, created
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 
-@contextmanager
-def under_load(database: Database) -> Iterator[None]:
-    stopping, chance = threading.Event(), random.Random(5)  # noqa: S311
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            with psycopg.connect(database.dsn, autocommit=True) as connection:
-                while not stopping.wait(0.05):
-                    with connection.transaction():
-                        for statement in changes(chance):
-                            connection.execute(statement)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
-    assert not failures, failures
+def load(database: Database) -> Generator[None]:
+    """Without an end."""
+    chance = random.Random(5)  # noqa: S311
+    with database.connect() as connection:
+        while True:
+            with connection.transaction():
+                for statement in changes(chance):
+                    connection.execute(statement)
+            yield
 
 
 def killed(command: Command, large: LargeTable, chunks: int) -> None:
@@ -80,7 +65,7 @@ def test_killed_under_load(database: Database, tmp_path: Path, kills: int) -> No
     large = LargeTable.at(created(database), tmp_path / "lake")
     options = {"chunk": "256KiB", "parallel": 1, "rate_limit": "1MiB"}
     command = configured(tmp_path, database.dsn, database.name, ["public.big"], snapshot=options)
-    with under_load(database):
+    with in_background(load(database), pause=0.05):
         for _ in range(kills):
             killed(command, large, 1)
         under = command("sync")

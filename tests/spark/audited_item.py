@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from spark_jobs.sync import SyncReport, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
+from tests.fixtures.background import in_background
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.audit import AUDIT, Row, audit_of, audited
@@ -97,28 +97,14 @@ class Item:
         report = verify(self.in_mode(mode), lambda: self.spark)
         assert [table.verdict for table in report.tables] == ["equal"]
 
-    @contextmanager
-    def under_load(self) -> Iterator[None]:
+    def under_load(self) -> AbstractContextManager[None]:
         """A writer goes on while the context lasts."""
-        stopping, failed = threading.Event(), list[BaseException]()
+        return in_background(self._changes_without_end())
 
-        def write() -> None:
-            try:
-                for transaction in endless_changes(random.Random(5)):  # noqa: S311 - no secret
-                    if stopping.is_set():
-                        return
-                    self.run([transaction])
-            except BaseException as error:  # noqa: BLE001 - raised by the test's thread
-                failed.append(error)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+    def _changes_without_end(self) -> Generator[None]:
+        for transaction in endless_changes(random.Random(5)):  # noqa: S311 - no secret
+            self.run([transaction])
             yield
-        finally:
-            stopping.set()
-            writer.join()
-        assert failed == []
 
 
 def first_rows() -> list[Row]:

@@ -39,7 +39,7 @@ def order_file(
     rows: int = 60_000,
     width: int = 200,
 ) -> Path:
-    """``rows``: of the table of which three in five change; each is of ``width`` bytes and a few."""
+    """``rows``: of the table of whose first 1.5 million three in five change; each is of ``width`` bytes and a few."""
     database.execute(
         "CREATE TABLE few (id int PRIMARY KEY, v text)",
         "INSERT INTO few SELECT g, 'v' || g FROM generate_series(1, 100) g",

@@ -34,10 +34,11 @@ TEN_ROWS = (
     "DELETE FROM few WHERE id = 9",
     "INSERT INTO few VALUES (201, 'new'), (202, 'new')",
 )
+# of the first 1.5 million rows
 MUCH = (
-    "UPDATE many SET v = v || '!' WHERE id % 2 = 0",
-    "DELETE FROM many WHERE id % 11 = 0",
-    "INSERT INTO many SELECT g, 'new ' || g FROM generate_series(9000001, 9020000) g",
+    "UPDATE many SET v = v || '!' WHERE id % 2 = 0 AND id <= 1500000",
+    "DELETE FROM many WHERE id % 11 = 0 AND id <= 1500000",
+    "INSERT INTO many SELECT g, 'new ' || g FROM generate_series(20000001, 20020000) g",
 )
 BY_EXECUTORS = WriteLimits(on_driver_bytes=0)
 

@@ -6,9 +6,7 @@ import os
 import random
 import re
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.consistent_cut import ConsistentCut, consistent_cut
 from spark_jobs.sync import sync
 from tests.cli.command import DSN_VARIABLE, configured
+from tests.fixtures.background import in_background
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -49,26 +48,13 @@ def transfer(connection: psycopg.Connection[Any], chance: random.Random) -> None
         connection.execute("UPDATE savings SET id = -id WHERE abs(id) = %s", [high])
 
 
-@contextmanager
-def transfers(database: Database) -> Iterator[None]:
-    stop = threading.Event()
-
-    def work(seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311
-        with database.connect() as connection:
-            while not stop.is_set():
-                transfer(connection, chance)
-                stop.wait(0.05)
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+def transfers(database: Database, seed: int) -> Generator[None]:
+    """Without an end."""
+    chance = random.Random(seed)  # noqa: S311
+    with database.connect() as connection:
+        while True:
+            transfer(connection, chance)
+            yield
 
 
 def documented(language: str) -> list[str]:
@@ -94,7 +80,8 @@ def test_the_sum_is_constant_at_every_cut_and_the_documents_snippets_see_it(
     pipeline = replace(
         pipeline_of(database, tmp_path / "lake", *TABLES), windows=WindowLimits(max_bytes=256 << 10, max_per_run=3)
     )
-    with transfers(database), database.connect() as connection:
+    writers = (transfers(database, seed) for seed in (1, 2))
+    with in_background(*writers, pause=0.05), database.connect() as connection:
         for seed in range(3):
             transfer(connection, random.Random(seed))  # noqa: S311 - each run has something to apply
             assert sync(pipeline, lambda: spark).errors == ()

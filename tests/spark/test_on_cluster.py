@@ -53,15 +53,16 @@ def test_by_a_spark_connect_server(
 
 
 @pytest.mark.nightly
-def test_nine_hundred_thousand_changes_in_little_memory(
+@pytest.mark.timeout(3600)
+def test_ten_million_rows_and_nine_hundred_thousand_changes_in_little_memory(
     database: Database, jars_folder: Path, without_our_package: Path, tmp_path: Path
 ) -> None:
     """In two executors of 768 MiB; the driver's process holds none of the rows."""
     with standalone_cluster(tmp_path, pythonpath=str(without_our_package)) as cluster:
         options = cluster_options(cluster.url, jars_folder, tmp_path)
-        order = order_file(database, options, tmp_path, ("spark",), rows=1_500_000, width=20)
+        order = order_file(database, options, tmp_path, ("spark",), rows=10_000_000, width=20)
         command = [sys.executable, "-m", "tests.spark.on_cluster", str(order)]
-        driver = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1800, check=True)
+        driver = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3500, check=True)
     assert json.loads(driver.stdout)["peak"] < 600
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from spark_jobs.storage import Location
 from spark_jobs.sync import sync
 from spark_jobs.verify.compare_copy import OtherCopy, compare_copy
 from spark_jobs.verify.table_verified import DifferingRow, KeyValue, RowCounts, TableVerified
+from tests.fixtures.background import in_background
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -145,32 +146,25 @@ def test_rows_without_a_key_are_counted(spark: SparkSession, database: Database,
     assert table.counts == RowCounts(9, 7, missing=3, extra=2, in_flight=1)
 
 
+def load(orders: Database) -> Generator[None]:
+    """Without an end."""
+    with orders.connect() as connection:
+        for number in count(101):
+            connection.execute("INSERT INTO orders VALUES (%s, 'x', 1, now(), 's')", [number])
+            connection.execute("UPDATE orders SET price = price + 1 WHERE id = %s", [number % 40])
+            connection.execute("DELETE FROM orders WHERE id = %s", [number - 7])
+            yield
+
+
 def test_a_copy_that_is_right_is_equal_under_load(spark: SparkSession, orders: Database, tmp_path: Path) -> None:
     """The copy is kept by a pipeline of ours, so it is as late as its last sync."""
     followed = pipeline_of(orders, tmp_path / "lake", "public.orders", engine="auto")
     assert sync(followed, lambda: spark).errors == ()
-    stopping = threading.Event()
-
-    def load() -> None:
-        number = 100
-        with orders.connect() as connection:
-            while not stopping.is_set():
-                number += 1
-                connection.execute("INSERT INTO orders VALUES (%s, 'x', 1, now(), 's')", [number])
-                connection.execute("UPDATE orders SET price = price + 1 WHERE id = %s", [number % 40])
-                connection.execute("DELETE FROM orders WHERE id = %s", [number - 7])
-
-    writer = threading.Thread(target=load)
-    writer.start()
-    try:
-        pipeline = pipeline_of(orders, tmp_path / "no_lake", "public.orders")
-        copy = OtherCopy(followed.lake.table(ORDERS), tolerance=3600)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("spark_jobs.verify.compare_copy.sleep", lambda _: sync(followed, lambda: spark))
-            (table,) = compare_copy(pipeline, lambda: spark, ORDERS, copy).tables
-    finally:
-        stopping.set()
-        writer.join()
+    pipeline = pipeline_of(orders, tmp_path / "no_lake", "public.orders")
+    copy = OtherCopy(followed.lake.table(ORDERS), tolerance=3600)
+    with in_background(load(orders)), pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spark_jobs.verify.compare_copy.sleep", lambda _: sync(followed, lambda: spark))
+        (table,) = compare_copy(pipeline, lambda: spark, ORDERS, copy).tables
     assert table.verdict == "equal", table
     assert table.counts.source_rows > 0
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from cdc_assets.cli.json_output import json_text
@@ -28,6 +25,7 @@ from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
+from tests.fixtures.background import in_background
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -241,10 +239,10 @@ def test_no_false_alarm_under_load(
         "INSERT INTO pairs SELECT g, g::text, 0 FROM generate_series(1, 200) g",
     )
     lake = followed(spark, database, tmp_path, engine, "public.moves", "public.pairs")
-    with running(partial(write, database, MOVES)), running(partial(write, database, PAIRS)):
+    with in_background(write(database, MOVES), write(database, PAIRS), pause=0.03):
         alone = [verdicts(verified(lake, Thoroughness(quick=bool(number % 2)))) for number in range(_ROUNDS)]
         assert alone == [{"moves": "equal", "pairs": "equal"}] * _ROUNDS
-        with running(partial(follow, lake)):
+        with in_background(follow(lake)):
             beside = [verdicts(verified(lake)) for _ in range(_ROUNDS // 2)]
     # a table that both would write at one moment is left out
     assert not any("different" in tables.values() for tables in beside), beside
@@ -273,28 +271,18 @@ PAIRS = (
 )
 
 
-def write(database: Database, statements: tuple[LiteralString, ...], ended: threading.Event) -> None:
-    with psycopg.connect(database.dsn, autocommit=True) as connection:
-        while not ended.wait(0.03):
+def write(database: Database, statements: tuple[LiteralString, ...]) -> Generator[None]:
+    """Again and again."""
+    with database.connect() as connection:
+        while True:
             for statement in statements:
                 connection.execute(statement)
+            yield
 
 
-def follow(lake: Followed, ended: threading.Event) -> None:
+def follow(lake: Followed) -> Generator[None]:
     """Another one syncs the same tables, again and again."""
-    while not ended.is_set():
+    while True:
         with suppress(SlotError):  # the other one is capturing
             sync(lake.pipeline, lambda: lake.spark)
-
-
-@contextmanager
-def running(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """``work`` in a thread until the block ends; what it raises, the block raises."""
-    ended = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(work, ended)
-        try:
-            yield
-        finally:
-            ended.set()
-        done.result()
+        yield
