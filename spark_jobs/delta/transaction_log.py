@@ -120,6 +120,15 @@ def remove_checksum(table: Location, version: int) -> None:
         folder.filesystem.delete_file(folder.file(f"{version:020}.crc"))
 
 
+def remove_checksum_of_another(table: Location, commit: Commit) -> None:
+    """The same, where ``commit`` has replaced another writer's: Spark never replaces a checksum. Raises OSError."""
+    ours = {information.get("txnId") for information in commit.actions("commitInfo")}
+    with suppress(FileNotFoundError, ValueError):  # Spark does not mind a damaged one
+        written = json.loads(content_of(table / "_delta_log", f"{commit.version:020}.crc").to_pybytes())
+        if written.get("txnId") not in ours:
+            remove_checksum(table, commit.version)
+
+
 @dataclass(frozen=True)
 class LastCheckpoint:
     """``actions``: how many it has: one for each data file, and a few more."""

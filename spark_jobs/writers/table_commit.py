@@ -20,7 +20,7 @@ from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
-from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint
+from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, remove_checksum_of_another
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
@@ -212,6 +212,7 @@ def _check_commit(path: Location, newest: int, provenance: Provenance) -> None:
         for commit in log.commits() if log is not None else ():
             if any(txn.app_id == provenance.txn_app_id for txn in commit.transactions):
                 if commit.id == provenance.id:
+                    remove_checksum_of_another(path, commit)
                     return
                 break
     note_lost_commit(path, provenance.commits, newest)
