@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from spark_jobs.delta.files import decoded_path
 from spark_jobs.delta.history import FOR_READERS
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
-from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
+from spark_jobs.delta.written_tables import TableToWrite, commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.object_stores import storage_options
@@ -336,7 +336,7 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
     before = set(opened.table.file_uris()) if opened else set()
     taken = OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again")
     try:
-        with commit_errors(lake.cuts, taken):
+        with commit_errors(lake.cuts, taken, is_made=partial(is_made, opened, commit) if opened else None):
             write_deltalake(
                 opened.table if opened else lake.cuts,
                 rows,
@@ -347,16 +347,16 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
                 commit_properties=commit,
                 post_commithook_properties=after_commit(commit),
             )
+            if opened is not None:
+                added = set(opened.table.file_uris()) - before
+                if len(added) == 1:
+                    newest = lake.storage.memory(NewestFile)
+                    newest.name, newest.cut = added.pop().rpartition("/")[2], _cut_of(rows)
+                keep_written(opened, commit)
     except LakeError:
         if opened is None and latest_cut(lake) is not None:  # another process has created them
             raise taken from None
         raise
-    if opened is not None:
-        added = set(opened.table.file_uris()) - before
-        if len(added) == 1:
-            newest = lake.storage.memory(NewestFile)
-            newest.name, newest.cut = added.pop().rpartition("/")[2], _cut_of(rows)
-        keep_written(opened, commit)
 
 
 def forget(lake: Lake, names: Collection[QualifiedName]) -> None:

@@ -13,8 +13,9 @@ import pytest
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
 from spark_jobs.storage import Storage, StoreSettings
-from spark_jobs.sync import sync
+from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
@@ -88,12 +89,16 @@ def synced(pipeline: Pipeline) -> tuple[CdcError, ...]:
 def test_no_first_answer_to_a_commit_comes(
     spark: SparkSession, database: Database, pipeline: Pipeline, store_proxy: StoreProxy
 ) -> None:
-    """What creates the tables of the lake, and then changes them."""
+    """What creates the tables of the lake, then changes them, and begins one of them anew."""
     for _ in range(2):
         database.execute("UPDATE busy SET n = n + 1", "SELECT pg_logical_emit_message(true, 'of', 'the test')")
         with store_proxy.under(lost_commits()):
             assert synced(pipeline) == ()
         assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == []
+    with store_proxy.under(lost_commits()):
+        assert len(snapshot(Run(pipeline, no_spark), NAMES[:1])) == 1
+        assert synced(pipeline) == ()
+    assert [found for found in compare(spark, pipeline, NAMES) if not found.equal] == []
 
 
 @pytest.mark.nightly
