@@ -91,11 +91,12 @@ def running_postgres(
     version: int = 18,
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[PostgresServer]:
     """Start a server whose files are in ``folder`` (created if missing, kept afterwards), and stop it at the end.
 
-    ``settings`` override ``LOGICAL_SETTINGS``; ``port`` None: a free one. Raises RuntimeError with the server's log if
-    it does not start.
+    ``settings`` override ``LOGICAL_SETTINGS``; ``port`` None: a free one; ``environment``: variables that the server
+    has beside this process's. Raises RuntimeError with the server's log if it does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _STAYS).unlink(missing_ok=True)
@@ -106,7 +107,7 @@ def running_postgres(
     data = folder / "data"
     password = _initialised(data, binaries, user)
     server = PostgresServer(version, binaries, data, port or _free_port(), password)
-    process = _started(server, folder / "log", user, {**LOGICAL_SETTINGS, **(settings or {})})
+    process = _started(server, folder / "log", user, {**LOGICAL_SETTINGS, **(settings or {})}, environment or {})
     try:
         _wait_until_ready(server, process, folder / "log")
         yield server
@@ -158,7 +159,7 @@ def _initialised(data: Path, binaries: Path, user: str | None) -> str:
 
 
 def _started(
-    server: PostgresServer, log: Path, user: str | None, settings: Mapping[str, str]
+    server: PostgresServer, log: Path, user: str | None, settings: Mapping[str, str], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     options = [f"--{name}={value}" for name, value in settings.items()]
     place = [f"--port={server.port}", "--unix_socket_directories="]
@@ -170,6 +171,7 @@ def _started(
             stdout=output,
             stderr=output,
             cwd=log.parent,
+            env={**os.environ, **environment},
             user=user,
             group=None if user is None else pwd.getpwnam(user).pw_gid,
             extra_groups=None if user is None else [],
