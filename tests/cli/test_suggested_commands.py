@@ -14,7 +14,7 @@ from cdc_assets.cli.commands import SUMMARIES, postgres_cdc
 from cdc_assets.cli.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")), *sorted((ROOT / "examples").glob("*.yaml")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")), *sorted((ROOT / "examples").glob("**/*.md")))
 SOURCES = (path for folder in ("spark_jobs", "cdc_assets", "orchestration") for path in (ROOT / folder).rglob("*.py"))
 _SPAN = re.compile(r"`(postgres-cdc [^`(]+)`")
 _LINE = re.compile(r"^[ #$]*(?:exec )?(postgres-cdc (?:(?! \|)[^#\n>;])+)", re.MULTILINE)  # of a block, up to a pipe

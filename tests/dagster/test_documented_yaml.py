@@ -23,13 +23,14 @@ from tests.dagster.shop_component import loaded
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 FILES = [
-    ROOT / "examples" / "shop.yaml",
+    ROOT / "examples" / "shop" / "shop" / "defs" / "shop" / "defs.yaml",
     ROOT / "deploy" / "shop.yaml",
     *sorted((ROOT / "orchestration" / "defs").rglob("*.yaml")),
 ]
 ENVIRONMENT = {
     "SHOP_DSN": "host=db.example dbname=shop",
     "SHOP_LAKE": "/data/lake",
+    "SHOP_FIRST_DAY": "2026-11-20",
     SALT_VARIABLE: "a long random text",
     "POD_IP": "10.0.0.7",
     "POD_NAME": "shop-cdc-0",

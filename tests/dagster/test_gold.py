@@ -1,4 +1,4 @@
-"""examples/gold.py: an asset of a user's own follows ours by its automation condition. No Spark."""
+"""gold.py of examples/shop: an asset of a user's own follows ours by its automation condition. No Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "gold.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "shop" / "shop" / "defs" / "gold.py"
 GOLD = dg.AssetKey("revenue_per_customer")
 REVENUE = """
 SELECT customer, sum(amount), sum(lines)::bigint

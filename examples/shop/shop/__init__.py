@@ -1,0 +1,1 @@
+"""A shop's tables, followed from PostgreSQL, and what is built from them."""
