@@ -9,9 +9,11 @@ from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_as
 import cdc_assets
 from shop.days import BY_THREE, DAILY, DAYS, WHEN_COMPLETE
 
-PROJECT = DbtProject(Path(__file__).parents[2] / "dbt")
-PROJECT.prepare_if_dev()
-if not PROJECT.manifest_path.exists():  # outside of `dg dev`, the first time
+FOLDER = Path(__file__).parents[2] / "dbt"
+PROJECT = DbtProject(FOLDER)
+# each run loads this file: dbt parses its models only when one has changed, which takes longer than most runs
+CHANGED = max(file.stat().st_mtime for part in ("models", "macros") for file in (FOLDER / part).rglob("*"))
+if not PROJECT.manifest_path.exists() or PROJECT.manifest_path.stat().st_mtime < CHANGED:
     PROJECT.preparer.prepare(PROJECT)
 
 
