@@ -20,16 +20,16 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
 
     Raises SourceError, and PreconditionError if there is no publication, or no table.
     """
-    from spark_jobs.postgres.comments import comments_on
     from spark_jobs.postgres.connection import connected
+    from spark_jobs.postgres.described_tables import described_tables
     from spark_jobs.tables.followed_tables import all_followed_names, nothing_followed
 
     names = all_followed_names(pipeline)
     if not names:
         raise nothing_followed(pipeline)
     with connected(pipeline.source.dsn) as connection:
-        comments = comments_on(connection, names)
-    shown = {str(name): comments[name].table if name in comments else "" for name in names}
+        found = described_tables(connection, names)
+    shown = {str(name): found[name].comment if name in found else "" for name in names}
     state.write_text(json.dumps(shown), encoding="utf-8")
 
 

@@ -46,6 +46,11 @@ def holds_changes(mode: Mode) -> bool:
     return mode == "append"
 
 
+def has_one_row_per_key(mode: Mode) -> bool:
+    """Whether a table with a key never has two rows with the same one."""
+    return mode in ("mirror", "soft_delete")
+
+
 def needs_key(mode: Mode) -> bool:
     """Whether it keeps the past of each row, which only a key tells from the others."""
     return mode in ("soft_delete", "history")

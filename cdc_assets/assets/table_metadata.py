@@ -1,4 +1,5 @@
-"""A materialisation's metadata of a Delta table: its columns, rows, lineage, and the numbers of each window."""
+"""A materialisation's metadata of a Delta table: its columns, rows, lineage, what the source says about these, and the
+numbers of each window."""
 
 from __future__ import annotations
 
@@ -12,31 +13,43 @@ from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import markers_in
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.table_mode import has_one_row_per_key, keeps_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.postgres.comments import Comments
+    from spark_jobs.postgres.described_tables import DescribedColumn, ForeignKey
+    from spark_jobs.postgres.described_tables import DescribedTable as InSource
     from spark_jobs.spark.provider import SparkProvider
     from spark_jobs.writers.described_table import DescribedTable
 
 
 # the Delta version at which the numbers below were read, or an earlier one
 _VERSION = "table_version"
-_COMMENT = "comment"
-_OF_THE_TABLE = ("dagster/row_count", "dagster/column_schema", "dagster/column_lineage", _COMMENT, _VERSION)
+_COMMENT, _FOREIGN_KEYS = "comment", "foreign_keys"
+_OF_THE_TABLE = (
+    "dagster/row_count",
+    "dagster/column_schema",
+    "dagster/column_lineage",
+    _COMMENT,
+    _FOREIGN_KEYS,
+    _VERSION,
+)
+# tags of columns
+_SOURCE_TYPE, _MASKED = "postgres/type", "postgres/masked"
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """What is shown of a table and is known to the source only: the ``key`` that identifies a row, and comments."""
+    """What is shown of a table and is known to the source only: the ``key`` that identifies a row, and what the
+    catalogue says about the ``table``."""
 
     key: Sequence[str]
-    comments: Comments
+    table: InSource
 
 
 def table_metadata(
@@ -54,12 +67,12 @@ def table_metadata(
 
     path = blueprint.pipeline.lake.table(table)
     described = described_table(path) or _described_by_spark(spark(), path)
-    source = blueprint.specs.sources[table].key
-    lineage = {name: [dg.TableColumnDep(source, name)] for name, _ in described.columns}
+    source, own = blueprint.specs.sources[table].key, _own_columns(blueprint.pipeline, table)
+    lineage = {name: [dg.TableColumnDep(source, name)] for name, _ in described.columns if name not in own}
     return {
         "dagster/row_count": described.rows,
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
-        **({} if in_source is None else _shown_of(in_source, described)),
+        **({} if in_source is None else _shown_of(blueprint.pipeline.table(table), in_source, described)),
         **({} if version is None else {_VERSION: version}),
     }
 
@@ -71,27 +84,57 @@ def _described_by_spark(spark: SparkSession, path: str) -> DescribedTable:
     return DescribedTable(tuple(frame.dtypes), frame.count())  # the count is answered from the table's log
 
 
-def _shown_of(in_source: SourceTable, described: DescribedTable) -> Mapping[str, Any]:
-    comment = in_source.comments.table
-    return {"dagster/column_schema": _columns(described, in_source), **({_COMMENT: comment} if comment else {})}
+def _own_columns(pipeline: Pipeline, table: QualifiedName) -> frozenset[str]:
+    """The columns that the source does not have."""
+    from spark_jobs.schema.mode_columns import own_columns
+
+    return frozenset(column.name for column in own_columns(pipeline.form_of(table)))
 
 
-def _columns(described: DescribedTable, in_source: SourceTable) -> dg.TableSchema:
-    key, comments = in_source.key, in_source.comments.columns
+def _shown_of(followed: Table, in_source: SourceTable, described: DescribedTable) -> Mapping[str, Any]:
+    comment, keys = in_source.table.comment, in_source.table.foreign_keys
+    return {
+        "dagster/column_schema": _columns(followed, described, in_source),
+        **({_COMMENT: comment} if comment else {}),
+        **({_FOREIGN_KEYS: _foreign_keys(keys)} if keys else {}),
+    }
+
+
+def _columns(followed: Table, described: DescribedTable, in_source: SourceTable) -> dg.TableSchema:
+    known = {column.name: column for column in in_source.table.columns}
     return dg.TableSchema(
-        [
-            dg.TableColumn(
-                name,
-                kind,
-                description=comments.get(name),
-                constraints=dg.TableColumnConstraints(
-                    nullable=name not in key,
-                    unique=list(key) == [name],
-                    other=["key"] if name in key else [],
-                ),
-            )
-            for name, kind in described.columns
-        ]
+        [_column(followed, name, kind, known.get(name), in_source) for name, kind in described.columns]
+    )
+
+
+def _column(
+    followed: Table, name: str, kind: str, said: DescribedColumn | None, in_source: SourceTable
+) -> dg.TableColumn:
+    """The constraints are those that hold in the lake: rows that the source no longer has keep other values."""
+    key, mode = in_source.key, followed.mode
+    tags = {} if said is None else {_SOURCE_TYPE: said.type}
+    references = (each for each in in_source.table.foreign_keys if name in each.columns)
+    return dg.TableColumn(
+        name,
+        kind,
+        description=said.comment or None if said is not None else None,
+        constraints=dg.TableColumnConstraints(
+            nullable=name not in key and not (said is not None and said.not_null and not keeps_past(mode)),
+            unique=(list(key) == [name] and has_one_row_per_key(mode))
+            or (said is not None and said.unique and not keeps_past(mode)),
+            other=[*(["key"] if name in key else []), *(f"references {_referenced(each)}" for each in references)],
+        ),
+        tags=tags | ({_MASKED: "true"} if name in followed.mask else {}),
+    )
+
+
+def _referenced(key: ForeignKey) -> str:
+    return f"{key.table} ({', '.join(key.referenced)})"
+
+
+def _foreign_keys(keys: Sequence[ForeignKey]) -> dg.TableMetadataValue:
+    return dg.MetadataValue.table(
+        [dg.TableRecord({"columns": ", ".join(key.columns), "references": _referenced(key)}) for key in keys]
     )
 
 
@@ -120,14 +163,14 @@ def source_tables(
     They are only displayed. They are queried after the commit, when an unreachable source must not fail the run.
     """
     from spark_jobs.postgres.catalogue import relation_facts
-    from spark_jobs.postgres.comments import Comments, comments_on
     from spark_jobs.postgres.connection import connected
+    from spark_jobs.postgres.described_tables import described_tables
 
     try:
         with connected(pipeline.source.dsn) as connection:
             found = relation_facts(connection, names=tuple(names), keys=pipeline.declared_keys)
-            comments = comments_on(connection, names)
-            return {facts.name: SourceTable(facts.key, comments.get(facts.name, Comments())) for facts in found}
+            described = described_tables(connection, names)
+            return {of.name: SourceTable(of.key, described[of.name]) for of in found if of.name in described}
     except CdcError as error:
         warn(f"the tables' keys and comments are not shown: {error}")
         return {}
