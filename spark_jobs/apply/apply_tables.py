@@ -26,6 +26,7 @@ from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
 from spark_jobs.tables.understood_windows import understood_windows
+from spark_jobs.writers.annotated_table import annotate_table
 from spark_jobs.writers.arrow_writer import commit_without_rows_here
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import OpenedTable, opened_table
@@ -127,19 +128,23 @@ def _apply_range(work: TableRange) -> TableApplied:
                 hint=new_snapshot(work.name),
             )
         if work.regions is not None:
+            _annotate(work)
             return apply_regions(work, work.regions)
-        if not work.concerns_table():  # no read, no scan, no commit
-            return result
+        if not work.concerns_table():  # no read, no scan, and no commit but of what the source says about the table
+            return _columns_followed(work, result) if _annotate(work) else result
         opened = opened_table(work.path, work.state.version) if is_small(work) else None
         by_spark = opened is None or work.pipeline.merge_engine == "spark"
         with log_read_ahead(work) if by_spark else nullcontext():
             landed = landed_range(work, opened)
             if landed is None:
-                return result
+                return _columns_followed(work, result) if _annotate(work) else result
             result = replace(result, columns=landed.words)
             if landed.columns:
                 _require_accepted(work, landed)
                 work = follow_columns(work, landed, opened)
+            # before the rows: once they are committed, nobody would do it after a crash
+            is_annotated = _annotate(work, anew=bool(landed.columns))
+            if landed.columns or is_annotated:
                 opened = None if by_spark else opened_table(work.path, newest_version(work.path))
                 by_spark = opened is None
                 result = _columns_followed(work, result)
@@ -150,6 +155,16 @@ def _apply_range(work: TableRange) -> TableApplied:
         raise
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
+
+
+def _annotate(work: TableRange, *, anew: bool = False) -> bool:
+    """Have the table say what the source said about it at the end of the range. Returns whether that needed a commit.
+    Raises OvertakenError."""
+    said = work.annotations(anew=anew)
+    if said is None:
+        return False
+    with spark_errors(f"{work.name}: its comments were not written", name=work.name, path=work.path):
+        return annotate_table(work.path, said, work.run.spark)
 
 
 def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
@@ -163,7 +178,7 @@ def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
 
 
 def _columns_followed(work: TableRange, before: TableApplied) -> TableApplied:
-    """The result if the range changes nothing but the columns."""
+    """The result if the range changes nothing but the columns, or what the source says about them."""
     state = work.state_since()
     version = None if state is None else state.version
     return replace(before, outcome="applied", delta_version=version, state=state)

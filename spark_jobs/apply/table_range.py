@@ -17,8 +17,9 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.storage import Location
-from spark_jobs.tables.catalogue_changes import column_changes_of
+from spark_jobs.tables.catalogue_changes import column_changes_of, is_annotated
 from spark_jobs.writers.table_commit import Provenance
 
 if TYPE_CHECKING:
@@ -63,6 +64,14 @@ class TableRange:
         seen = {counts.relid for marker in self.markers for counts in marker.relations}
         seen |= {changed.relid for changed in column_changes_of(self.markers, self.state)}
         return self.relid in seen
+
+    def annotations(self, *, anew: bool) -> TableAnnotations | None:
+        """What the source said about the table at the end of the range; None if it is not known, or, unless it is to be
+        written ``anew``, if it is what it was before."""
+        seen = self.last.catalogue
+        if seen is None or not (anew or any(is_annotated(marker, self.relid) for marker in self.markers)):
+            return None
+        return ChangeLog(self.pipeline.lake.change_log).annotations(self.relid, seen.window)
 
     def _is_named(self, counts: RelationCounts) -> bool:
         return counts.relname == self.name.relname and counts.nspname == self.name.nspname

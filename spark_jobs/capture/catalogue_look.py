@@ -18,10 +18,10 @@ from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import (
     Watched,
-    fingerprint_words,
     fingerprints,
     holds_rows_from_before,
     insert_lsn,
+    look_words,
     transaction_horizon,
 )
 from spark_jobs.qualified_name import QualifiedName
@@ -120,8 +120,21 @@ class CatalogueLook:
         changed = _merged((*(_changed(suspect) for suspect in self.suspects if suspect.is_certain), *due, *self._noted))
         waiting = tuple(file for file in moved if file.until > window.hi)
         if not self.fingerprints and self.landed is not None:
-            return replace(self.landed, horizon=self.horizon, changed=changed, moved=waiting)
-        return CatalogueSeen(self.word, ordinal, self.horizon, changed, waiting)
+            return replace(self.landed, horizon=self.horizon, changed=changed, moved=waiting, annotated=())
+        return CatalogueSeen(self.word, ordinal, self.horizon, changed, waiting, self._annotated)
+
+    @property
+    def _annotated(self) -> tuple[int, ...]:
+        """The tables about which the source says something else than before. What it says about a table that is new
+        here, or that an earlier version has looked at, only counts if it has a comment: the others' turn is with their
+        next change."""
+        known = {fingerprint.relid: fingerprint.annotations for fingerprint in self.before}
+        found = ((each.relid, known.get(each.relid), each.annotations) for each in self.fingerprints)
+        return tuple(
+            relid
+            for relid, before, now in found
+            if now is not None and (now.has_comments if before is None else now != before)
+        )
 
     @property
     def _moved(self) -> tuple[FileMoved, ...]:
@@ -148,8 +161,9 @@ def look_at_catalogue(
     """
     watched = watched_tables(pipeline, looked_at_names(control, pipeline), checkpoint)
     landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
-    words = fingerprint_words(control, watched)
-    word = _word_of(word for _, word in words.values())
+    asked = look_words(control, watched)
+    words = {name: (relid, word) for name, (relid, word, _) in asked.items()}
+    word = _word_of(word for _, _, word in asked.values())
     if landed is not None and landed.word == word:
         return CatalogueLook(word, horizon, landed, words)
     before = log.fingerprints(landed.window) if landed is not None else ()
@@ -157,7 +171,7 @@ def look_at_catalogue(
     facts = _facts_of_changed(control, watched, before, words)
     now = fingerprints(control, watched)
     behind = insert_lsn(control)
-    word = _word_of(fingerprint.word for fingerprint in now.values())
+    word = _word_of(fingerprint.look_word for fingerprint in now.values())
     suspects = _suspects(control, before, now.values(), landed.horizon if landed is not None else 0)
     suspects = tuple(
         suspect if not watched.by_name and _describes(facts, suspect) else suspect.with_reasons_only()

@@ -32,6 +32,7 @@ from spark_jobs.delta.written_tables import commit_properties, is_made, keep_wri
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.object_stores import storage_options
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.storage import Location, Recent
@@ -201,12 +202,18 @@ class ChangeLog:
 
     def fingerprints(self, ordinal: int) -> tuple[Fingerprint, ...]:
         """The fingerprints that were landed with this window. Raises LakeError when they are damaged."""
+        return _fingerprints(self._catalogue_rows(ordinal), ordinal, self.path)
+
+    def annotations(self, relid: int, ordinal: int) -> TableAnnotations | None:
+        """What the source said about this table when the look of this window was landed; None if that is not known."""
+        rows = self._catalogue_rows(ordinal)
+        # the others need not be parsed
+        seen = _fingerprints(rows.filter(pc.match_substring(rows["data"], f" [{relid}, ")), ordinal, self.path)
+        return next((each.annotations for each in seen if each.relid == relid), None)
+
+    def _catalogue_rows(self, ordinal: int) -> pa.Table:
         files = self._listed(partial(self.files.after, ordinal - 1))
-        rows = self._scan(files, _between(ordinal, ordinal) & rows_of_kind(RowKind.CATALOGUE), ["data"])
-        try:
-            return tuple(Fingerprint.of(*data.decode().split(" ", 1)) for data in rows.column("data").to_pylist())
-        except (ValueError, TypeError) as error:
-            raise LakeError(f"the fingerprints of window {ordinal} in {self.path} are damaged") from error
+        return self._scan(files, _between(ordinal, ordinal) & rows_of_kind(RowKind.CATALOGUE), ["data"])
 
     def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. No batch is empty."""
@@ -272,6 +279,13 @@ class ChangeLog:
     def _scan(self, files: Sequence[DataFile], condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
             return self.files.dataset(files).to_table(columns=list(columns) if columns else None, filter=condition)
+
+
+def _fingerprints(rows: pa.Table, ordinal: int, path: str) -> tuple[Fingerprint, ...]:
+    try:
+        return tuple(Fingerprint.of(*data.decode().split(" ", 1)) for data in rows.column("data").to_pylist())
+    except (ValueError, TypeError, KeyError) as error:
+        raise LakeError(f"the fingerprints of window {ordinal} in {path} are damaged") from error
 
 
 def _between(first: int, last: int) -> pc.Expression:

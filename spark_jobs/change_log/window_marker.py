@@ -136,7 +136,8 @@ class FileMoved:
 class CatalogueSeen:
     """The look at the catalogue when a window was landed. ``word`` is a hash of all fingerprints of followed tables;
     they are in the log with window ``window``. ``horizon``: see ``transaction_horizon``. ``changed``: tables that
-    changed since the previous window. ``moved``: moved files that no window landed so far explains.
+    changed since the previous window. ``moved``: moved files that no window landed so far explains. ``annotated``: the
+    relids of tables about which the source says something else now: a comment, a type; no row has changed by that.
     """
 
     word: str
@@ -144,6 +145,7 @@ class CatalogueSeen:
     horizon: int
     changed: tuple[TableChanged, ...] = ()
     moved: tuple[FileMoved, ...] = ()
+    annotated: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,8 @@ class WindowMarker:
             del fields["tables"]
         if self.periods is None:
             del fields["periods"]
+        if self.catalogue is not None and not self.catalogue.annotated:
+            del fields["catalogue"]["annotated"]
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
     @classmethod
@@ -250,7 +254,8 @@ def _catalogue_seen(fields: dict[str, Any] | None) -> CatalogueSeen | None:
         return None
     changed = tuple(_table_changed(table) for table in fields.pop("changed"))
     moved = tuple(FileMoved(**{**file, "table": _table_changed(file["table"])}) for file in fields.pop("moved", ()))
-    return CatalogueSeen(changed=changed, moved=moved, **fields)
+    annotated = tuple(fields.pop("annotated", ()))
+    return CatalogueSeen(changed=changed, moved=moved, annotated=annotated, **fields)
 
 
 def _periods_seen(fields: dict[str, Any] | None) -> PeriodsSeen | None:

@@ -30,6 +30,7 @@ def create_table(
     features: Sequence[str],
     user_metadata: str,
     rows: int,
+    description: str = "",
 ) -> bool:
     """Create the table at ``path`` with these fields (as the protocol's schema serialisation has them) and files.
 
@@ -40,7 +41,7 @@ def create_table(
     actions = (
         _commit_info(files, user_metadata, rows),
         {"protocol": _protocol(features)},
-        {"metaData": _meta_data(now, fields, configuration)},
+        {"metaData": _meta_data(now, fields, configuration, description)},
         {"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": now}},
         *map(add_action, files),
     )
@@ -68,9 +69,12 @@ def _protocol(features: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _meta_data(now: int, fields: Sequence[Mapping[str, Any]], configuration: Mapping[str, str]) -> dict[str, Any]:
+def _meta_data(
+    now: int, fields: Sequence[Mapping[str, Any]], configuration: Mapping[str, str], description: str
+) -> dict[str, Any]:
     return {
         "id": str(uuid4()),
+        **({"description": description} if description else {}),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": list(fields)}, separators=(",", ":")),
         "partitionColumns": [],

@@ -1,6 +1,7 @@
 """Reads the fingerprints of followed tables: the part of the catalogue that shows changes without a row event.
 
-One statement for all tables returns a hash ("word") for each; the text behind it is read only when a hash has changed.
+One statement for all tables returns a hash ("word") for each, and which comments there are; the text behind these is
+read only when one of them has changed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from psycopg import sql
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import Masks
+from spark_jobs.postgres.comments import comment_sql
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
 from spark_jobs.postgres.partition_tree import partition_tree_sql
@@ -102,7 +104,7 @@ WITH RECURSIVE asked AS (
     FROM (SELECT relid, unnest(line) AS member FROM wanted) AS line JOIN member m ON m.relid = line.member
   ) AS m GROUP BY relid
 ), form AS (
-  SELECT w.relid, w.nspname, w.relname, (jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
+  SELECT w.relid, w.nspname, w.relname, jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
     coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
     (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod)
         ORDER BY a.attnum), '[]') FROM pg_catalog.pg_attribute a
@@ -116,12 +118,26 @@ WITH RECURSIVE asked AS (
          WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
       ) ORDER BY t.oid), '[]')
      FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE u.relid = w.relid AND t.typtype IN ('e', 'c'))
-  ) || w.mask::jsonb)::text AS text
+  ) || w.mask::jsonb AS body,
+  coalesce((SELECT string_agg(d.objsubid || ':' || d.xmin::text, ' ' ORDER BY d.objsubid)
+    FROM pg_catalog.pg_description d
+    WHERE d.objoid = w.relid AND d.classoid = 'pg_catalog.pg_class'::regclass), '') AS comments
   FROM wanted w JOIN part p USING (relid) LEFT JOIN published e USING (relid)
 )
-SELECT nspname::text, relname::text, relid::bigint,
-  left(encode(sha256(convert_to(text, 'UTF8')), 'hex'), 16), CASE WHEN %(whole)s THEN text END
-FROM form
+SELECT w.nspname::text, w.relname::text, w.relid::bigint,
+  left(encode(sha256(convert_to(w.body::text, 'UTF8')), 'hex'), 16), w.comments,
+  CASE WHEN %(whole)s THEN (w.body || jsonb_build_array({annotations}))::text END
+FROM form w
+"""
+# {listed} as above; a longer comment is cut, as every change of a table's metadata repeats it in the table's log
+_ANNOTATIONS = """
+  jsonb_build_object('rows', w.comments, 'comment', {comment_of_table}, 'columns', (
+    SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, pg_catalog.format_type(a.atttypid, a.atttypmod),
+      (SELECT k.place FROM pg_catalog.pg_index i, unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)
+        WHERE i.indrelid = w.relid AND i.indisprimary AND k.place <= i.indnkeyatts AND k.attnum = a.attnum),
+      {comment_of_column}) ORDER BY a.attnum), '[]')
+    FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's'){listed}))
 """
 # columns that a column list leaves out do not count; all lists of a table are the same
 _LISTED = """
@@ -170,13 +186,21 @@ class Watched:
 
 def fingerprint_words(connection: Connection, watched: Watched) -> dict[QualifiedName, tuple[int, str]]:
     """Relid and hash of the tables that exist. In a transaction, the catalogue is read as its snapshot shows it."""
+    return {name: (relid, word) for name, (relid, word, _) in look_words(connection, watched).items()}
+
+
+def look_words(connection: Connection, watched: Watched) -> dict[QualifiedName, tuple[int, str, str]]:
+    """The same with ``Fingerprint.look_word``."""
     rows = _ask(connection, watched, whole=False)
-    return {QualifiedName(nspname, relname): (relid, word) for nspname, relname, relid, word, _ in rows}
+    return {
+        QualifiedName(nspname, relname): (relid, word, word + comments)
+        for nspname, relname, relid, word, comments, _ in rows
+    }
 
 
 def fingerprints(connection: Connection, watched: Watched) -> dict[QualifiedName, Fingerprint]:
     """The fingerprints of the tables that exist. Raises SourceError."""
-    of_tables = (Fingerprint.of(word, text) for *_, word, text in _ask(connection, watched, whole=True))
+    of_tables = (Fingerprint.of(word, text) for *_, word, _, text in _ask(connection, watched, whole=True))
     return {fingerprint.name: fingerprint for fingerprint in of_tables}
 
 
@@ -224,12 +248,16 @@ def _mask_json(mask: TableMask | None) -> str:
     return "[]" if mask is None else json.dumps([[mask.salt_word, *sorted(mask.columns)]])
 
 
-def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str]]:
+def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple[str, str, int, str, str, str]]:
     known = connection.info.server_version >= SCHEMAS_AND_LISTS_SINCE
+    listed = sql.SQL(_LISTED if known else "")
+    of_table, of_column = sql.SQL(comment_sql("w.relid", "0")), sql.SQL(comment_sql("w.relid", "a.attnum"))
+    annotations = sql.SQL(_ANNOTATIONS).format(comment_of_table=of_table, comment_of_column=of_column, listed=listed)
     statement = sql.SQL(_FINGERPRINTS).format(
         tree=sql.SQL(partition_tree_sql("(SELECT relid AS oid FROM wanted) roots")),
         members=members_sql(connection.info.server_version),
-        listed=sql.SQL(_LISTED if known else ""),
+        listed=listed,
+        annotations=annotations,
         first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
         partition_key=sql.SQL(_PARTITION_KEY),
         declared_index=sql.SQL(declared_index_sql(relid="c.oid", nspname="n.nspname", relname="c.relname")),
@@ -245,5 +273,5 @@ def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple
         "whole": whole,
     }
     with source_errors("the catalogue could not be read"):
-        rows: list[tuple[str, str, int, str, str]] = connection.execute(statement, parameters).fetchall()
+        rows: list[tuple[str, str, int, str, str, str]] = connection.execute(statement, parameters).fetchall()
     return rows

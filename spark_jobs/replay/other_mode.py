@@ -10,7 +10,7 @@ from spark_jobs.lake.past_states import PastState
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, own_columns
 from spark_jobs.schema.moment import Moment
 from spark_jobs.table_mode import Form, holds_changes
-from spark_jobs.writers.delta_table import table_at, table_columns, with_attribute_numbers
+from spark_jobs.writers.delta_table import table_at, table_columns, with_metadata
 from spark_jobs.writers.past_rows import snapshot_rows, with_commit_columns
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class OtherForm:
             raise NeedsSnapshotError(f"{state.name} has columns that {self.form} adds itself: {', '.join(taken)}")
         held = table_at(spark, path, state.version)
         if state.mode == self.form.mode:
-            return with_attribute_numbers(with_commit_columns(held, self.form, self.since), columns, self.form)
+            return with_metadata(with_commit_columns(held, self.form, self.since), columns, self.form)
         theirs = held.where(source_rows(self.base) or "false")
         theirs = theirs.drop(*(column.name for column in own_columns(state.generation.form)))
-        return with_attribute_numbers(snapshot_rows(theirs, self.form, self.since), columns, self.form)
+        return with_metadata(snapshot_rows(theirs, self.form, self.since), columns, self.form)
 
 
 def source_rows(past: PastState) -> str | None:

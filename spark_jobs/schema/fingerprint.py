@@ -9,12 +9,13 @@ https://www.postgresql.org/docs/current/catalogs.html
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.partition_bounds import Bound, PartitionKey, Region, bound_of
 
 _FIELDS_AT_FIRST = 11  # fields of a part after its name, in the oldest logs
@@ -85,10 +86,15 @@ class FingerprintMask:
     salt: str
     columns: tuple[str, ...]
 
+    def numbers(self, of: Iterable[FingerprintColumn]) -> frozenset[int]:
+        """The numbers of the masked columns."""
+        return frozenset(column.attnum for column in of if column.attname in self.columns)
+
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """One followed table. ``word`` is a hash of ``text``, which holds all other fields as the server wrote them.
+    """One followed table. ``text`` holds all other fields as the server wrote them, and ``word`` is a hash of all but
+    the ``annotations``, which say nothing about rows. Older logs lack these.
 
     ``entries``: the publications that send its changes. ``published_by_name``: the table itself is in a publication's
     list of tables. ``parts`` are the table itself and every partition below it. ``mask`` is None if nothing is masked.
@@ -104,11 +110,17 @@ class Fingerprint:
     parts: tuple[FingerprintPart, ...]
     types: tuple[FingerprintType, ...]
     mask: FingerprintMask | None = None
+    annotations: TableAnnotations | None = None
 
     @classmethod
     def of(cls, word: str, text: str) -> Fingerprint:
-        """``text``: the JSON that ``spark_jobs.postgres.fingerprints`` asks for. Raises ValueError or TypeError."""
-        relid, nspname, relname, entries, published_by_name, columns, parts, types, *mask = json.loads(text)
+        """``text``: the JSON that ``spark_jobs.postgres.fingerprints`` asks for. Raises ValueError, TypeError or
+        KeyError."""
+        relid, nspname, relname, entries, published_by_name, fields, parts, types, *more = json.loads(text)
+        columns = tuple(FingerprintColumn(*column) for column in fields)
+        mask = next((FingerprintMask(each[0], tuple(each[1:])) for each in more if isinstance(each, list)), None)
+        masked = mask.numbers(columns) if mask is not None else ()
+        annotations = next((TableAnnotations.of(each, masked) for each in more if isinstance(each, dict)), None)
         return cls(
             word,
             text,
@@ -116,10 +128,11 @@ class Fingerprint:
             QualifiedName(nspname, relname),
             entries,
             published_by_name,
-            tuple(FingerprintColumn(*column) for column in columns),
+            columns,
             tuple(_part(part) for part in parts),
             tuple(_type(fields) for fields in types),
-            *(FingerprintMask(salt, tuple(names)) for salt, *names in mask),
+            mask,
+            annotations,
         )
 
     @property
@@ -127,8 +140,12 @@ class Fingerprint:
         """The word of its masks, equal to ``TableMask.word``."""
         if self.mask is None:
             return ""
-        attnums = sorted(column.attnum for column in self.columns if column.attname in self.mask.columns)
-        return "+".join([self.mask.salt, *map(str, attnums)])
+        return "+".join([self.mask.salt, *map(str, sorted(self.mask.numbers(self.columns)))])
+
+    @property
+    def look_word(self) -> str:
+        """Differs from an earlier one, too, if a comment was changed since."""
+        return self.word + (self.annotations.rows if self.annotations is not None else "")
 
     def bounds(self, part: FingerprintPart) -> tuple[Bound | None, ...]:
         """The bounds of the partition's ancestors below the root, outermost first, then its own; None for each one that

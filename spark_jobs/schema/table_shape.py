@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
@@ -49,13 +50,14 @@ class TableShape:
 
     ``leaf_identities``: see ``RelationFacts``; empty unless the table is partitioned. Old tuples of its rows hold what
     the leaf's identity says; its Relation messages, and the letter of an old tuple, show the root's identity, which has
-    no meaning.
+    no meaning. ``annotations``: what the source says about it, where that is to be written, too.
     """
 
     relid: int
     name: QualifiedName
     columns: tuple[LakeColumn, ...]
     leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
+    annotations: TableAnnotations | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, facts: RelationFacts, *, stored: bool = False, sent: Collection[int] | None = None) -> TableShape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from psycopg import sql
@@ -17,13 +17,15 @@ from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection, clock_microseconds
-from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
+from spark_jobs.postgres.fingerprints import Watched, fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.differing_columns import added_since
+from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import mode_fault, option_fault
@@ -81,7 +83,7 @@ class Seen:
     """The tables as one snapshot shows them; what is altered later shows in the next fingerprint."""
 
     at: int  # the server's clock, in microseconds since 1970, UTC
-    words: Mapping[QualifiedName, tuple[int, str]]
+    fingerprints: Mapping[QualifiedName, Fingerprint]
     published: Mapping[QualifiedName, PublishedTable]
     there: Mapping[QualifiedName, TableThere]
     facts: Mapping[QualifiedName, RelationFacts]
@@ -91,13 +93,13 @@ class Seen:
 def look(connection: Connection, work: SnapshotWork) -> Seen:
     """What ``connection`` shows of the tables, in a transaction of one snapshot."""
     watched = work.watched
-    words = fingerprint_words(connection, watched)
+    prints = fingerprints(connection, watched)
     published = published_tables(connection, watched.publications, work.names) if watched.publications else {}
     found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in found}
     ranges = {name: _divided(connection, work, known.relid) for name, known in facts.items()}
     there = tables_there(connection, work.names)
-    return Seen(clock_microseconds(connection), words, published, there, facts, ranges)
+    return Seen(clock_microseconds(connection), prints, published, there, facts, ranges)
 
 
 def _divided(connection: Connection, work: SnapshotWork, relid: int) -> tuple[CtidRange, ...]:
@@ -185,7 +187,12 @@ class PlannedTable:
 
     def written(self, read: TableRead) -> TableShape:
         """The table as it is written."""
-        return read.shape.with_commit_columns(self.form.commit_columns)
+        shape = read.shape.with_commit_columns(self.form.commit_columns)
+        return replace(shape, annotations=self.annotations)
+
+    @property
+    def annotations(self) -> TableAnnotations | None:
+        return seen.annotations if (seen := self.seen.fingerprints.get(self.name)) is not None else None
 
     @property
     def layout(self) -> TableLayout:
@@ -250,7 +257,7 @@ class PlannedTable:
 
     def provenance(self, read: TableRead, before: TableState | None) -> Provenance:
         """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
-        _, word = self.seen.words.get(self.name, (0, ""))
+        word = seen.word if (seen := self.seen.fingerprints.get(self.name)) is not None else ""
         missing = self.sent.missing_operations if self.sent is not None else ()
         return Provenance(
             *self.work.checkpoint.identity.stream,

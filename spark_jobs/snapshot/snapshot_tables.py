@@ -32,8 +32,9 @@ from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
 from spark_jobs.table_mode import holds_changes
+from spark_jobs.writers.annotated_table import annotate_table
 from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import replace_table, rows_written, with_attribute_numbers
+from spark_jobs.writers.delta_table import replace_table, rows_written, table_at, with_metadata
 from spark_jobs.writers.leftovers import files_without_table, remove_files
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
 from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
@@ -234,6 +235,12 @@ def _written_by_spark(
             for key, setting in INTERPRETED.items() if read.is_small else ():
                 own.conf.set(key, setting)
             all_rows = snapshot_rows(rows_read, table.form, table.moment)
-        replace_table(with_attribute_numbers(all_rows, read.shape.columns, table.form), path, table.layout)
+        held = None if before is None else table_at(own, path)
+        told = with_metadata(all_rows, read.shape.columns, table.form, table.annotations, held)
+        replace_table(told, path, table.layout)
         version = committed_version(own, path, provenance)
-    return version, rows_written(path, version)
+    count = rows_written(path, version)
+    if table.annotations is not None:  # a write cannot describe the table
+        with spark_errors(table.failed, name=table.name, path=path):
+            annotate_table(path, table.annotations, lambda: spark)
+    return version, count

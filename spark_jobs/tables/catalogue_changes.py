@@ -16,6 +16,11 @@ def tells_of(marker: WindowMarker, name: QualifiedName, relid: int | None) -> bo
     return marker.broke is not None or bool(_changed(marker, name, relid))
 
 
+def is_annotated(marker: WindowMarker, relid: int | None) -> bool:
+    """Whether the window's look found that the source says something else about the table, which changes no row."""
+    return marker.catalogue is not None and relid in marker.catalogue.annotated
+
+
 def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> NeedsSnapshotError | None:
     """The error for the first window after the table's snapshot in which its rows may have changed without an event.
 

@@ -28,7 +28,7 @@ from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
 from spark_jobs.lake.table_state import TableState, state_in_cut, table_state
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.catalogue_changes import tells_of
+from spark_jobs.tables.catalogue_changes import is_annotated, tells_of
 from spark_jobs.tables.understood_windows import unknown_messages
 
 # Each look checks one table in a hundred, as a check costs two or three requests to an object store, and two of the
@@ -172,7 +172,8 @@ def _is_as_in_cut(lake: Lake, table: TableCut) -> bool:
 
 def concerns(marker: WindowMarker, state: TableState) -> bool:
     """Whether the window holds anything that may affect the table: changes of it, also under another name; changes of
-    another table with its name; messages of unknown type; a change without a row event; or a new chapter."""
+    another table with its name; messages of unknown type; a change without a row event; a comment on it; or a new
+    chapter."""
     if marker.ordinal <= state.ordinal:
         return False
     name, relid = state.name, state.relid
@@ -180,7 +181,7 @@ def concerns(marker: WindowMarker, state: TableState) -> bool:
         seen.relid == relid or (seen.nspname, seen.relname) == (name.nspname, name.relname) for seen in marker.relations
     ):
         return True
-    return tells_of(marker, name, relid) or bool(unknown_messages(marker, name, relid))
+    return tells_of(marker, name, relid) or is_annotated(marker, relid) or bool(unknown_messages(marker, name, relid))
 
 
 def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:

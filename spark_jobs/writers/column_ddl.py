@@ -21,7 +21,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import replace_table, table_columns, with_attribute_numbers
+from spark_jobs.writers.delta_table import replace_table, table_columns, with_metadata
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
 from spark_jobs.writers.table_features import MAPPED_NAMES, add_features, features_of_columns
@@ -45,7 +45,7 @@ def alter_columns(spark: SparkSession, path: Location, changes: ColumnChanges) -
         if changes.added:
             # SQL cannot give a column metadata
             ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
-            nothing = with_attribute_numbers(own.createDataFrame([], ddl), changes.added)
+            nothing = with_metadata(own.createDataFrame([], ddl), changes.added)
             nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
 
 
@@ -93,7 +93,7 @@ def rewrite_columns(
             ),
             *kept,
         )
-        replace_table(with_attribute_numbers(named, shape.columns, form), path, options.layout)
+        replace_table(with_metadata(named, shape.columns, form, replaces=rows), path, options.layout)
         return committed_version(own, path, provenance)
 
 

@@ -7,26 +7,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import mode_columns
-from spark_jobs.schema.table_shape import LakeColumn
+from spark_jobs.schema.table_shape import LakeColumn, of_source
 from spark_jobs.table_mode import Mode
-from spark_jobs.writers.delta_table import ATTNUM, MODE
+from spark_jobs.writers.field_metadata import ATTNUM, MODE, Metadata, annotated
 from spark_jobs.writers.opened_table import COLUMN_ID, PHYSICAL, SPARK_NAMES
 
-Field: TypeAlias = dict[str, object]
+Field = Metadata
 _DELTA_NAMES = {spark: delta for delta, spark in SPARK_NAMES.items()}
 
 
 def delta_fields(
-    columns: Sequence[LakeColumn], mode: Mode, physical: Sequence[str], ids: Sequence[int | None]
+    columns: Sequence[LakeColumn],
+    mode: Mode,
+    physical: Sequence[str],
+    ids: Sequence[int | None],
+    said: TableAnnotations | None = None,
 ) -> list[Field]:
-    """The source's columns, then the table's own, with their names and numbers in the data files."""
-    told: list[tuple[str, str, Field]] = [
-        (each.name, each.lake_type.sql, {MODE: mode} if each.of_commit else {ATTNUM: each.attnum}) for each in columns
+    """The source's columns, then the table's own, with their names and numbers in the data files. ``said``: what the
+    source says about its columns, if that is known."""
+    known = said.by_number if said is not None else {}
+    told: list[tuple[str, str, Metadata]] = [
+        (each.name, each.lake_type.sql, annotated({ATTNUM: each.attnum}, known.get(each.attnum)))
+        for each in of_source(columns)
     ]
+    told += [(each.name, each.lake_type.sql, {MODE: mode}) for each in columns if each.of_commit]
     told += [(each.name, each.sql, {MODE: mode}) for each in mode_columns(mode)]
     return [_field(*each, name, number) for each, name, number in zip(told, physical, ids, strict=True)]
 
@@ -35,7 +43,7 @@ def schema_string(fields: Sequence[Mapping[str, object]]) -> str:
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
 
 
-def _field(name: str, sql: str, metadata: Field, physical: str, number: int | None) -> Field:
+def _field(name: str, sql: str, metadata: Metadata, physical: str, number: int | None) -> Field:
     """https://github.com/delta-io/delta/blob/master/PROTOCOL.md#column-mapping"""
     if number is not None:
         metadata = metadata | {COLUMN_ID: number, PHYSICAL: physical}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.schema.table_shape import LakeColumn
@@ -13,16 +14,12 @@ from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import MIRROR, Form
+from spark_jobs.writers.field_metadata import ATTNUM, MODE, Metadata, annotated, said_in
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_features import features_of, new_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-# in the metadata of each column of the Delta schema: a name may be reused for another column, a number never is
-ATTNUM = "pg_attribute.attnum"
-MODE = "postgres_cdc.mode"  # in the metadata of columns that the source does not have
 
 
 def table_columns(spark: SparkSession, path: str, version: int | None = None) -> tuple[DeltaColumn, ...]:
@@ -59,15 +56,24 @@ def is_readable(spark: SparkSession, path: str, version: int) -> bool:
     return True
 
 
-def with_attribute_numbers(
-    frame: DataFrame, columns: Sequence[LakeColumn | DeltaColumn], form: Form = MIRROR
+def with_metadata(
+    frame: DataFrame,
+    columns: Sequence[LakeColumn | DeltaColumn],
+    form: Form = MIRROR,
+    said: TableAnnotations | None = None,
+    replaces: DataFrame | None = None,
 ) -> DataFrame:
-    """``frame``, which has these columns and those of the form, with attribute numbers in its columns' metadata."""
+    """``frame``, which has these columns and those of the form, with attribute numbers in its columns' metadata, and
+    with what the source says of them: ``said`` now, or before in the table that it ``replaces``, or else in itself."""
     from pyspark.sql import functions
 
-    described: list[tuple[str, dict[str, int | str]]] = [
-        (column.name, {} if column.attnum is None else {ATTNUM: column.attnum}) for column in columns
-    ]
+    held = {field.metadata.get(ATTNUM): field.metadata for field in replaces.schema} if replaces is not None else {}
+    own, known = {field.name: field.metadata for field in frame.schema}, said.by_number if said is not None else {}
+    described: list[tuple[str, Metadata]] = []
+    for column in columns:
+        kept = said_in(held.get(column.attnum, own[column.name]))
+        numbered = kept if column.attnum is None else kept | {ATTNUM: column.attnum}
+        described.append((column.name, annotated(numbered, known.get(column.attnum or 0))))
     described += [(column.name, {MODE: form.mode}) for column in own_columns(form)]
     return frame.select(*(functions.col(quoted(name)).alias(name, metadata=known) for name, known in described))
 

@@ -22,7 +22,7 @@ from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import ATTNUM, MODE
+from spark_jobs.writers.field_metadata import ATTNUM, MODE
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 from spark_jobs.writers.write_choice import TableFacts

@@ -13,10 +13,11 @@ from uuid import uuid4
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.own_commit import Action, commit_info, write_commit
 from spark_jobs.delta.transaction_log import note_version
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.writers.delta_fields import Field, delta_fields, schema_string
-from spark_jobs.writers.delta_table import ATTNUM
+from spark_jobs.writers.field_metadata import ATTNUM, COMMENTED, annotated_fields, description
 from spark_jobs.writers.opened_table import COLUMN_ID, FEATURES, MAX_ID, PHYSICAL, OpenedTable, known_fields
 from spark_jobs.writers.table_features import COLUMN_MAPPING, MAPPED_NAMES, features_of_columns
 
@@ -27,11 +28,16 @@ _INDEXED = "delta.dataSkippingStatsColumns"  # names columns
 
 @dataclass(frozen=True)
 class MetadataChange:
-    """``features`` that the table gets, its new ``properties``, and its ``fields`` if they change."""
+    """``features`` that the table gets, its new ``properties``, and its ``fields`` and ``description`` if they
+    change."""
 
     features: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
     fields: Sequence[Field] | None = None
+    description: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.features or self.properties or self.fields or self.description is not None)
 
 
 def commit_metadata(opened: OpenedTable, change: MetadataChange) -> None:
@@ -69,6 +75,14 @@ def columns_altered(opened: OpenedTable, changes: ColumnChanges) -> MetadataChan
     return MetadataChange(names, properties, [*kept, *delta_fields(changes.added, "mirror", physical, numbers)])
 
 
+def said_by_source(opened: OpenedTable, said: TableAnnotations) -> MetadataChange:
+    """The change after which the table says what the source says about it. Nothing changes if it does already."""
+    held, known = opened.table.metadata(), known_fields(opened.table) or ()
+    text, fields = description(held.description, held.configuration, said), annotated_fields(known, said)
+    properties = {} if text is None else {COMMENTED: "true" if text else "false"}
+    return MetadataChange(properties=properties, fields=None if fields == [*known] else fields, description=text)
+
+
 def _mapped(told: Mapping[str, Any], number: int) -> Field:
     return {**told, "metadata": {**told["metadata"], COLUMN_ID: number, PHYSICAL: told["name"]}}
 
@@ -89,7 +103,8 @@ def _actions(opened: OpenedTable, change: MetadataChange) -> Iterable[Action]:
                 "writerFeatures": sorted(names | _ALWAYS),
             }
         }
-    described = {"name": known.name, "description": known.description}
+    text = known.description if change.description is None else change.description
+    described = {"name": known.name, "description": text or None}
     schema = opened.schema.to_json() if change.fields is None else schema_string(change.fields)
     yield {
         "metaData": {

@@ -7,7 +7,7 @@ the columns in the same commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 from uuid import uuid4
@@ -25,6 +25,7 @@ from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import keep_written
+from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
@@ -32,12 +33,13 @@ from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_fields import delta_fields, schema_string
+from spark_jobs.writers.field_metadata import ATTNUM, COMMENTED, annotated_fields, said_in
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.held_rows import held_rows_within, readable_table
-from spark_jobs.writers.opened_table import FEATURES, MAX_ID, OpenedTable, file_bytes, opened_table
+from spark_jobs.writers.opened_table import FEATURES, MAX_ID, OpenedTable, file_bytes, known_fields, opened_table
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
 from spark_jobs.writers.table_features import COLUMN_MAPPING, TRANSACTIONS_STAY, features_of_columns
-from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata
+from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata, said_by_source
 
 STEM = "snapshot"  # of the names of data files: see leftovers
 
@@ -63,7 +65,8 @@ class WholeTable:
     """The table at ``path``, with ``columns`` of the source and those of ``mode``. ``physical`` and ``ids``: the names
     and numbers of all of them in the data files, in the same order; without column mapping they have their own names,
     and no numbers. ``before``: the table as it is now, None if there is none. ``keeps``: what becomes of its rows: they
-    stay beside those of the files; or some are among these, so that nobody may commit in between; or nothing."""
+    stay beside those of the files; or some are among these, so that nobody may commit in between; or nothing.
+    ``said``: what the source says about the table; None: as before."""
 
     path: Location
     columns: tuple[LakeColumn, ...]
@@ -72,18 +75,19 @@ class WholeTable:
     ids: tuple[int | None, ...]
     before: OpenedTable | None
     keeps: Literal["all", "some", "none"] = "none"
+    said: TableAnnotations | None = None
 
     @classmethod
     def of(cls, path: Location, shape: TableShape, provenance: Provenance) -> WholeTable | None:
         """``provenance``: that of the commit. None if Spark must write the table: for its types, its path, or what is
         there. Raises LakeError."""
-        columns, mode = shape.columns, provenance.generation.mode
+        columns, mode, said = shape.columns, provenance.generation.mode, shape.annotations
         if is_ambiguous(path) or not columns or any(column.lake_type.kind is LakeKind.VARIANT for column in columns):
             return None
         with table_errors(f"{path} cannot be read"):
             log = TransactionLog.open(path)
             if log is None:
-                return cls._new(path, columns, mode)
+                return replace(cls._new(path, columns, mode), said=said)
             held = log.transaction_version(provenance.txn_app_id) or 0
         opened = opened_table(path, log.version)
         # a number that does not fit: the table has forgotten it, see table_state
@@ -91,7 +95,7 @@ class WholeTable:
             return None
         if not opened.is_mapped and COLUMN_MAPPING in features_of_columns(columns):
             return None
-        return cls(path, columns, mode, *_in_files(opened, columns, mode), opened)
+        return cls(path, columns, mode, *_in_files(opened, columns, mode), opened, said=said)
 
     @classmethod
     def _new(cls, path: Location, columns: tuple[LakeColumn, ...], mode: Mode) -> WholeTable:
@@ -116,12 +120,15 @@ class WholeTable:
         has_names = {*self.before.physical} == {*written_columns(self.columns, self.mode).names}
         return self.before.columns != wanted or not has_names
 
-    @property
-    def _schema(self) -> Schema:
-        """The table's schema after the commit."""
-        if self.before is not None and not self.has_other_columns:
-            return self.before.schema
-        return Schema.from_json(schema_string(delta_fields(self.columns, self.mode, self.physical, self.ids)))
+    def _schema(self, opened: OpenedTable) -> Schema:
+        """The schema of the table, which is ``opened``, after the commit."""
+        if not self.has_other_columns:
+            return opened.schema
+        fields = delta_fields(self.columns, self.mode, self.physical, self.ids)
+        held = {field["metadata"].get(ATTNUM): field["metadata"] for field in known_fields(opened.table) or ()}
+        for field in fields:
+            field["metadata"] |= said_in(held.get(field["metadata"].get(ATTNUM), {}))
+        return Schema.from_json(schema_string(annotated_fields(fields, self.said) if self.said else fields))
 
     @property
     def layout(self) -> Layout:
@@ -153,18 +160,21 @@ class WholeTable:
             return self._replaced(files, provenance, self.before)
         transaction = Transaction(provenance.txn_app_id, provenance.commits)
         features, settings = features_of_columns(self.columns), {**TRANSACTIONS_STAY}
+        if comment := self.said.comment if self.said is not None else "":
+            settings |= {COMMENTED: "true"}
         if COLUMN_MAPPING in features:
             settings |= {COLUMN_MAPPING.key: COLUMN_MAPPING.value}
             settings |= {MAX_ID: str(len(self.physical))}
         if not create_table(
             self.path,
-            delta_fields(self.columns, self.mode, self.physical, self.ids),
+            delta_fields(self.columns, self.mode, self.physical, self.ids, self.said),
             settings,
             files,
             transaction,
             features=[feature.name for feature in features],
             user_metadata=provenance.user_metadata(),
             rows=rows,
+            description=comment,
         ):
             raise overtaken(self.path)
         note_version(self.path, 0)
@@ -185,7 +195,7 @@ class WholeTable:
             raise overtaken(self.path)
         with commit_errors(self.path):
             mode: FilesMode = "append" if self.keeps == "all" else "overwrite"
-            commit_files(opened.table, files, mode, self._schema, commit)
+            commit_files(opened.table, files, mode, self._schema(opened), commit)
         keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
 
@@ -197,12 +207,13 @@ class WholeTable:
             raise overtaken(self.path)
         return opened
 
-    def _needed(self, opened: OpenedTable) -> MetadataChange | None:
+    def _needed(self, opened: OpenedTable) -> MetadataChange:
         """What the table has to have before it gets the columns."""
         features = frozenset(feature.name for feature in features_of_columns(self.columns)) - opened.features
         most = max((number for number in self.ids if number is not None), default=0)
         properties = {MAX_ID: str(most)} if most > opened.max_id else {}
-        return MetadataChange(features, properties) if features or properties else None
+        said = MetadataChange() if self.said is None else said_by_source(opened, self.said)
+        return replace(said, features=features, properties={**said.properties, **properties})
 
 
 def is_ours(opened: OpenedTable) -> bool:

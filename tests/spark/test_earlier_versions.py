@@ -26,6 +26,7 @@ from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
+from tests.apply.annotations import in_source, said
 from tests.at_night import at_night
 from tests.fixtures.servers import Database
 
@@ -83,6 +84,7 @@ def test_it_is_read_continued_and_verified(spark: SparkSession, archive: Path, e
         ]
         windows = before.log.landed_windows if before.log else 0
 
+        database.execute("COMMENT ON TABLE item IS 'what is sold'", "COMMENT ON COLUMN item.cost IS 'in euros'")
         first = sync(pipeline, lambda: spark)
         assert first.errors == ()
         assert first.snapshots == (), "the tables are continued, not read again"
@@ -94,6 +96,9 @@ def test_it_is_read_continued_and_verified(spark: SparkSession, archive: Path, e
         assert second.cut is not None
         assert second.cut.ordinal > windows
 
+        name = QualifiedName("public", "item")
+        assert said(pipeline, name) == in_source(database, name)
+        assert said(pipeline, QualifiedName("public", "person"))["name"] == (None,) * 4, "no commit without a comment"
         assert verify(pipeline, lambda: spark).problems == ()
         landed = LandedWindows.of(pipeline)
         again = replay(run, landed.start, landed.end)

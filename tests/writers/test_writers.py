@@ -33,7 +33,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import CommitColumn, Form, Mode
 from spark_jobs.write_limits import WriteLimits
-from spark_jobs.writers.delta_table import replace_table, table_at, with_attribute_numbers
+from spark_jobs.writers.delta_table import replace_table, table_at, with_metadata
 from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.net_source import NetSource, key_range_of
@@ -205,7 +205,7 @@ class Table:
         with committing_session(self.spark, path, self.provenance()) as own:
             frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
             frame = snapshot_rows(frame, Form(self.mode), SNAPSHOT)
-            replace_table(with_attribute_numbers(frame, self.shape.source_columns, self.form), path)
+            replace_table(with_metadata(frame, self.shape.source_columns, self.form), path)
 
     def write(self, net: NetSource, engine: MergeEngine, limits: WriteLimits = WriteLimits()) -> str:  # noqa: B008
         """Returns the writer, after a look at the commit."""

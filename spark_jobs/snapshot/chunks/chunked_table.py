@@ -129,7 +129,7 @@ def _chunked(
         table.name,
         _source(checkpoint),
         read.shape.relid,
-        table.seen.words[table.name][1],
+        table.seen.fingerprints[table.name].word,
         _what(table, read),
         generation_of(before),
         checkpoint.ordinal + 1,
@@ -164,13 +164,13 @@ def _planned_read(table: PlannedTable) -> TableRead:
 def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: WindowMarker) -> bool:
     """Whether ``table``, as it is now, is still the one that the plan was made for."""
     read = table.read()
-    if isinstance(read, CdcError) or table.name not in table.seen.words:
+    if isinstance(read, CdcError) or table.name not in table.seen.fingerprints:
         return False
     now = replace(
         chunked.plan,
         source=_source(checkpoint),
         relid=read.shape.relid,
-        word=table.seen.words[table.name][1],
+        word=table.seen.fingerprints[table.name].word,
         what=_what(table, read),
         chunks=table.seen.ranges[table.name],
     )
