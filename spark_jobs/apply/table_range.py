@@ -19,6 +19,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.storage import Location
+from spark_jobs.tables.another_table import another_table, is_of_another
 from spark_jobs.tables.catalogue_changes import column_changes_of, is_annotated
 from spark_jobs.writers.table_commit import Provenance
 
@@ -59,11 +60,18 @@ class TableRange:
         renamed, or when another table now has its name."""
         for marker in self.markers:
             for counts in marker.relations:
-                if (named := self._is_named(counts)) != (counts.relid == self.relid):
-                    raise _another_table(marker, self.name, renamed=not named)
+                if is_of_another(counts, self.name, self.relid):
+                    raise another_table(marker, self.name, hint=self._corrected)
+                if counts.relid == self.relid and not self._is_named(counts):
+                    what = f"{self.name} was renamed, in window {marker.ordinal} ({marker.window})"
+                    raise SchemaChangeError(what, hint=self._corrected)
         seen = {counts.relid for marker in self.markers for counts in marker.relations}
         seen |= {changed.relid for changed in column_changes_of(self.markers, self.state)}
         return self.relid in seen
+
+    @property
+    def _corrected(self) -> str:
+        return f"correct tables: in the configuration if need be, then {new_snapshot(self.name)}"
 
     def annotations(self, *, anew: bool) -> TableAnnotations | None:
         """What the source said about the table at the end of the range; None if it is not known, or, unless it is to be
@@ -164,11 +172,3 @@ class TableRange:
         ends = self.first.ordinal, self.last.ordinal, self.first.window.lo, self.last.window.hi
         following = Provenance.following(self.state, self.identity, self.relid, *ends, self.run.run_id)
         return replace(following, changes=changes, columns=tuple(columns))
-
-
-def _another_table(marker: WindowMarker, name: QualifiedName, *, renamed: bool) -> SchemaChangeError:
-    what = "was renamed" if renamed else "is another table: it was dropped and re-created, or another was renamed to it"
-    return SchemaChangeError(
-        f"{name} {what}, in window {marker.ordinal} ({marker.window})",
-        hint=f"correct tables: in the configuration if need be, then {new_snapshot(name)}",
-    )

@@ -204,11 +204,15 @@ def shown_ends(lake: Lake) -> frozenset[datetime]:
     what, files = f"the cuts at {lake.cuts}", cut_files(lake)
     with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
         written = files.dataset(files.all()).to_table(["ends"], filter=pc.field("ends").is_valid())
-    return frozenset(end for text in written.column("ends").unique().to_pylist() for end in _read_ends(text))
+    return frozenset[datetime]().union(*_read_ends(written).values())
 
 
-def _read_ends(text: str) -> list[datetime]:
-    return [datetime.fromisoformat(end) for end in json.loads(text)]
+def _read_ends(rows: pa.Table) -> dict[str, frozenset[datetime]]:
+    """By the text that has them. All rows of a cut have the same one, which is read once."""
+    return {
+        text: frozenset(map(datetime.fromisoformat, json.loads(text)))
+        for text in rows.column("ends").unique().to_pylist()
+    }
 
 
 def cut_at_end(lake: Lake, end: datetime) -> Cut | None:
@@ -220,12 +224,14 @@ def cut_at_end(lake: Lake, end: datetime) -> Cut | None:
     with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
         dataset = files.dataset(files.all(cuts))
         listed = dataset.to_table(["cut", "window", "lsn", "ends"], filter=pc.field("ends").is_valid()).sort_by("cut")
-        ending = [row for row in listed.to_pylist() if end in _read_ends(row["ends"])]
-        if not ending:
+        with_it = pa.array([text for text, ends in _read_ends(listed).items() if end in ends], pa.string())
+        ending = listed.filter(pc.is_in(listed.column("ends"), with_it))
+        if not ending.num_rows:
             return None
+        last = ending.slice(ending.num_rows - 1).to_pylist()[0]
         # the same window's cut may have been written again since
-        newest = dataset.to_table(["cut"], filter=pc.field("window") == ending[-1]["window"]).column("cut")
-        return _whole_cut(dataset, Cut(pc.max(newest).as_py(), ending[-1]["window"], Lsn(ending[-1]["lsn"]), ()))
+        newest = dataset.to_table(["cut"], filter=pc.field("window") == last["window"]).column("cut")
+        return _whole_cut(dataset, Cut(pc.max(newest).as_py(), last["window"], Lsn(last["lsn"]), ()))
 
 
 def _whole_cut(dataset: ds.Dataset, cut: Cut) -> Cut:

@@ -28,7 +28,8 @@ from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mask import why_masked_otherwise
-from spark_jobs.tables.understood_windows import unknown_messages
+from spark_jobs.tables.another_table import another_table, is_of_another
+from spark_jobs.tables.understood_windows import unknown_messages, what_is_unknown
 
 # of messages that one piece holds. Decoded, they are about three times as large
 _PIECE_BYTES = 32 << 20
@@ -145,17 +146,12 @@ class Plan:
     def _require_understood(self, marker: WindowMarker) -> None:
         name, relid = self.shape.name, self.shape.relid
         for counts in marker.relations:
-            if counts.relid != relid and (counts.nspname, counts.relname) == (name.nspname, name.relname):
-                raise SchemaChangeError(
-                    f"{name} is another table since window {marker.ordinal} ({marker.window}): it was dropped and"
-                    " re-created, or another was renamed to it",
-                    hint=_APART,
-                )
+            if is_of_another(counts, name, relid):
+                raise another_table(marker, name, hint=_APART)
         for message in unknown_messages(marker, name, relid):
             raise DecodeError(
-                f"window {marker.ordinal} {marker.window} holds at commit LSN {Lsn(message.commit_lsn)}, ordinal"
-                f" {message.ordinal}, a message about {name} of type {message.kind!r}, which this version does not"
-                " know",
+                f"changes of {name} cannot be shown from window {marker.ordinal} {marker.window} on:"
+                f" {what_is_unknown(message)}",
                 hint="use a newer version of postgres-cdc",
             )
 

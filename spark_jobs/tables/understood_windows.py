@@ -20,6 +20,14 @@ def unknown_messages(marker: WindowMarker, name: QualifiedName, relid: int | Non
     return tuple(message for message in marker.unknown if not message.relids or relids & set(message.relids))
 
 
+def what_is_unknown(message: UnknownMessage) -> str:
+    """What a window holds, to follow its name in the text of an error."""
+    return (
+        f"at commit LSN {Lsn(message.commit_lsn)}, ordinal {message.ordinal}, it holds a message of type"
+        f" {message.kind!r}, which this version does not know"
+    )
+
+
 def understood_windows(
     markers: Sequence[WindowMarker], state: TableState
 ) -> tuple[Sequence[WindowMarker], DecodeError | None]:
@@ -37,8 +45,7 @@ def understood_windows(
 
 def _not_understood(marker: WindowMarker, message: UnknownMessage, name: QualifiedName) -> DecodeError:
     return DecodeError(
-        f"{name} stops before window {marker.ordinal} {marker.window} of slot {marker.identity.slot}: at commit LSN"
-        f" {Lsn(message.commit_lsn)}, ordinal {message.ordinal}, it holds a message of type {message.kind!r}, which"
-        " this version does not know",
+        f"{name} stops before window {marker.ordinal} {marker.window} of slot {marker.identity.slot}:"
+        f" {what_is_unknown(message)}",
         hint=f"it is kept in the change log: use a newer version of postgres-cdc, or {new_snapshot(name)}",
     )
