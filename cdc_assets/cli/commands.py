@@ -25,6 +25,7 @@ SUMMARIES = {
     "changes": "Print every change of a table in a range, as JSON lines or Arrow.",
     "register": "Give tables their names in Spark's catalogue.",
     "maintain": "Remove old data, compact small files.",
+    "forget": "Remove every trace of rows that the source no longer has.",
     "drop": "Remove what a pipeline has made: its slot, its publication, on request its lake.",
     "demo": "Try it out on this machine, in a few minutes.",
 }

@@ -48,6 +48,18 @@ def config_option(function: CommandFunction) -> CommandFunction:
     return option(function)
 
 
+def keys_option(*, required: bool) -> Callable[[CommandFunction], CommandFunction]:
+    """``--key``, as a tuple of texts in the parameter ``keys``; what they mean depends on the table."""
+    return click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        required=required,
+        metavar="COLUMN=VALUE[,…]",
+        help="The key of a row, all its columns, as a line of CSV; may be repeated.",
+    )
+
+
 def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | None:
     """Callback of an option whose value is an LSN as PostgreSQL prints it."""
     if value is None:

@@ -11,12 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.chosen_tables import chosen_tables, table_option
-from cdc_assets.cli.options import config_option, output_options, read_location, read_seconds
+from cdc_assets.cli.options import config_option, keys_option, output_options, read_location, read_seconds
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import one_line
+from spark_jobs.forget.traces_left import ErasureReport, find_traces
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
 from spark_jobs.table_pattern import TablePattern
 from spark_jobs.verify.compare_copy import OtherCopy, compare_copy
@@ -90,6 +93,9 @@ def read_columns(ctx: click.Context, param: click.Parameter, value: Sequence[str
     metavar="TIME",
     help="With --against: how late the copy may be.",
 )
+@click.option("--erased", is_flag=True, help="Search all files of the lake for rows of one table, or for texts.")
+@keys_option(required=False)
+@click.option("--value", "values", multiple=True, metavar="TEXT", help="With --erased: a text, such as an address.")
 @output_options
 @click.pass_obj
 def command(
@@ -102,6 +108,9 @@ def command(
     against: str | None,
     columns: dict[str, str],
     tolerance: float,
+    erased: bool,
+    keys: tuple[str, ...],
+    values: tuple[str, ...],
 ) -> Outcome:
     """Compare tables with the source, row by row, at one LSN.
 
@@ -112,10 +121,18 @@ def command(
     --against compares the source with a table that another tool keeps. It needs nothing of ours but the configuration:
     no slot, no lake. Rows that differ are looked at again after --tolerance; they count if the source has not changed
     them in between.
+
+    --erased shows that nothing is left of rows that `forget` has removed, given by --table and --key, or of a --value:
+    it reads every file in lake.path, also those that belong to older versions or to nothing. Exit code 1: a file has
+    traces; its path and column are printed, the value is not.
     """
     how = Thoroughness(quick, sample, differences)
     pipeline = load_pipeline(config)
     chosen = chosen_tables(pipeline, tables)
+    if erased:
+        return _erased(terminal, pipeline, chosen, keys, values)
+    if keys or values:
+        raise click.UsageError("--key and --value go with --erased")
     if against is None and columns:
         raise click.UsageError("--column goes with --against")
     if against is not None and (quick or sample or chosen is None or len(chosen) != 1):
@@ -127,6 +144,30 @@ def command(
         else:
             report = verify(pipeline, spark, chosen, how=how, progress=progress)
     return Outcome(report, display(report, terminal.choice.verbose), report.problems)
+
+
+def _erased(
+    terminal: Terminal,
+    pipeline: Pipeline,
+    chosen: Sequence[QualifiedName] | None,
+    keys: Sequence[str],
+    values: Sequence[str],
+) -> Outcome:
+    names = chosen or ()
+    if not (keys or values) or bool(keys) != bool(names) or len(names) > 1:
+        raise click.UsageError("--erased goes with one --table and its --key, or with --value, or with both")
+    with terminal.progress() as progress:
+        report = find_traces(pipeline, names[0] if names else None, keys, values, progress=progress)
+    return Outcome(report, _traces(report), report.errors)
+
+
+def _traces(report: ErasureReport) -> RenderableType:
+    if not report.traces:
+        return Text(f"no trace in {report.files:,} files, searched in {report.seconds:.1f} s")
+    shown = new_table("file", "where")
+    for trace in report.traces:
+        shown.add_row(Text(one_line(trace.file)), Text(one_line(trace.where)))
+    return shown
 
 
 def display(report: VerifyReport, everything: bool = False) -> RenderableType:

@@ -73,7 +73,13 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
 def shorten_log(path: Location, commits: int) -> None:
     """To be called where ``commits`` were made since the last checkpoint. Usually their writers have written one: Spark
     does so at each tenth version, unless that is somebody else's. Raises LakeError."""
-    if commits > _MOST_COMMITS and (table := open_table(path, path)) is not None:
+    if commits > _MOST_COMMITS:
+        write_checkpoint(path)
+
+
+def write_checkpoint(path: Location) -> None:
+    """Write one of the newest version. Raises LakeError."""
+    if (table := open_table(path, path)) is not None:
         with table_errors(f"{path} cannot be written", hint=WRITABLE):
             table.create_checkpoint()
 

@@ -26,7 +26,7 @@ from spark_jobs.delta.commit import commit_name, commit_of, time_now
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.history import History
 from spark_jobs.delta.own_commit import Action, add_action, commit_info, write_commit
-from spark_jobs.delta.removal import LakeFile, files_below
+from spark_jobs.delta.removal import OF_DELTA, LakeFile, files_below
 from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.delta.whole_files import content_of, delete_files
 from spark_jobs.storage import Location
@@ -90,6 +90,12 @@ class ListedTable:
         """Whether a deletion vector deletes rows of a file, of this version or of an older one."""
         return any(action.get("deletionVector") for action in (*self.files.values(), *self.removed.values()))
 
+    @property
+    def strays(self) -> tuple[LakeFile, ...]:
+        """The data files of the listing that are not part of this version."""
+        files = (file for file in self.listing if file.name.endswith(".parquet") and _is_data(file.name))
+        return tuple(file for file in files if file.name not in self.files)
+
     def newest(self) -> ListedTable:
         """The table after the commits that were made since; ``listing`` stays. Raises OSError and ValueError."""
         table = self
@@ -143,6 +149,23 @@ class ListedTable:
         log = [file.name for file in self.listing if (match := _OF_LOG.fullmatch(file.name)) and int(match[1]) < base]
         if data or log:
             delete_files(self.path, [*data, *log])
+        return sum(_without_checksum(name) == name for name in data)
+
+    def remove_all_but(self, newest: ListedTable, since: int) -> int:
+        """Remove from the storage what this listing shows of files that writers of Delta tables have made, except those
+        of the version ``newest``, and commits from version ``since`` on: no older one can be read after that. It must
+        be certain that no writer that has begun before the listing commits any more. Returns the number of data files.
+        Raises LakeError."""
+        kept = {*newest.files}
+        data = [
+            file.name
+            for file in self.listing
+            if not file.name.startswith("_delta_log/")
+            and OF_DELTA.fullmatch(file.name)
+            and _without_checksum(file.name) not in kept
+        ]
+        log = [file.name for file in self.listing if (match := _OF_LOG.fullmatch(file.name)) and int(match[1]) < since]
+        delete_files(self.path, [*data, *log])
         return sum(_without_checksum(name) == name for name in data)
 
     def _oldest_needed(self, since: int) -> int:

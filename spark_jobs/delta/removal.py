@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.storage import Location
 
 _NANOSECONDS = 1_000_000  # of a millisecond
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# how writers of Delta tables name data files and deletion vectors, and Hadoop the checksums beside them
+OF_DELTA = re.compile(rf"(.*/)?[^/]*{_UUID}[^/]*\.(parquet|bin|crc)")
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import takewhile
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +27,9 @@ from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout
 from spark_jobs.delta.files import WRITABLE, table_filesystem
 from spark_jobs.delta.history import History
 from spark_jobs.delta.listed_table import ListedTable
+from spark_jobs.delta.removal import LakeFile
 from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.storage import Location
 
@@ -38,6 +41,11 @@ _SMALL_BYTES = FILE_BYTES // 2
 # how often, in appends, the newest files are compacted in passing, and which: together they are at most a gigabyte
 _IN_PASSING_EVERY = 1000
 _TINY_BYTES = 1 << 20
+# what a writer has not finished by then it never will
+_UNFINISHED = 3600 * _MILLISECONDS
+
+# for each row whether it is meant
+Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,58 @@ def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expir
         after = table.files.added(listed.files.values())
     overdue = expired is not None and expiry is not None and expiry.needed < expired
     return Upkeep(len(before), len(after), sum(file.size for file in after), deleted, overdue)
+
+
+@dataclass(frozen=True)
+class RowsToRemove:
+    """``chosen``: the rows. ``may_hold``: whether a file may have such rows, by its statistics. ``like``: rows that may
+    have been chosen before, by a call that was killed."""
+
+    chosen: Chosen
+    may_hold: Callable[[DataFile], bool]
+    like: Chosen
+
+
+def remove_rows(table: CountedTable, wanted: RowsToRemove) -> None:
+    """Write the table's files anew that hold such rows, without these, and remove from the storage at once what holds
+    them: files that no version of the table has any more, or yet, and then those files. May be repeated after any
+    crash.
+
+    Raises LakeError, also if a file without a version cannot be read, and is too young to have been left by a writer
+    that was killed; OvertakenError when another process maintains the table.
+    """
+    path, chosen = table.files.path, wanted.chosen
+    with table_errors(f"rows of {path} cannot be removed", hint=WRITABLE):
+        listed, held = _listed(path), list[str]()
+        strays = listed.strays
+        # the rows of a file that was replaced are chosen no more if a call was killed after it had replaced it
+        found = [_stray_holds(table, each, wanted.like if each.name in listed.removed else chosen) for each in strays]
+        delete_files(path, [stray.name for stray, holds in zip(strays, found, strict=True) if holds])
+        for file in table.files.added(listed.files.values()):
+            if wanted.may_hold(file) and _holds(table, file, chosen):
+                left = (rows.filter(pc.invert(chosen(rows))) for rows in _rows(table, [file], None))
+                listed = _replace(table, listed, [file], left, is_loss=True)
+                held.append(file.path)
+        delete_files(path, held)
+    if None in found:
+        raise LakeError(
+            f"{path}/{strays[found.index(None)].name} is no version's, and cannot be read: it may be half written",
+            hint="run this again in an hour: then it is removed",
+        )
+
+
+def _holds(table: CountedTable, file: DataFile, chosen: Chosen) -> bool:
+    return any(pc.any(chosen(rows)).as_py() for rows in _rows(table, [file], None))
+
+
+def _stray_holds(table: CountedTable, file: LakeFile, chosen: Chosen) -> bool | None:
+    """Whether a file that is not part of the table holds such rows, or may; None if nobody knows."""
+    try:
+        return _holds(table, DataFile(file.name, file.size, file.modified), chosen)
+    except FileNotFoundError:
+        return False
+    except (pa.ArrowException, OSError):
+        return True if file.modified < time_now() - _UNFINISHED else None
 
 
 def compact_in_passing(table: CountedTable, number: int) -> None:

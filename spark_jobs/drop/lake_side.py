@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables
-from spark_jobs.delta.removal import LakeFile, entries, files_below, remove_empty_folders
+from spark_jobs.delta.removal import OF_DELTA, LakeFile, entries, files_below, remove_empty_folders
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.drop.drop_report import Kind, Left, Removal
@@ -27,9 +27,6 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.leftovers import files_without_table
 
 _LOG = "_delta_log/"
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-# data files and deletion vectors, with the checksums that Hadoop writes beside them in a local folder
-_OF_DELTA = re.compile(rf"(.*/)?[^/]*{_UUID}[^/]*\.(parquet|bin|crc)")
 # what staging.py and read_plan.py make, and what a doctor that was killed leaves
 _STAGED = re.compile(r"[^/]+/[^/]+/(\d+-[0-9a-f]{16}|chunks)/.+")
 _PROBE = re.compile(r"\.postgres-cdc-doctor-\w+")
@@ -192,7 +189,7 @@ def _staged(lake: Lake) -> LakeSide:
 
 
 def _delta_part(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[LakeFile]) -> LakeSide:
-    ours = {file.name for file in files if file.name.startswith(_LOG) or _OF_DELTA.fullmatch(file.name)}
+    ours = {file.name for file in files if file.name.startswith(_LOG) or OF_DELTA.fullmatch(file.name)}
     return _split(lake, kind, name, folder, files, ours)
 
 

@@ -47,10 +47,12 @@ class LoggedTable:
 
 @dataclass(frozen=True)
 class TableUntil:
-    """The table at the end of the last of ``markers``, which are windows of one chapter, at least one."""
+    """The table at the end of the last of ``markers``, which are windows of one chapter, at least one. ``relation``:
+    its relid, if it is known already."""
 
     table: LoggedTable
     markers: Sequence[WindowMarker] = field(repr=False)
+    relation: int | None = None
 
     @cached_property
     def state(self) -> TableState | None:
@@ -66,6 +68,8 @@ class TableUntil:
 
         Raises ConfigurationError for a table that the log does not know.
         """
+        if self.relation is not None:
+            return self.relation
         name = self.table.name
         for marker in reversed(self.markers):
             for counts in marker.relations:
@@ -97,9 +101,14 @@ class TableUntil:
         return replace(shape, columns=columns, leaf_identities=facts.leaf_identities)
 
     @property
+    def facts(self) -> RelationFacts:
+        """The newest that the windows have."""
+        return self._described[0]
+
+    @property
     def mask(self) -> str:
         """The word of its masks, empty if no column is masked."""
-        return self._described[0].mask if self.state is None else self.state.generation.mask
+        return self.facts.mask if self.state is None else self.state.generation.mask
 
     @cached_property
     def _described(self) -> tuple[RelationFacts, frozenset[int]]:

@@ -83,7 +83,7 @@ def maintain(
     log, last, states = ledger.log, ledger.last, ledger.found
     needed, errors = needed_windows(pipeline, ledger), _Errors()
     change_log = cuts = messages = None
-    with errors.collected():
+    with errors.collected(), write_guard(pipeline.source) as guard, guard.log():
         progress(Step("maintain", "change log", 0, 3 + len(states), "tables"))
         change_log = keep_log_small(log, last, pipeline.retention.change_log, needed.ordinal)
     with errors.collected():

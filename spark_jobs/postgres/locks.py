@@ -61,6 +61,16 @@ def cuts_lock(connection: Connection, slot: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def log_lock(connection: Connection, slot: str) -> Iterator[None]:
+    """Allows one process at a time to write files of the change log anew. Raises LakeInUseError if there is another."""
+    key = _key(f"{slot}:log")
+    if not _locked_in_time(connection, key):
+        raise LakeInUseError("another process maintains the change log", hint="run it again when that is done")
+    with _unlocking(connection, key):
+        yield
+
+
 def _key(what: str) -> int:
     digest = hashlib.blake2b(f"postgres-cdc:{what}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

@@ -16,7 +16,7 @@ from threading import Lock
 from spark_jobs.configuration import Source
 from spark_jobs.errors import SourceUnreachableError
 from spark_jobs.postgres.connection import Connection, connected
-from spark_jobs.postgres.locks import cuts_lock, table_lock
+from spark_jobs.postgres.locks import cuts_lock, log_lock, table_lock
 from spark_jobs.qualified_name import QualifiedName
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,12 @@ class WriteGuard:
     def cuts(self) -> Iterator[None]:
         """Nobody else writes the cuts meanwhile. Raises LakeError."""
         with self._held(lambda connection: cuts_lock(connection, self.slot)):
+            yield
+
+    @contextmanager
+    def log(self) -> Iterator[None]:
+        """Nobody else writes files of the change log anew meanwhile. Raises LakeError."""
+        with self._held(lambda connection: log_lock(connection, self.slot)):
             yield
 
     @contextmanager

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import Schema
 from deltalake.table import ProtocolVersions
@@ -25,6 +26,7 @@ from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.files import storage_error, table_filesystem
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import is_ambiguous, table_errors
+from spark_jobs.delta.upkeep import Chosen
 from spark_jobs.delta.whole_files import content_of
 from spark_jobs.errors import OvertakenError
 from spark_jobs.storage import Location
@@ -90,6 +92,25 @@ def compacted(table: ListedTable, small: SmallFiles) -> ListedTable:
     with table_errors(f"{table.path} cannot be compacted"):
         made.write_all(_rows(table.path, small, schema))
     return table.with_replaced([unquote(file["path"]) for file in small], made.actions)
+
+
+def without_rows(table: ListedTable, columns: Sequence[str], chosen: Chosen) -> tuple[ListedTable, int]:
+    """The table without the rows that are ``chosen`` by these ``columns``, and how many they were. Raises LakeError;
+    OvertakenError if another writer has committed since the table was read."""
+    schema = pa.schema(Schema.from_json(table.metadata["schemaString"]))
+    known = pa.schema([schema.field(name) for name in columns])
+    with table_errors(f"rows of {table.path} cannot be removed"):
+        counts = {
+            name: sum(pc.sum(chosen(rows)).as_py() or 0 for rows in _rows(table.path, [file], known))
+            for name, file in table.files.items()
+        }
+        holding = [name for name, count in counts.items() if count]
+        if not holding:
+            return table, 0
+        made = DataFiles(table_filesystem(table.path), table.path, layout_of(schema), modified=time_now())
+        held = _rows(table.path, [table.files[name] for name in holding], schema)
+        made.write_all(rows.filter(pc.invert(chosen(rows))) for rows in held)
+    return table.with_replaced(holding, made.actions, is_loss=True), sum(counts.values())
 
 
 def _is_plain(table: ListedTable) -> bool:

@@ -31,6 +31,8 @@ from spark_jobs.dry_run import DryRun
 from spark_jobs.errors import CdcError
 from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.follow import FollowRound
+from spark_jobs.forget.forget import ForgetReport
+from spark_jobs.forget.traces_left import ErasureReport
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.maintain.maintain import MaintainReport
@@ -56,6 +58,7 @@ REPORTS: Mapping[str, Sequence[type]] = {
     "doctor": [Diagnosis],
     "drop": [DropReport, DropPlan],
     "follow": [FollowRound],
+    "forget": [ForgetReport],
     "init": [InitReport],
     "maintain": [MaintainReport],
     "recover": [RecoverReport, DryRun],
@@ -64,7 +67,7 @@ REPORTS: Mapping[str, Sequence[type]] = {
     "snapshot": [SnapshotReport],
     "status": [PipelineStatus],
     "sync": [SyncReport, DryRun],
-    "verify": [VerifyReport],
+    "verify": [VerifyReport, ErasureReport],
 }
 
 _TEXT = {"type": "string"}

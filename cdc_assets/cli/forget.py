@@ -1,0 +1,47 @@
+"""``postgres-cdc forget``: removes the traces of single rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from cdc_assets.cli.options import config_option, keys_option, output_options
+from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.spark import lazy_session
+from cdc_assets.cli.terminal import Terminal, counted
+from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.forget.forget import ForgetReport, forget
+from spark_jobs.logged_changes.changes import table_named
+
+
+@click.command("forget")
+@config_option
+@click.option("--table", "-t", required=True, metavar="NAME", help="The table.")
+@keys_option(required=True)
+@output_options
+@click.pass_obj
+def command(terminal: Terminal, config: Path, table: str, keys: tuple[str, ...]) -> Outcome:
+    """Remove every trace of rows that the source no longer has: the right to erasure.
+
+    Brings the lake up to date, then removes the rows from the table, in every mode and from every version, and their
+    changes from the change log. What held them is deleted from the storage at once, so no version of the table from
+    before can be read any more. If it is killed at any step, run it again. `verify --erased` searches what is left.
+    """
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
+        report = forget(pipeline, spark, table_named(table), keys, progress=progress)
+    return Outcome(report, _display(report))
+
+
+def _display(report: ForgetReport) -> Text:
+    if not report.rows and not report.changes:
+        found = "neither table nor change log had such a row; older versions"
+    else:
+        rows, changes = counted(report.rows, "row"), counted(report.changes, "change")
+        found = f"{rows} of the table, {changes} in the change log, and all older versions"
+    return Text(
+        f"{report.name}: {found} are gone; {counted(report.files, 'data file')} deleted. Delta version"
+        f" {report.delta_version} is the oldest that can be read"
+    )

@@ -1,0 +1,173 @@
+"""Removes rows from one Delta table, and with them every file and every version that may hold them.
+
+Each step may be repeated. First the rows are deleted. Then a commit changes the table's metadata: Delta refuses every
+commit that was begun before one of those, so what lies in the folder now and is no part of the table never will be. A
+numbered commit records how far the table is, and a checkpoint of it takes the place of all earlier commits, whose
+statistics have the least and the greatest values of files. Last, all of that is deleted.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from spark_jobs.apply.staging import sweep_staging
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.delta.checkpoints import write_checkpoint
+from spark_jobs.delta.listed_table import ListedTable
+from spark_jobs.delta.removal import remove_empty_folders
+from spark_jobs.delta.table import delta_identifier, table_errors
+from spark_jobs.errors import LakeError, NeedsSnapshotError
+from spark_jobs.forget.row_keys import RowKeys, matches
+from spark_jobs.lake.latest_cut import show_in_latest_cut
+from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.retries import again_when_overtaken
+from spark_jobs.run import Run
+from spark_jobs.schema.net_columns import value
+from spark_jobs.snapshot.chunks.read_plan import plans
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.storage import Location
+from spark_jobs.table_mask import why_masked_otherwise
+from spark_jobs.writers.arrow_writer import commit_without_rows_here
+from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.opened_table import opened_table
+from spark_jobs.writers.plain_table import has_known_columns, plain_table, without_rows
+from spark_jobs.writers.table_commit import Provenance, commit_without_rows
+from spark_jobs.writers.write_choice import compaction_writer
+
+# when rows were removed the last time: no version from before can be read
+ERASED = "postgres_cdc.erased"
+_INTERVAL = "delta.checkpointInterval"
+# rows are removed from files, not hidden; and the checkpoint is of the commit that we make
+_WHOLE_FILES = {
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.databricks.delta.autoCompact.enabled": "false",
+}
+_KEYS = "forgotten_keys"
+
+
+@dataclass(frozen=True)
+class RowsForgotten:
+    """``rows``: how many the newest version had. ``files``: data files that were removed from the storage. ``version``:
+    the oldest Delta version that can be read."""
+
+    rows: int
+    files: int
+    version: int
+
+
+@dataclass(frozen=True)
+class _Erased:
+    """``rows`` were deleted. ``listed``: the folder and the table before the commit that ended all writes begun by
+    then. ``version``: the numbered commit after it."""
+
+    rows: int
+    listed: ListedTable
+    version: int
+
+
+@again_when_overtaken
+def forget_rows(run: Run, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
+    """Remove the rows with these keys, of whatever version, from a table that shows the window ``last`` or a later one.
+    The caller has the table's lock. Raises CdcError."""
+    path = run.pipeline.lake.table(keys.name)
+    with table_errors(f"{path} cannot be written"):
+        provenance = _provenance(run, keys, last)
+        table = plain_table(path)
+        if table is not None and has_known_columns(table) and _is_written_here(run, keys):
+            erased = _erased_here(run, keys, table, provenance)
+        else:
+            erased = _erased_by_spark(run, keys, path, provenance)
+        newest = _read(path)
+        if newest.checkpoint < erased.version:
+            raise LakeError(f"{path} has no checkpoint of version {erased.version} yet", hint="run it again")
+        with run.guard.cuts():
+            show_in_latest_cut(run.pipeline.lake, last.identity, [keys.name])
+        files = erased.listed.remove_all_but(newest, erased.version)
+        remove_empty_folders(path)  # those of partitions have values in their names
+        sweep_staging(run.pipeline.lake, _state(run, keys, last))
+    return RowsForgotten(erased.rows, files, erased.version)
+
+
+def _provenance(run: Run, keys: RowKeys, last: WindowMarker) -> Provenance:
+    """That of a commit that changes nothing, and repeats how far the table is."""
+    state = _state(run, keys, last)
+    if why := why_masked_otherwise(state.generation.mask, keys.facts.mask):
+        raise NeedsSnapshotError.because(keys.name, why)
+    if any(plan.name == keys.name for plan in plans(run.pipeline.lake)):
+        raise LakeError(f"a snapshot of {keys.name} is not read to its end", hint="`postgres-cdc sync` reads on")
+    at = last
+    if state.ordinal > last.ordinal:
+        at = ChangeLog(run.pipeline.lake.change_log).marker(state.ordinal) or last
+    relid, ends = state.relid or keys.facts.relid, (at.ordinal, at.ordinal, at.window.lo, at.window.hi)
+    return Provenance.following(state, last.identity, relid, *ends, run.run_id)
+
+
+def _state(run: Run, keys: RowKeys, last: WindowMarker) -> TableState:
+    state = table_state(run.pipeline.lake, keys.name, *last.identity.stream)
+    if state is None or state.is_lost:
+        raise LakeError(f"{keys.name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
+    return state
+
+
+def _is_written_here(run: Run, keys: RowKeys) -> bool:
+    pipeline = run.pipeline
+    layout = pipeline.table(keys.name).options.layout
+    return compaction_writer(pipeline.merge_engine, pipeline.spark, layout, 0, pipeline.writes) == "deltalake"
+
+
+def _erased_here(run: Run, keys: RowKeys, table: ListedTable, provenance: Provenance) -> _Erased:
+    values = keys.values(keys.in_lake)
+
+    def chosen(rows: pa.RecordBatch) -> pa.Array:
+        return matches({name: rows.column(name) for name in values.column_names}, values)
+
+    _, rows = without_rows(table, values.column_names, chosen)
+    listed = _read(table.path).with_properties({ERASED: _now()})
+    opened = opened_table(table.path, listed.version)
+    if opened is not None and commit_without_rows_here(opened, provenance):
+        version = listed.version + 1
+    else:
+        with spark_errors(f"{keys.name} was not forgotten", name=keys.name, path=table.path):
+            version = commit_without_rows(run.spark(), table.path, provenance)
+    write_checkpoint(table.path)
+    return _Erased(rows, listed, version)
+
+
+def _erased_by_spark(run: Run, keys: RowKeys, path: Location, provenance: Provenance) -> _Erased:
+    table, values = delta_identifier(path), keys.values(keys.in_lake)
+    named = values.rename_columns([value(place) for place in range(values.num_columns)])
+    same = " AND ".join(f"t.{quoted(name)} = s.{value(place)}" for place, name in enumerate(values.column_names))
+    with spark_errors(f"{keys.name} was not forgotten", name=keys.name, path=path):
+        spark = run.spark()
+        with isolated_session(spark, _WHOLE_FILES) as own:
+            own.createDataFrame(named).createOrReplaceTempView(_KEYS)
+            merge = f"MERGE INTO {table} AS t USING {_KEYS} AS s ON {same} WHEN MATCHED THEN DELETE"
+            rows = own.sql(merge).collect()[0]["num_deleted_rows"]
+            if any(file.get("deletionVector") for file in _read(path).files.values()):
+                own.sql(f"REORG TABLE {table} APPLY (PURGE)")
+            interval = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"].get(_INTERVAL)
+            listed = _read(path)
+            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_INTERVAL}' = '1', '{ERASED}' = '{_now()}')")
+        version = commit_without_rows(spark, path, provenance)
+        with isolated_session(spark, {}) as own:
+            as_before = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{interval}')"
+            as_default = f"UNSET TBLPROPERTIES IF EXISTS ('{_INTERVAL}')"
+            own.sql(f"ALTER TABLE {table} {as_before if interval not in (None, '1') else as_default}")
+    return _Erased(rows, listed, version)
+
+
+def _read(path: Location) -> ListedTable:
+    table = ListedTable.read(path)
+    if table is None:
+        raise LakeError(f"there is no Delta table at {path} any more", hint="run it again")
+    return table
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

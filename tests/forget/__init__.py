@@ -1,0 +1,1 @@
+"""Rows that must leave no trace."""
