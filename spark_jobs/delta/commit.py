@@ -161,6 +161,12 @@ class LogFolder:
             return False
         return True
 
+    def has_version(self, version: int) -> bool:
+        """Whether the version begins with a commit or a checkpoint that is there. A commit may have left the log that a
+        checkpoint of the same version covers."""
+        checkpoints = (CHECKPOINT.fullmatch(file.base_name) for file in self.files())
+        return self.has_commit(version) or any(match and int(match[1]) == version for match in checkpoints)
+
     def files(self) -> list[fs.FileInfo]:
         """What the folder holds; nothing if it does not exist."""
         found: list[fs.FileInfo] = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))

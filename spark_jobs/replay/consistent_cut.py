@@ -10,6 +10,10 @@ from spark_jobs.change_log.commit_times import first_commit_after, last_commit_t
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
+from spark_jobs.delta.commit import LogFolder
+from spark_jobs.delta.files import ask_tables
+from spark_jobs.delta.table import log_errors
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, cut_at_end, cut_until, latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -52,7 +56,8 @@ class Incomplete:
 def consistent_cut(pipeline: Pipeline, at: Point | None = None) -> ConsistentCut:
     """The newest cut at or before ``at``, by default the latest; of a day's or an hour's end, exactly its own.
 
-    Raises LakeError if there is none, GapError if the change log no longer reaches back to that time.
+    Raises LakeError if there is none, or if a version that it names is gone; GapError if the change log no longer
+    reaches back to that time.
     """
     if isinstance(at, datetime):
         cut = cut_at_end(pipeline.lake, at)
@@ -61,6 +66,8 @@ def consistent_cut(pipeline: Pipeline, at: Point | None = None) -> ConsistentCut
             cut = cut_until(pipeline.lake, before_window=None if after is None else after.window)
     else:
         cut = cut_until(pipeline.lake, at)
+    if at is not None:
+        _require_readable(pipeline, cut)
     return _of(pipeline, cut)
 
 
@@ -82,12 +89,34 @@ def period_cut(pipeline: Pipeline, end: datetime, *, waits: bool = True) -> Cons
             f"{names} cannot be brought to {end.isoformat()}, LSN {cut.lsn}: stopped before",
             "`postgres-cdc sync` says why; or set when_a_table_stops: leave_out in time_partitions",
         )
+    _require_readable(pipeline, cut)
     return _of(pipeline, cut)
 
 
 def _may_reach(ledger: Ledger, name: QualifiedName, cut: Cut) -> bool:
     state = ledger.states.get(name)
     return state is not None and not state.is_lost and state.ordinal < cut.ordinal
+
+
+def _require_readable(pipeline: Pipeline, cut: Cut) -> None:
+    """Raises LakeError for a version that Delta's log does not have any more: versions stay for as long as cuts, unless
+    rows were forgotten since."""
+    versions = {table.name: table.version for table in cut.tables}
+
+    def is_there(name: QualifiedName) -> bool:
+        path = pipeline.lake.table(name)
+        with log_errors(str(name), path):
+            return LogFolder.of(path).has_version(versions[name])
+
+    for name, found in ask_tables(is_there, [*versions]).items():
+        if isinstance(found, LakeError):
+            raise found
+        if not found:
+            raise LakeError(
+                f"{name} cannot be read at {cut.lsn} now: its Delta version {versions[name]} is gone, as earlier ones"
+                " are after `postgres-cdc forget`",
+                hint="choose a later LSN or time, or leave it out for the newest cut",
+            )
 
 
 def _of(pipeline: Pipeline, cut: Cut) -> ConsistentCut:
