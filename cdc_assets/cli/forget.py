@@ -18,17 +18,19 @@ from spark_jobs.logged_changes.changes import table_named
 
 @click.command("forget")
 @config_option
-@click.option("--table", "-t", required=True, metavar="NAME", help="The table.")
-@keys_option(required=True)
+@click.option("--table", "-t", metavar="NAME", help="The table.")
+@keys_option
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path, table: str, keys: tuple[str, ...]) -> Outcome:
+def command(terminal: Terminal, config: Path, table: str | None, keys: tuple[str, ...]) -> Outcome:
     """Remove every trace of rows that the source no longer has: the right to erasure.
 
     Brings the lake up to date, then removes the rows from the table, in every mode and from every version, and their
     changes from the change log. What held them is deleted from the storage at once, so no version of the table from
     before can be read any more. If it is killed at any step, run it again. `verify --erased` searches what is left.
     """
+    if table is None or not keys:
+        raise click.UsageError("give the --table, and the --key of each row")
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         report = forget(pipeline, spark, table_named(table), keys, progress=progress)

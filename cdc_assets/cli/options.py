@@ -48,16 +48,16 @@ def config_option(function: CommandFunction) -> CommandFunction:
     return option(function)
 
 
-def keys_option(*, required: bool) -> Callable[[CommandFunction], CommandFunction]:
+def keys_option(function: CommandFunction) -> CommandFunction:
     """``--key``, as a tuple of texts in the parameter ``keys``; what they mean depends on the table."""
-    return click.option(
+    option = click.option(
         "--key",
         "keys",
         multiple=True,
-        required=required,
         metavar="COLUMN=VALUE[,…]",
         help="The key of a row, all its columns, as a line of CSV; may be repeated.",
     )
+    return option(function)
 
 
 def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | None:

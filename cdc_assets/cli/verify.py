@@ -94,7 +94,7 @@ def read_columns(ctx: click.Context, param: click.Parameter, value: Sequence[str
     help="With --against: how late the copy may be.",
 )
 @click.option("--erased", is_flag=True, help="Search all files of the lake for rows of one table, or for texts.")
-@keys_option(required=False)
+@keys_option
 @click.option("--value", "values", multiple=True, metavar="TEXT", help="With --erased: a text, such as an address.")
 @output_options
 @click.pass_obj

@@ -83,18 +83,18 @@ def maintain(
     log, last, states = ledger.log, ledger.last, ledger.found
     needed, errors = needed_windows(pipeline, ledger), _Errors()
     change_log = cuts = messages = None
-    with errors.collected(), write_guard(pipeline.source) as guard, guard.log():
-        progress(Step("maintain", "change log", 0, 3 + len(states), "tables"))
-        change_log = keep_log_small(log, last, pipeline.retention.change_log, needed.ordinal)
-    with errors.collected():
-        progress(Step("maintain", "cuts", 1, 3 + len(states), "tables"))
-        cuts = keep_cuts_small(pipeline.lake, ledger.cut, pipeline.retention.cuts) if ledger.cut else None
-    with errors.collected():
-        progress(Step("maintain", "messages", 2, 3 + len(states), "tables"))
-        if has_messages_table(pipeline) and messages_state(pipeline.lake, last.identity) is not None:
-            messages = _keep_messages_small(pipeline)
     done: dict[QualifiedName, TableKept | CdcError] = {}
     with write_guard(pipeline.source) as guard:
+        with errors.collected(), guard.log():
+            progress(Step("maintain", "change log", 0, 3 + len(states), "tables"))
+            change_log = keep_log_small(log, last, pipeline.retention.change_log, needed.ordinal)
+        with errors.collected():
+            progress(Step("maintain", "cuts", 1, 3 + len(states), "tables"))
+            cuts = keep_cuts_small(pipeline.lake, ledger.cut, pipeline.retention.cuts) if ledger.cut else None
+        with errors.collected():
+            progress(Step("maintain", "messages", 2, 3 + len(states), "tables"))
+            if has_messages_table(pipeline) and messages_state(pipeline.lake, last.identity) is not None:
+                messages = _keep_messages_small(pipeline)
         for name, state in states.items():
             progress(Step("maintain", str(name), 3 + len(done), 3 + len(states), "tables"))
             if isinstance(state, TableState):

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
 from pydantic import SecretStr
 
 from spark_jobs.configuration import MergeEngine, Pipeline, Table
@@ -20,6 +23,7 @@ from spark_jobs.forget import forget_rows
 from spark_jobs.forget.forget import ForgetReport, forget
 from spark_jobs.forget.row_keys import pairs_of
 from spark_jobs.forget.traces_left import find_traces
+from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logged_changes.changes import changes
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import maintain
@@ -30,7 +34,6 @@ from spark_jobs.run import Run
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
-from tests.at_night import at_night
 from tests.cli.command import configured
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -102,6 +105,11 @@ def test_no_file_has_a_trace_of_a_forgotten_row_and_all_goes_on(database: Databa
     assert {mode: report.rows for mode, report in found.items()} == rows
     assert {report.changes for report in found.values()} == {4}
     assert files_with_canary(lake) == []
+    cut = latest_cut(pipeline.lake)
+    assert cut is not None
+    assert {table.name: table.version for table in cut.tables} == {
+        person(mode): report.delta_version for mode, report in found.items()
+    }
     for mode in MODES:
         left = changes(pipeline, person(mode)).read_all().to_pylist()
         assert len(left) == before[mode] - 4
@@ -112,6 +120,23 @@ def test_no_file_has_a_trace_of_a_forgotten_row_and_all_goes_on(database: Databa
     assert_equal(pipeline)
     with pytest.raises(PreconditionError, match="the source still has this row"):
         forgotten(pipeline, "append")
+
+
+@pytest.mark.postgres
+def test_a_writer_that_was_at_work_commits_no_more(database: Database, tmp_path: Path) -> None:
+    """What it has written is removed with everything else, so its commit would name files that are gone."""
+    pipeline = pipeline_in_modes(database, tmp_path / "lake", ["mirror"])
+    lived(database, pipeline)
+    folder = Path(pipeline.lake.table(person("mirror")))
+    at_work = DeltaTable(str(folder))
+    file = folder / f"part-00000-{uuid4()}-c000.zstd.parquet"
+    shutil.copy(next(folder.glob("*.parquet")), file)
+    forgotten(pipeline, "mirror")
+    assert not file.exists()
+    action = AddAction(file.name, 1, {}, 0, True, "{}")
+    with pytest.raises(CommitFailedError, match="etadata"):
+        at_work.create_write_transaction([action], "append", at_work.schema())
+    assert_equal(pipeline)
 
 
 def leave_strays(lake: Path) -> None:
@@ -207,10 +232,9 @@ def test_the_log_is_searched_as_it_was_written(database: Database, tmp_path: Pat
 
 @pytest.mark.postgres
 @pytest.mark.spark
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("engine", "life"),
-    [("auto", (LIFE[0], LIFE[2], LIFE[5], *MAPPED)), at_night("spark", (*LIFE, *MAPPED))],
-    ids=["auto", "spark"],
+    ("engine", "life"), [("auto", (LIFE[0], LIFE[2], LIFE[5], *MAPPED)), ("spark", (*LIFE, *MAPPED))]
 )
 def test_a_table_of_spark_is_forgotten_by_spark(
     database: Database, tmp_path: Path, spark: SparkSession, engine: MergeEngine, life: Sequence[Sequence[str]]
