@@ -3,7 +3,9 @@
 Each step may be repeated. First the rows are deleted. Then a commit changes the table's metadata: Delta refuses every
 commit that was begun before one of those, so what lies in the folder now and is no part of the table never will be. A
 numbered commit records how far the table is, and a checkpoint of it takes the place of all earlier commits, whose
-statistics have the least and the greatest values of files. Last, all of that is deleted.
+statistics have the least and the greatest values of files. Last, all of that is deleted, but for the change of
+metadata: whoever was at work on the version before has to find it. A commit to an older version still would be one
+that nobody reads, below the checkpoint.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """
 
@@ -88,7 +90,7 @@ def forget_rows(run: Run, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
             raise LakeError(f"{path} has no checkpoint of version {erased.version} yet", hint="run it again")
         with run.guard.cuts():
             show_in_latest_cut(run.pipeline.lake, last.identity, [keys.name])
-        files = erased.listed.remove_all_but(newest, erased.version)
+        files = erased.listed.remove_all_but(newest, erased.version - 1)
         remove_empty_folders(path)  # those of partitions have values in their names
         sweep_staging(run.pipeline.lake, _state(run, keys, last))
     return RowsForgotten(erased.rows, files, erased.version)
@@ -155,7 +157,7 @@ def _erased_by_spark(run: Run, keys: RowKeys, path: Location, provenance: Proven
             listed = _read(path)
             own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_INTERVAL}' = '1', '{ERASED}' = '{_now()}')")
         version = commit_without_rows(spark, path, provenance)
-        with isolated_session(spark, {}) as own:
+        with isolated_session(spark, {}) as own:  # 1 is what a call that was killed has left
             as_before = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{interval}')"
             as_default = f"UNSET TBLPROPERTIES IF EXISTS ('{_INTERVAL}')"
             own.sql(f"ALTER TABLE {table} {as_before if interval not in (None, '1') else as_default}")

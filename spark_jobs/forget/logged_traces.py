@@ -36,11 +36,10 @@ class Traces:
         """For each of these rows of the change log, whether it is one of the changes."""
         window = rows.column("window")
         within = pc.and_(pc.greater_equal(window, self.first), pc.less_equal(window, self.last))
-        candidates = pc.and_(within, changes_of([self.relid], rows))
-        positions = zip(rows.column("commit_lsn").to_pylist(), rows.column("ordinal").to_pylist(), strict=True)
-        if not pc.any(candidates).as_py():
-            return candidates
-        return pc.and_(candidates, pa.array([position in self.positions for position in positions], pa.bool_()))
+        candidates = pc.fill_null(pc.and_(within, changes_of([self.relid], rows)), False)
+        lsns, ordinals = (rows.column(name).filter(candidates).to_pylist() for name in ("commit_lsn", "ordinal"))
+        found = [position in self.positions for position in zip(lsns, ordinals, strict=True)]
+        return pc.replace_with_mask(candidates, candidates, pa.array(found, pa.bool_()))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,11 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
-from spark_jobs.change_log.retention import compact_log_in_passing, keep_log_small
+from spark_jobs.change_log.retention import changes_of, compact_log_in_passing, keep_log_small, remove_changes
 from spark_jobs.change_log.window_marker import CatalogueSeen
 from spark_jobs.delta import upkeep
 from spark_jobs.delta.upkeep import Upkeep
@@ -175,3 +179,32 @@ def test_a_failed_compaction_in_passing_is_caught_up_and_no_error(
 
 def _disk_is_full(*_: object, **__: object) -> None:
     raise LakeError("the disk is full")
+
+
+def test_single_changes_are_removed_and_with_them_every_file_that_held_them(log: ChangeLog) -> None:
+    _kept(log)  # two windows a file
+    markers, rows = log.markers(), _rows(log, 0, 11)
+    ages = {file.modified for file in log.files.all()}
+
+    def of_window_3(found: pa.RecordBatch) -> pa.Array:
+        return pc.and_(pc.equal(found.column("window"), 3), changes_of([16384], found))
+
+    half_written = Path(log.path, "part-00000-x.parquet")
+    half_written.write_bytes(b"PAR1")
+    with pytest.raises(LakeError, match="may be half written"):
+        remove_changes(log, of_window_3, [16384])
+    os.utime(half_written, (0, 0))
+    landing = Path(log.path, "part-00001-x.parquet")
+    shutil.copy(Path(log.path, log.files.all()[0].path), landing)  # of another process, without such a change
+    remove_changes(log, of_window_3, [16384])
+    left = {file.path for file in log.files.all()}
+    assert {file.name for file in Path(log.path).glob("*.parquet")} >= {*left, landing.name}
+    assert not half_written.exists()
+    held = [each for each in rows if each["window"] == 3 and str(each["kind"]) in "IUD"]
+    assert held
+    assert _rows(log, 0, 11) == [each for each in rows if each not in held]
+    assert (log.markers(), {file.modified for file in log.files.all()}) == (markers, ages)
+    for file in Path(log.path).glob("*.parquet"):
+        found = pq.read_table(file)
+        assert not any(pc.any(of_window_3(batch)).as_py() for batch in found.to_batches())
+    assert log.land(IDENTITY, 12, window(12))

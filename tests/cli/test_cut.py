@@ -10,6 +10,7 @@ import pytest
 
 from cdc_assets.cli.invocation import run
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.commit import commit_name
 from spark_jobs.lake.cuts import TableCut, write_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -29,8 +30,11 @@ def test_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     Path(lake.path, "log").rename(lake.change_log)
     assert run(call) == 1
     assert "there are no cuts" in capfd.readouterr().err
+    commits = Path(lake.table(ODD), "_delta_log")
+    commits.mkdir(parents=True)
     for window in (1, 2):
         write_cut(lake, window, Lsn(100 * window + 100), (TableCut(ODD, 5, "A", 10 * window),))
+        (commits / commit_name(10 * window)).touch()
 
     def answer(*options: str) -> tuple[str, str, int, str]:
         assert run([*call, *options, "--json"]) == 0
@@ -47,5 +51,10 @@ def test_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     assert answer("--at", (NOON + timedelta(seconds=20)).isoformat()) == second
     assert run([*call, "--at", "0/C7"]) == 1
     assert "hold none at or before 0/C7: the oldest is at 0/C8" in capfd.readouterr().err
+    (commits / commit_name(10)).rename(commits / f"{10:020}.checkpoint.parquet")
+    assert answer("--at", "0/C8") == first
+    (commits / f"{10:020}.checkpoint.parquet").unlink()
+    assert run([*call, "--at", "0/C8"]) == 1
+    assert f"{name} cannot be read at 0/C8 now: its Delta version 10 is gone" in capfd.readouterr().err
     assert run(call) == 0
     assert "LSN 0/12C, last commit 2026-11-22 12:00:20+00:00, window 2" in capfd.readouterr().out

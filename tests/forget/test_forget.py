@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from spark_jobs.configuration import MergeEngine, Pipeline, Table
 from spark_jobs.delta import listed_table, upkeep
+from spark_jobs.delta.commit import commit_name
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
 from spark_jobs.forget import forget_rows
 from spark_jobs.forget.forget import ForgetReport, forget
@@ -131,11 +132,16 @@ def test_a_writer_that_was_at_work_commits_no_more(database: Database, tmp_path:
     at_work = DeltaTable(str(folder))
     file = folder / f"part-00000-{uuid4()}-c000.zstd.parquet"
     shutil.copy(next(folder.glob("*.parquet")), file)
+    began_with = folder / "_delta_log" / commit_name(at_work.version())
+    content = began_with.read_bytes()
     forgotten(pipeline, "mirror")
     assert not file.exists()
+    assert not began_with.exists()
+    began_with.write_bytes(content)  # deltalake reads it again when it commits; Spark does not
     action = AddAction(file.name, 1, {}, 0, True, "{}")
-    with pytest.raises(CommitFailedError, match="etadata"):
+    with pytest.raises(CommitFailedError, match="Metadata changed"):
         at_work.create_write_transaction([action], "append", at_work.schema())
+    began_with.unlink()
     assert_equal(pipeline)
 
 
