@@ -15,7 +15,8 @@ from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.retention import remove_changes
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.forget.forget_rows import RowsForgotten, forget_rows
+from spark_jobs.errors import LakeError
+from spark_jobs.forget.forget_rows import forget_rows, require_fit
 from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
 from spark_jobs.forget.row_keys import refuse_if_there, row_keys
 from spark_jobs.postgres.connection import Connection, connected
@@ -26,6 +27,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
+from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
 
 
@@ -72,28 +74,31 @@ def forget(
         last = _brought_up(run, name, source)
         with run.guard.table(name):
             refuse_if_there(source, wanted)  # a row that came meanwhile may be in the table by now
+            require_fit(run, wanted, last)
             found = logged_traces(pipeline.lake, wanted, last.ordinal)
             progress(Step("forget", "change log", 0, 2, "parts"))
             _forget_changes(run, source, found)
             progress(Step("forget", str(name), 1, 2, "parts"))
-            gone: RowsForgotten = forget_rows(run, wanted, last)
+            gone = forget_rows(run, wanted, last)
     seconds = time.monotonic() - began
     return ForgetReport(name, len(wanted.texts), found.count, gone.rows, gone.files, gone.version, seconds)
 
 
 def _brought_up(run: Run, name: QualifiedName, source: Connection) -> WindowMarker:
-    """The window whose end the table shows after this: everything that is flushed now. All tables are brought there, so
-    that a cut shows it."""
-    upto = flushed_lsn(source)
+    """A window whose end the table shows after this, and that ends after what is flushed now. All tables are brought
+    there, so that a cut shows it."""
+    log, upto = ChangeLog(run.pipeline.lake.change_log), flushed_lsn(source)
     while not capture(run.pipeline, upto=upto, progress=run.progress).caught_up:
         apply(run)
-    report = apply(run)
-    for table in report.tables:
+    last = log.checkpoint()  # of the windows that another process lands from here on nothing is known
+    if last is None:
+        raise no_change_log(log.path)
+    for table in apply(run).tables:
         if table.name == name and table.error is not None:
             raise table.error
-    last = ChangeLog(run.pipeline.lake.change_log).checkpoint()
-    if last is None:
-        raise no_change_log(ChangeLog(run.pipeline.lake.change_log).path)
+    shown = Ledger.required(run.pipeline.lake).state_of(name)
+    if shown is None or shown.ordinal < last.ordinal:
+        raise LakeError(f"{name} does not show {last.window.hi}", hint="`postgres-cdc sync` says why")
     return last
 
 

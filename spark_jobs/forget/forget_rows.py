@@ -73,6 +73,18 @@ class _Erased:
     version: int
 
 
+def require_fit(run: Run, keys: RowKeys, last: WindowMarker) -> TableState:
+    """The table's state. Raises CdcError if rows of the table cannot be forgotten as it is now."""
+    state = table_state(run.pipeline.lake, keys.name, *last.identity.stream)
+    if state is None or state.is_lost:
+        raise LakeError(f"{keys.name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
+    if why := why_masked_otherwise(state.generation.mask, keys.facts.mask):
+        raise NeedsSnapshotError.because(keys.name, why)
+    if any(plan.name == keys.name for plan in plans(run.pipeline.lake)):
+        raise LakeError(f"a snapshot of {keys.name} is not read to its end", hint="`postgres-cdc sync` reads on")
+    return state
+
+
 @again_when_overtaken
 def forget_rows(run: Run, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
     """Remove the rows with these keys, of whatever version, from a table that shows the window ``last`` or a later one.
@@ -92,29 +104,17 @@ def forget_rows(run: Run, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
             show_in_latest_cut(run.pipeline.lake, last.identity, [keys.name])
         files = erased.listed.remove_all_but(newest, erased.version - 1)
         remove_empty_folders(path)  # those of partitions have values in their names
-        sweep_staging(run.pipeline.lake, _state(run, keys, last))
+        sweep_staging(run.pipeline.lake, require_fit(run, keys, last))
     return RowsForgotten(erased.rows, files, erased.version)
 
 
 def _provenance(run: Run, keys: RowKeys, last: WindowMarker) -> Provenance:
     """That of a commit that changes nothing, and repeats how far the table is."""
-    state = _state(run, keys, last)
-    if why := why_masked_otherwise(state.generation.mask, keys.facts.mask):
-        raise NeedsSnapshotError.because(keys.name, why)
-    if any(plan.name == keys.name for plan in plans(run.pipeline.lake)):
-        raise LakeError(f"a snapshot of {keys.name} is not read to its end", hint="`postgres-cdc sync` reads on")
-    at = last
+    state, at = require_fit(run, keys, last), last
     if state.ordinal > last.ordinal:
         at = ChangeLog(run.pipeline.lake.change_log).marker(state.ordinal) or last
     relid, ends = state.relid or keys.facts.relid, (at.ordinal, at.ordinal, at.window.lo, at.window.hi)
     return Provenance.following(state, last.identity, relid, *ends, run.run_id)
-
-
-def _state(run: Run, keys: RowKeys, last: WindowMarker) -> TableState:
-    state = table_state(run.pipeline.lake, keys.name, *last.identity.stream)
-    if state is None or state.is_lost:
-        raise LakeError(f"{keys.name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
-    return state
 
 
 def _is_written_here(run: Run, keys: RowKeys) -> bool:

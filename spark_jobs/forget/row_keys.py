@@ -111,7 +111,7 @@ def row_keys(connection: Connection, pipeline: Pipeline, name: QualifiedName, wr
         )
     names = tuple(column.attname for column in found.columns if column.attname in found.key)
     pairs = [pairs_of(text, names) for text in written]
-    texts = tuple(_printed(connection, found, names, given) for given in pairs)
+    texts = tuple(dict.fromkeys(_printed(connection, found, names, given) for given in pairs))
     mask = pipeline.masks.get(name)
     return RowKeys(with_options(masked_facts(found, mask), pipeline.column_options(name)), names, texts, mask)
 

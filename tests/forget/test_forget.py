@@ -16,10 +16,13 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pydantic import SecretStr
 
+from spark_jobs.apply.apply import CatchUpReport, apply
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine, Pipeline, Table
 from spark_jobs.delta import listed_table, upkeep
 from spark_jobs.delta.commit import commit_name
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
+from spark_jobs.forget import forget as steps
 from spark_jobs.forget import forget_rows
 from spark_jobs.forget.forget import ForgetReport, forget
 from spark_jobs.forget.row_keys import pairs_of
@@ -142,6 +145,25 @@ def test_a_writer_that_was_at_work_commits_no_more(database: Database, tmp_path:
     with pytest.raises(CommitFailedError, match="Metadata changed"):
         at_work.create_write_transaction([action], "append", at_work.schema())
     began_with.unlink()
+    assert_equal(pipeline)
+
+
+@pytest.mark.postgres
+def test_what_another_process_lands_meanwhile_is_not_passed_over(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = pipeline_in_modes(database, tmp_path / "lake", ["mirror"])
+    lived(database, pipeline)
+
+    def overtaken(run: Run) -> CatchUpReport:
+        report = apply(run)
+        database.execute("INSERT INTO person_mirror VALUES ('c', 'Trier')")
+        capture(pipeline)
+        return report
+
+    monkeypatch.setattr(steps, "apply", overtaken)
+    forgotten(pipeline, "mirror")
+    assert files_with_canary(tmp_path / "lake") == []
     assert_equal(pipeline)
 
 
