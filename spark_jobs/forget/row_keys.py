@@ -146,11 +146,15 @@ def key_text(pairs: Mapping[str, str]) -> str:
 def refuse_if_there(connection: Connection, keys: RowKeys) -> None:
     """Raises PreconditionError if the source has one of the rows: it would be replicated again."""
     table = sql.Identifier(keys.facts.nspname, keys.facts.relname)
-    of_one = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in keys.names)
-    query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(table, of_one)
     for texts in keys.texts:
+        # with parameters, a % in a name would be taken for the place of one
+        same = (
+            sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(text))
+            for name, text in zip(keys.names, texts, strict=True)
+        )
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(table, sql.SQL(" AND ").join(same))
         with source_errors(f"{keys.name} could not be read"):
-            found = connection.execute(query, list(texts)).fetchall()[0][0]
+            found = connection.execute(query).fetchall()[0][0]
         if found:
             raise PreconditionError(
                 f"the source still has this row of {keys.name}, so it would be replicated again; nothing was changed",

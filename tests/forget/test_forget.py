@@ -329,14 +329,16 @@ def test_masked_keys_are_given_in_clear(database: Database, tmp_path: Path) -> N
 
 @pytest.mark.postgres
 def test_what_cannot_be_forgotten_is_refused(database: Database, tmp_path: Path) -> None:
-    database.execute("CREATE TABLE person_code (code varchar(3) PRIMARY KEY)", "INSERT INTO person_code VALUES ('abc')")
+    database.execute(
+        'CREATE TABLE person_code ("co%de=" varchar(3) PRIMARY KEY)', "INSERT INTO person_code VALUES ('abc')"
+    )
     database.execute("CREATE TABLE person_keyless (v text)", "ALTER TABLE person_keyless REPLICA IDENTITY FULL")
     pipeline = pipeline_of(database, tmp_path / "lake", "public.person_code", "public.person_keyless")
     assert sync(pipeline, no_spark).errors == ()
     for table, key, kind, what in (
-        ("code", "code=abc", PreconditionError, "the source still has this row"),
-        ("code", "code=abcd", ConfigurationError, "is none of type character varying"),
-        ("code", "other=abc", ConfigurationError, "does not name the columns of the key: code"),
+        ("code", "co%de==abc", PreconditionError, "the source still has this row"),
+        ("code", "co%de==abcd", ConfigurationError, "is none of type character varying"),
+        ("code", "other=abc", ConfigurationError, "does not name the columns of the key: co%de="),
         ("keyless", "v=abc", PreconditionError, "has no key"),
         ("other", "v=abc", ConfigurationError, "not replicated by this pipeline"),
     ):
