@@ -43,12 +43,13 @@ def follow_columns(work: TableRange, landed: LandedChanges, opened: OpenedTable 
 def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable) -> TableRange | None:
     """The same without Spark; None if Spark has to do it."""
     options = work.pipeline.column_options(work.name)
-    if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT or work.state.generation.form.commit_columns:
+    if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT:
         return None
     if not landed.columns.rewrites_rows(work.state.mode):
         return work if alter_columns_here(opened, landed.columns) else None
     provenance = work.columns_provenance(landed.columns.words)
-    version = rewrite_columns_here(opened, landed.shape, provenance, options, work.pipeline.writes)
+    written = landed.shape.with_commit_columns(work.state.generation.commit_columns)
+    version = rewrite_columns_here(opened, written, provenance, options, work.pipeline.writes)
     return None if version is None else _after(work, version, provenance)
 
 

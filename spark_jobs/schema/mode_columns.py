@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_jobs.schema.moment import Moment
 from spark_jobs.table_mode import Form, Mode
 
 
@@ -39,6 +40,8 @@ COMMIT_TIME = ModeColumn("_commit_time", "commit_time", *_INSTANT)
 XID = ModeColumn("_xid", "xid", *_LSN)
 # names of columns without a value in the message: unchanged ones stored out of line, or all but the key of an old row
 NOT_SENT = ModeColumn("_not_sent", "not_sent", pa.list_(pa.string()), "array<string>")
+
+BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
 
 _OF_COMMIT = {column.name: column for column in (COMMIT_LSN, COMMIT_TIME)}
 
@@ -75,6 +78,14 @@ def ended_column(mode: Mode) -> ModeColumn | None:
 def own_columns(form: Form) -> tuple[ModeColumn, ...]:
     """All that follow the source's, in this order."""
     return (*(_OF_COMMIT[name] for name in form.commit_columns), *mode_columns(form.mode))
+
+
+def since_snapshot(column: ModeColumn, moment: Moment) -> int | str | None:
+    """What the column has in a row that exists since a snapshot. Times: in microseconds since 1970, UTC."""
+    lsn, at = int(moment.lsn), moment.at
+    known: dict[ModeColumn, int | str | None] = {VALID_FROM_LSN: lsn, VALID_FROM: at, CHANGE: "snapshot"}
+    known |= {COMMIT_LSN: lsn, ORDINAL: BEFORE_ALL_CHANGES, COMMIT_TIME: at}
+    return known.get(column)
 
 
 def live_rows(mode: Mode) -> str | None:

@@ -224,7 +224,7 @@ class PlannedTable:
     def writer(self, read: TableRead) -> Engine:
         """What writes it: the driver's process reads it, too, and executors do where Spark writes a large table."""
         pipeline = self.work.pipeline
-        if self.layout != NO_LAYOUT or (self.form.commit_columns and keeps_past(self.mode)):
+        if self.layout != NO_LAYOUT:
             return "spark"
         return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
 

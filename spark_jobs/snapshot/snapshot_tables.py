@@ -27,7 +27,6 @@ from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
 from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
-from spark_jobs.snapshot.rows_at import rows_at
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
@@ -152,12 +151,12 @@ class _ExportedRows:
         table = self.table
         if target.keeps == "some":
             return self._with_past(target)
-        reader, written = table.task_reader(self.read, self.connect), table.written(self.read)
+        reader = table.task_reader(self.read, self.connect)
 
         def read_task(task: int) -> Generator[pa.RecordBatch, None, None]:
             with closing(reader(task)) as batches:
-                for rows in rows_at(table.moment, batches, written):
-                    yield rows_of_snapshot(rows, table.mode, table.moment)
+                for rows in batches:
+                    yield rows_of_snapshot(rows, table.form, table.moment)
 
         return read_into_files(len(self.read.tasks), read_task, target.path, target.layout, self.threads)
 
@@ -169,8 +168,8 @@ class _ExportedRows:
         if rows is None or held is None:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-        now = pa.Table.from_batches([rows_of_snapshot(batch, table.mode, table.moment)])
-        all_rows = with_snapshot(held, now, self.read.shape, table.mode, table.moment)
+        now = pa.Table.from_batches([rows_of_snapshot(batch, table.form, table.moment)])
+        all_rows = with_snapshot(held, now, table.written(self.read), table.mode, table.moment)
         return target.written(all_rows)
 
     def frame(self, spark: SparkSession) -> DataFrame:

@@ -36,8 +36,9 @@ def alter_columns_here(opened: OpenedTable, changes: ColumnChanges) -> bool:
 def rewrite_columns_here(
     opened: OpenedTable, shape: TableShape, provenance: Provenance, options: ColumnOptions, limits: WriteLimits
 ) -> int | None:
-    """Write all rows with the columns of ``shape``, in one numbered commit: see ``column_ddl.rewrite_columns``. Returns
-    the Delta version; None if Spark has to do it. Raises OvertakenError, and LakeError."""
+    """Write all rows with the columns of ``shape``, the table as it is written, in one numbered commit: see
+    ``column_ddl.rewrite_columns``. Returns the Delta version; None if Spark has to do it. Raises OvertakenError, and
+    LakeError."""
     target = WholeTable.of(opened.path, shape, provenance)
     rows = None if target is None or target.before is None else target.held(limits)
     if target is None or rows is None:

@@ -11,10 +11,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from spark_jobs.schema.mode_columns import (
-    CHANGE,
     COMMIT_LSN,
-    COMMIT_TIME,
-    ORDINAL,
     VALID_FROM,
     VALID_FROM_LSN,
     VALID_TO,
@@ -22,6 +19,7 @@ from spark_jobs.schema.mode_columns import (
     ModeColumn,
     mode_columns,
     own_columns,
+    since_snapshot,
 )
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
@@ -33,8 +31,6 @@ from spark_jobs.writers.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-BEFORE_ALL_CHANGES = -1  # the ordinal of a row that a snapshot brought
 
 
 def snapshot_rows(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
@@ -51,16 +47,11 @@ def values_at(
 
 
 def _since(column: ModeColumn, moment: Moment) -> str:
-    """What the column has in a row of the snapshot."""
-    values = {
-        VALID_FROM_LSN: str(int(moment.lsn)),
-        VALID_FROM: moment.sql,
-        CHANGE: "'snapshot'",
-        COMMIT_LSN: str(int(moment.lsn)),
-        ORDINAL: str(BEFORE_ALL_CHANGES),
-        COMMIT_TIME: moment.sql,
-    }
-    return f"CAST({values.get(column, 'NULL')} AS {column.sql})"
+    """What the column has in a row of the snapshot, as an expression."""
+    known = since_snapshot(column, moment)
+    if isinstance(known, int) and column.sql == "timestamp":
+        return f"timestamp_micros({known})"
+    return f"CAST({'NULL' if known is None else repr(known)} AS {column.sql})"
 
 
 def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:

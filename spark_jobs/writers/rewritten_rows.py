@@ -2,12 +2,12 @@
 rows of the table out. Each mode has its rule; that of Spark is the MERGE in ``merge_sql``, ``past_sql`` or
 ``copies_merge``.
 
-Rows without a key are equal if PostgreSQL prints them alike, and keys if it takes them for one: 0 and -0 are.
+Rows without a key are equal if PostgreSQL prints them alike, and keys if it takes them for one: 0 and -0 are. Commit
+columns do not count: of rows that are equal but for these, the oldest go.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -15,38 +15,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.schema.mode_columns import (
-    CHANGE,
     COMMIT_LSN,
     COMMIT_TIME,
     DELETED_AT,
-    ORDINAL,
-    VALID_FROM,
-    VALID_FROM_LSN,
     VALID_TO,
     VALID_TO_LSN,
     mode_columns,
+    own_columns,
+    since_snapshot,
 )
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes
+from spark_jobs.table_mode import Form, Mode, holds_changes
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.past_rows import BEFORE_ALL_CHANGES
 
 _ROW, _PLACE = "row", "place"
+_NEVER = -(2**63)  # older than all commits
 
 
 def new_rows(net: NetSource) -> pa.Table | None:
-    """The rows that the net change adds, whatever the table holds. None if it takes away a row that nobody has."""
+    """The rows of a table that had none before the net change. None if that takes away a row that nobody has."""
     rows, columns = net.in_memory, net.columns
     assert rows is not None
     if holds_changes(columns.mode):
         return _as_written(columns, rows)
     if columns.shape.has_key:
-        return _as_written(columns, rows.filter(pc.equal(rows.column(OPERATION), UPSERT)))
-    copies = _copies(rows.column(COPIES.name), lenient=net.lenient)
-    return None if copies is None else _as_written(columns, rows).take(np.repeat(np.arange(rows.num_rows), copies))
+        return _upserts(rows, columns)
+    return _with_copies(written_columns(columns.shape.columns).empty_table(), net)
 
 
 def rewritten(held: pa.Table, net: NetSource) -> pa.Table | None:
@@ -54,12 +51,10 @@ def rewritten(held: pa.Table, net: NetSource) -> pa.Table | None:
     rows, columns = net.in_memory, net.columns
     assert rows is not None
     held = _as_held(columns, held)
-    if not columns.shape.has_key and not net.insert_only:
+    if not columns.shape.has_key:
         return _with_copies(held, net)
-    if columns.shape.has_key:
-        held = _RULES[columns.mode](held, rows, columns, net.ended)
-    added = new_rows(net)
-    return None if added is None else pa.concat_tables([held, added])
+    kept = _RULES[columns.mode](held, rows, columns, net.ended)
+    return pa.concat_tables([kept, _upserts(rows, columns)])
 
 
 def places_of(wanted: pa.Table, among: pa.Table) -> pa.ChunkedArray | None:
@@ -70,14 +65,11 @@ def places_of(wanted: pa.Table, among: pa.Table) -> pa.ChunkedArray | None:
     return met.sort_by(_ROW).column(_PLACE) if met.num_rows == wanted.num_rows else None
 
 
-def rows_of_snapshot(rows: pa.RecordBatch, mode: Mode, moment: Moment) -> pa.RecordBatch:
-    """The source's rows with the mode's columns, which say that the rows exist since the snapshot."""
-    lsn, at = int(moment.lsn), moment.at
-    known = {VALID_FROM_LSN: lsn, VALID_FROM: at, CHANGE: "snapshot", COMMIT_LSN: lsn, ORDINAL: BEFORE_ALL_CHANGES}
-    known |= {COMMIT_TIME: at}
-    for column in mode_columns(mode):
-        values = pa.repeat(pa.scalar(known.get(column), column.arrow), rows.num_rows)
-        rows = rows.append_column(column.net, values)
+def rows_of_snapshot(rows: pa.RecordBatch, form: Form, moment: Moment) -> pa.RecordBatch:
+    """The source's rows with the form's columns, which say that the rows exist since the snapshot."""
+    for column in own_columns(form):
+        values = pa.repeat(pa.scalar(since_snapshot(column, moment), column.arrow), rows.num_rows)
+        rows = rows.append_column(column.name, values)
     return rows
 
 
@@ -110,7 +102,8 @@ def _soft_deleted(held: pa.Table, rows: pa.Table, columns: NetColumns, ended: Mo
     others = at if ended is None else pc.coalesce(at, _time(ended))
     deleted = pc.if_else(pc.is_null(places), others, rows.column(DELETED_AT.net).take(places))
     replaced = pc.equal(rows.column(OPERATION).take(places), UPSERT)
-    return _with(held, {DELETED_AT.name: deleted}).filter(pc.invert(pc.fill_null(replaced, False)))
+    commits = _commits(held, rows, columns, places, pc.is_null(at), ended)
+    return _with(held, {DELETED_AT.name: deleted, **commits}).filter(pc.invert(pc.fill_null(replaced, False)))
 
 
 def _of_history(held: pa.Table, rows: pa.Table, columns: NetColumns, ended: Moment | None) -> pa.Table:
@@ -126,16 +119,39 @@ def _of_history(held: pa.Table, rows: pa.Table, columns: NetColumns, ended: Mome
         {
             VALID_TO_LSN.name: pc.if_else(ends, ending.column(VALID_TO_LSN.net).take(places), lsn),
             VALID_TO.name: pc.if_else(ends, ending.column(VALID_TO.net).take(places), at),
+            **_commits(held, ending, columns, pc.if_else(is_open, places, None), is_open, ended),
         },
     )
+
+
+def _commits(
+    held: pa.Table,
+    rows: pa.Table,
+    columns: NetColumns,
+    places: pa.ChunkedArray,
+    is_live: pa.ChunkedArray,
+    ended: Moment | None,
+) -> dict[str, pa.ChunkedArray]:
+    """The commit columns of the table's rows: those of the one at ``places`` among the changed ``rows``, or of the
+    TRUNCATE or snapshot by which rows ``ended`` that are live and not among these."""
+    found: dict[str, pa.ChunkedArray] = {}
+    for i, column in enumerate(columns.shape.columns):
+        if not column.of_commit:
+            continue
+        own, changed = held.column(column.name), rows.column(value(i)).take(places)
+        if ended is not None:
+            of = {COMMIT_LSN.name: int(ended.lsn), COMMIT_TIME.name: ended.at}
+            own = pc.if_else(is_live, pa.scalar(of[column.name], own.type), own)
+        found[column.name] = pc.if_else(pc.is_valid(places), changed, own)
+    return found
 
 
 def with_snapshot(held: pa.Table, rows: pa.Table, shape: TableShape, mode: Mode, moment: Moment) -> pa.Table:
     """All rows of a table in a mode that keeps the past, after a snapshot at ``moment``. ``rows``: those of the source,
     as ``rows_of_snapshot`` returns them. If rows are kept by their key, a row of the source that the table does not
-    have begins then; what only the table has ends then."""
+    have begins then; what only the table has ends then. ``shape``: the table as it is written."""
     columns = NetColumns(shape, mode=mode)
-    rows = pa.table([pa.repeat(pa.scalar(UPSERT), rows.num_rows), *rows.columns], [OPERATION, *rows.column_names])
+    rows = pa.table([pa.repeat(pa.scalar(UPSERT), rows.num_rows), *rows.columns], [OPERATION, *_names(columns)])
     held = _as_held(columns, held)
     if holds_changes(mode):
         return pa.concat_tables([held, _as_written(columns, rows)])
@@ -143,7 +159,7 @@ def with_snapshot(held: pa.Table, rows: pa.Table, shape: TableShape, mode: Mode,
         return pa.concat_tables([_soft_deleted(held, rows, columns, moment), _as_written(columns, rows)])
     places = _matches(held, rows, columns)
     stays = pc.and_(pc.is_null(held.column(VALID_TO_LSN.name)), pc.is_valid(places))
-    for place, column in enumerate(shape.columns):
+    for place, column in enumerate(shape.source_columns):
         own, other = comparable(held.column(column.name)), comparable(rows.column(value(place)).take(places))
         both_null = pc.and_(pc.is_null(own), pc.is_null(other))
         stays = pc.and_(stays, pc.or_(both_null, pc.fill_null(pc.equal(own, other), False)))
@@ -156,25 +172,56 @@ def with_snapshot(held: pa.Table, rows: pa.Table, shape: TableShape, mode: Mode,
 _RULES = {"mirror": _mirrored, "soft_delete": _soft_deleted, "history": _of_history}
 
 
+def _upserts(rows: pa.Table, columns: NetColumns) -> pa.Table:
+    return _as_written(columns, rows.filter(pc.equal(rows.column(OPERATION), UPSERT)))
+
+
 def _with_copies(held: pa.Table, net: NetSource) -> pa.Table | None:
-    """Only rows that may be equal to one that goes are counted: to group all would take most of the time."""
+    """Only rows that may be equal to one that goes are counted: to group all would take most of the time. No added row
+    is older than one that was there. So it makes no difference at which change of the range a row goes."""
     rows, columns = net.in_memory, net.columns
     assert rows is not None
-    goes = pc.less(rows.column(COPIES.name), 0)
-    going, added = rows.filter(goes), new_rows(replace(net, in_memory=rows.filter(pc.invert(goes))))
-    gone = _as_written(columns, going)
-    may_go = _may_be_among(held, gone)
-    counted = pa.concat_tables([held.filter(may_go), gone])
-    once = pa.repeat(pa.scalar(1, COPIES.arrow), counted.num_rows - gone.num_rows)
-    copies = pa.chunked_array([once, *going.column(COPIES.name).chunks], COPIES.arrow)
-    names = [value(place) for place in range(len(counted.columns))]
-    values = pa.table([*map(comparable, counted.columns), copies], [*names, COPIES.name])
-    summed = _numbered(values, _ROW).group_by(names).aggregate([(COPIES.name, "sum"), (_ROW, "min")])
-    left = _copies(summed.column(f"{COPIES.name}_sum"), lenient=net.lenient)
-    if left is None or added is None:
+    copies = rows.column(COPIES.name)
+    added = np.repeat(np.arange(rows.num_rows), np.maximum(copies.to_numpy(), 0))
+    whole, going = pa.concat_tables([held, _as_written(columns, rows).take(added)]), rows.filter(pc.less(copies, 0))
+    if not going.num_rows:
+        return whole
+    source = [column.name for column in columns.shape.source_columns]
+    gone, known = _as_written(columns, going).select(source), whole.select(source)
+    may_go = _may_be_among(known, gone)
+    counted = _oldest_first(whole.filter(may_go), columns)
+    places = _places_left(counted.select(source), gone, going.column(COPIES.name), lenient=net.lenient)
+    if places is None:
         return None
-    stay = counted.take(np.repeat(summed.column(f"{_ROW}_min").to_numpy(), left))
-    return pa.concat_tables([held.filter(pc.invert(may_go)), stay, added])
+    return pa.concat_tables([whole.filter(pc.invert(may_go)), counted.take(places)])
+
+
+def _oldest_first(rows: pa.Table, columns: NetColumns) -> pa.Table:
+    of_commit = [rows.column(column.name).cast(pa.int64()) for column in columns.shape.columns if column.of_commit]
+    if not of_commit:
+        return rows
+    ages = [pc.fill_null(column, _NEVER).to_numpy() for column in reversed(of_commit)]
+    return rows.take(np.lexsort(ages))
+
+
+def _places_left(rows: pa.Table, gone: pa.Table, copies: pa.ChunkedArray, *, lenient: bool) -> np.ndarray | None:
+    """The places of those ``rows`` that are left if, of those equal to a row of ``gone``, the first ones go.
+    ``copies``: how many of each, less than 0. None if there are not so many, unless ``lenient``."""
+    every = pa.concat_tables([gone, rows])
+    names = [value(place) for place in range(every.num_columns)]
+    once = pa.repeat(pa.scalar(1, COPIES.arrow), rows.num_rows)
+    counts = pa.chunked_array([*copies.chunks, once], COPIES.arrow)
+    numbered = _numbered(pa.table([*map(comparable, every.columns), counts], [*names, COPIES.name]), _ROW)
+    # without threads, those that go come first
+    equal = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list"), (COPIES.name, "sum")])
+    sums, lists = equal.column(f"{COPIES.name}_sum").to_numpy(), equal.column(f"{_ROW}_list")
+    if not lenient and (sums < 0).any():
+        return None
+    order, added = pc.list_flatten(lists).to_numpy(), counts.to_numpy()
+    before = np.repeat(np.cumsum(sums) - sums, pc.list_value_length(lists).to_numpy())
+    is_left = (added[order] > 0) & (np.cumsum(added[order]) > before)
+    places: np.ndarray = order[is_left] - gone.num_rows
+    return places
 
 
 def _may_be_among(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
@@ -183,15 +230,6 @@ def _may_be_among(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
         pc.is_in(comparable(rows.column(name)), comparable(others.column(name)).unique()) for name in rows.column_names
     )
     return reduce(pc.and_, found)
-
-
-def _copies(counted: pa.ChunkedArray, *, lenient: bool) -> np.ndarray | None:
-    """How often each row is there. None if one is taken away more often than it was there, unless ``lenient``."""
-    copies: np.ndarray = counted.to_numpy()
-    if not lenient and (copies < 0).any():
-        return None
-    never_below: np.ndarray = np.maximum(copies, 0)
-    return never_below
 
 
 def _matches(held: pa.Table, rows: pa.Table, columns: NetColumns) -> pa.ChunkedArray:
@@ -212,8 +250,12 @@ def _as_held(columns: NetColumns, held: pa.Table) -> pa.Table:
 def _as_written(columns: NetColumns, rows: pa.Table) -> pa.Table:
     """``rows`` of a net change in the table's columns."""
     schema = written_columns(columns.shape.columns, columns.mode)
-    names = [*map(value, range(len(columns.shape.columns))), *(column.net for column in mode_columns(columns.mode))]
-    return rows.select(names).rename_columns(schema.names).cast(schema)
+    return rows.select(_names(columns)).rename_columns(schema.names).cast(schema)
+
+
+def _names(columns: NetColumns) -> list[str]:
+    """Of a net change: the values and the columns of the mode, in the order of the table's columns."""
+    return [*map(value, range(len(columns.shape.columns))), *(column.net for column in mode_columns(columns.mode))]
 
 
 def _with(rows: pa.Table, columns: dict[str, pa.ChunkedArray]) -> pa.Table:

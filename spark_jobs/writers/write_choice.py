@@ -102,11 +102,7 @@ def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
 
 
 def _is_certain(net: NetSource, table: TableFacts) -> bool:
-    """Whether this process is certain to leave the same rows as Spark. Commit columns are values like any other only in
-    a mirror with a key."""
-    shape, mode = net.columns.shape, net.columns.mode
-    if shape.source_columns != shape.columns and (keeps_past(mode) or not shape.has_key):
-        return False
+    """Whether this process is certain to leave the same rows as Spark."""
     return net.in_memory is not None and table.is_plain and not table.is_read_row_by_row
 
 

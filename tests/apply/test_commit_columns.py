@@ -1,11 +1,10 @@
-"""``metadata_columns`` of a mirror that this process writes, without a JVM: each row names the commit that wrote it."""
+"""``metadata_columns`` of tables that this process writes, without a JVM: each row names the commit that wrote it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -14,31 +13,27 @@ from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.table_mode import CommitColumn
+from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.snapshot.large_table import BIG, LargeTable, created
-from tests.spark.audit import AUDIT, Row, audit_of, audited
-from tests.spark.audited_item import CHANGES, ITEM, first_rows
-from tests.spark.commit_oracle import BOTH, assert_commits, last_writers
+from tests.spark.audit import Row
+from tests.spark.audited_item import CHANGES, ITEM
+from tests.spark.commit_oracle import BOTH
+from tests.spark.commit_tables import NAMES, STEPS, CommitTables
 
 pytestmark = pytest.mark.postgres
-
-NAMES = ("id", "v", "doc", "n")
-SAME_VALUES = ("UPDATE item SET n = n WHERE id IN (14, 15)",)
 
 
 @pytest.fixture
 def followed(database: Database, tmp_path: Path) -> Callable[..., Pipeline]:
     database.execute(
-        *AUDIT,
         "CREATE TABLE item (id int PRIMARY KEY, v text, doc text, n int)",
         "ALTER TABLE item ALTER doc SET STORAGE EXTERNAL",
         "INSERT INTO item SELECT g, 'v' || g, repeat('d', 3000 + g), g % 3 FROM generate_series(1, 20) g",
-        *audited("item"),
     )
 
     def make(*columns: CommitColumn) -> Pipeline:
@@ -64,20 +59,37 @@ def run(database: Database, transactions: Sequence[Sequence[str]]) -> None:
                 connection.execute(statement)
 
 
-def test_each_row_names_its_last_commit(database: Database, followed: Callable[..., Pipeline]) -> None:
-    """Snapshot, kinds of changes, keys that move, values that are not sent, and rows written with the values they had.
-    All are written without Spark, and ``verify`` finds the columns no difference."""
-    pipeline = followed(*BOTH)
-    synced_without_spark(pipeline)
-    changes: list[Any] = [*CHANGES, SAME_VALUES, ("INSERT INTO item VALUES (400, 'alone', 'x', 1)",)]
-    for part in ([], changes[:3], changes[3:-1], changes[-1:]):
-        run(database, part)
+def test_each_row_names_its_last_commit(database: Database, tmp_path: Path) -> None:
+    """In every mode, and without a key: snapshot, kinds of changes, keys that move, values that are not sent, rows
+    written with the values they had, a column with a default, and a TRUNCATE. ``verify`` finds the columns no
+    difference."""
+    tables = CommitTables.created(database)
+    pipeline = replace(pipeline_of(database, tmp_path / "lake"), tables=tables.configured)
+    assert not synced_without_spark(pipeline).errors
+    for transactions in ([], *STEPS.values()):
+        tables.run(transactions)
         synced_without_spark(pipeline)
-        held = rows_of(pipeline)
-        assert set(held[0]) == {*NAMES, *BOTH}
-        expected = last_writers("mirror", NAMES, first_rows(), audit_of(database, "item"))
-        assert_commits(pipeline, state_of(pipeline), held, NAMES, expected)
-    assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
+        tables.assert_commits(pipeline, lambda name: state_of(pipeline, name), lambda name: rows_of(pipeline, name))
+    assert {table.verdict for table in verify(pipeline, no_spark).tables} == {"equal"}
+
+
+@pytest.mark.parametrize("mode", ["soft_delete", "history"])
+def test_a_new_snapshot_beside_the_past(database: Database, tmp_path: Path, mode: Mode) -> None:
+    """A row that was deleted before, and a version that goes on, name their commits; all others the snapshot."""
+    database.execute("CREATE TABLE item (id int PRIMARY KEY, n int)", "INSERT INTO item VALUES (1, 1), (2, 2), (3, 3)")
+    pipeline = replace(pipeline_of(database, tmp_path / "lake"), tables=(Table(ITEM, mode, metadata_columns=BOTH),))
+    (first,) = synced_without_spark(pipeline).snapshots
+    run(database, [["DELETE FROM item WHERE id = 1"]])
+    synced_without_spark(pipeline)
+    (deleted,) = {row["_commit_lsn"] for row in rows_of(pipeline) if row["id"] == 1}
+    database.execute("UPDATE item SET n = 7 WHERE id = 2", "ALTER TABLE item ALTER n TYPE bigint")
+    (again,) = synced_without_spark(pipeline).snapshots
+    found = sorted((row["id"], row["n"], row["_commit_lsn"]) for row in rows_of(pipeline))
+    since, now = int(first.lsn), int(again.lsn)
+    if mode == "soft_delete":
+        assert found == [(1, 1, deleted), (2, 7, now), (3, 3, now)]
+    else:
+        assert found == [(1, 1, deleted), (2, 2, now), (2, 7, now), (3, 3, since)]
 
 
 def test_one_of_the_columns(database: Database, followed: Callable[..., Pipeline]) -> None:

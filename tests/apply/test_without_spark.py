@@ -14,12 +14,13 @@ from deltalake import DeltaTable
 from spark_jobs.column_options import NO_OPTIONS, ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Mode
+from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.spark.commit_oracle import BOTH
 
 pytestmark = pytest.mark.postgres
 
@@ -80,17 +81,21 @@ def _made(name: str) -> tuple[str, ...]:
     )
 
 
-def _pipeline(database: Database, lake: Path) -> Pipeline:
+def _pipeline(database: Database, lake: Path, columns: tuple[CommitColumn, ...]) -> Pipeline:
     arrays = ColumnOptions(ChosenTypes.of({"tags": ChosenType("array")}))
-    tables = (Table(QualifiedName("public", name), mode, options=arrays) for name, mode in TABLES.items())
+    tables = (
+        Table(QualifiedName("public", name), mode, options=arrays, metadata_columns=columns)
+        for name, mode in TABLES.items()
+    )
     tables = (replace(table, options=NO_OPTIONS) if table.name.relname == "keyless" else table for table in tables)
     return replace(pipeline_of(database, lake), tables=tuple(tables))
 
 
-def test_tables_of_every_kind(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", [(), BOTH], ids=["plain", "with commit columns"])
+def test_tables_of_every_kind(database: Database, tmp_path: Path, columns: tuple[CommitColumn, ...]) -> None:
     for name in TABLES:
         database.execute(*_made(name))
-    pipeline = _pipeline(database, tmp_path / "lake")
+    pipeline = _pipeline(database, tmp_path / "lake", columns)
     assert len(synced_without_spark(pipeline).snapshots) == len(TABLES)
     for number, (step, statements) in enumerate(STEPS.items()):
         for name in TABLES:
@@ -100,6 +105,9 @@ def test_tables_of_every_kind(database: Database, tmp_path: Path) -> None:
         if number % 2:  # what the others leave is there one step later
             _assert_equal(pipeline, step)
     _assert_past(pipeline)
+    for name in TABLES:
+        assert {*columns} <= {*(rows := _rows(pipeline, name))[0]}
+        assert all(row[column] for row in rows for column in columns)
 
 
 def _assert_equal(pipeline: Pipeline, step: str) -> None:

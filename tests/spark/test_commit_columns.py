@@ -14,17 +14,17 @@ from spark_jobs.configuration import Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
-from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import CommitColumn, Form, Mode
+from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
-from tests.spark.audit import AUDIT, Row, audit_of, audited
+from tests.spark.audit import Row, audit_of
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, audited_item
-from tests.spark.commit_oracle import BOTH, Copies, assert_commits, last_writers
+from tests.spark.commit_oracle import BOTH, assert_commits, last_writers
+from tests.spark.commit_tables import NAMES, STEPS, TABLES, CommitTables
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -32,104 +32,34 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
-NAMES = ("id", "v", "doc", "n")
-TABLES: dict[str, Mode] = {"plain": "mirror", "softly": "soft_delete", "versions": "history", "copies": "mirror"}
-
-
-def _made() -> tuple[str, ...]:
-    """The last one has no key, and each of its rows twice."""
-    statements = [*AUDIT]
-    for name in TABLES:
-        key, rows = ("", 2) if name == "copies" else (" PRIMARY KEY", 1)
-        fill = f"INSERT INTO {name} SELECT g, 'v' || g, repeat('d', 3000 + g), g % 3 FROM generate_series(1, 20) g"
-        statements += [
-            f"CREATE TABLE {name} (id int{key}, v text, doc text, n int)",
-            f"ALTER TABLE {name} ALTER doc SET STORAGE EXTERNAL",
-            *[fill] * rows,
-            *audited(name),
-        ]
-    return (*statements, "ALTER TABLE copies REPLICA IDENTITY FULL")
-
-
-# each is one range of windows
-STEPS: dict[str, list[list[str]]] = {
-    "each kind of change": [
-        ["INSERT INTO {t} VALUES (100, 'new', repeat('x', 4000), 1)"],
-        ["UPDATE {t} SET v = 'changed' WHERE id < 4"],
-        ["UPDATE {t} SET n = n WHERE id = 14"],
-        ["UPDATE {t} SET doc = repeat('y', 4000) WHERE id = 5", "UPDATE {t} SET n = 9 WHERE id = 5"],
-        ["DELETE FROM {t} WHERE id IN (6, 7)"],
-    ],
-    "keys that move, keys that come again": [
-        ["UPDATE {t} SET id = 200 WHERE id = 8"],
-        ["UPDATE {t} SET id = 201 WHERE id = 200", "UPDATE {t} SET v = 'moved twice' WHERE id = 201"],
-        ["DELETE FROM {t} WHERE id = 9", "INSERT INTO {t} VALUES (9, 'again', NULL, NULL)"],
-        ["INSERT INTO {t} VALUES (300, 'short', 'life', 1)"],
-        ["DELETE FROM {t} WHERE id = 300"],
-        ["INSERT INTO {t} VALUES (6, 'back', 'from the dead', 2)"],
-    ],
-    "one of equal rows": [
-        ["INSERT INTO {t} VALUES (600, 'a', 'b', 1)"],
-        ["DELETE FROM {t} WHERE ctid = (SELECT min(ctid) FROM {t} WHERE id = 15)"],
-        ["UPDATE {t} SET v = v WHERE ctid = (SELECT max(ctid) FROM {t} WHERE id = 16)"],
-    ],
-    "a column more, with a default": [
-        ["UPDATE {t} SET v = 'before' WHERE id = 17"],
-        ["ALTER TABLE {t} ADD w int DEFAULT 5"],
-        ["UPDATE {t} SET w = 6 WHERE id = 18"],
-    ],
-    "emptied in the middle": [
-        ["UPDATE {t} SET v = 'before it is emptied' WHERE id IN (11, 12)", "DELETE FROM {t} WHERE id = 13"],
-        ["TRUNCATE {t}", "INSERT INTO {t} (id, v, doc, n) VALUES (11, 'after', 'it', 1), (500, 'was', 'emptied', 2)"],
-        ["UPDATE {t} SET v = 'and on' WHERE id = 11"],
-        ["DELETE FROM {t} WHERE id = 500"],
-    ],
-    "inserts alone": [["INSERT INTO {t} (id, v) VALUES (400, 'a'), (401, NULL)"]],
-}
-
 
 @dataclass
 class Tables:
-    """The tables of all modes, and the rows of their first snapshots."""
+    """The tables of all modes, and who follows them."""
 
     followed: Followed
-    since: dict[str, list[Row]]
+    made: CommitTables
 
     @classmethod
     def at(cls, spark: SparkSession, database: Database, lake: Path, *, on_driver_bytes: int) -> Tables:
-        database.execute(*_made())
+        made = CommitTables.created(database)
         followed = Followed.start(spark, database, lake, *TABLES)
-        tables = tuple(
-            Table(QualifiedName("public", name), mode, metadata_columns=BOTH) for name, mode in TABLES.items()
-        )
-        pipeline = replace(followed.pipeline, tables=tables)
+        pipeline = replace(followed.pipeline, tables=made.configured)
         followed = replace(followed, pipeline=pipeline, on_driver_bytes=on_driver_bytes)
-        rows = [{"id": g, "v": f"v{g}", "doc": "d" * (3000 + g), "n": g % 3} for g in range(1, 21)]
         assert [taken.error for taken in followed.snapshot()] == [None] * len(TABLES)
-        return cls(followed, {name: rows * (2 if name == "copies" else 1) for name in TABLES})
+        return cls(followed, made)
 
     def run(self, transactions: Sequence[Sequence[str]]) -> None:
-        for statements in transactions:
-            with self.followed.database.connect() as connection, connection.transaction():
-                for template in statements:
-                    for name in TABLES:
-                        connection.execute(template.format(t=name))
+        self.made.run(transactions)
 
     def sync(self, what: str) -> None:
         assert [(what, applied.error) for applied in self.followed.sync()] == [(what, None)] * len(TABLES)
 
     def assert_commits(self) -> None:
-        pipeline, database = self.followed.pipeline, self.followed.database
-        for name, mode in TABLES.items():
-            table = QualifiedName("public", name)
-            held = lake_rows(self.followed.spark, pipeline.lake.table(table))
-            own = [column.name for column in own_columns(Form(mode, BOTH))]
-            assert set(held.column_names) - {"w"} == {*NAMES, *own}
-            changes, since = audit_of(database, name), self.since[name]
-            expected = Copies.of(NAMES, since, changes).written
-            if name != "copies":
-                expected = last_writers(mode, NAMES, since, changes)
-            assert_commits(pipeline, self.followed.state(table), held.to_pylist(), NAMES, expected)
+        pipeline, spark = self.followed.pipeline, self.followed.spark
+        self.made.assert_commits(
+            pipeline, self.followed.state, lambda table: lake_rows(spark, pipeline.lake.table(table)).to_pylist()
+        )
 
     def assert_verified(self) -> None:
         report = verify(self.followed.pipeline, lambda: self.followed.spark)

@@ -54,6 +54,7 @@ Row = tuple[Any, ...]
 NAME, ORIGINAL = QualifiedName("public", "t"), QualifiedName("public", "original")
 SNAPSHOT_AT = 1_700_000_000_000_000
 SNAPSHOT = Moment(Lsn(16), SNAPSHOT_AT)
+SNAPSHOT_COMMIT = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT_AT / 1e6, UTC)
 REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
 INSTANT = datetime(2024, 3, 31, 0, 59, 59, 999999, UTC)
 
@@ -135,8 +136,8 @@ def row_of(kind: str, n: int, version: int = 0) -> Row:
     values = (
         None if (n + place) % 5 == 4 else of(n + version) for place, (_, of) in enumerate(values_of(kind).values())
     )
-    commit = (100 + version, INSTANT + timedelta(days=version)) if kind.endswith(COMMITS) else ()
-    return (*(KEYS[key][1](n) for key in keys), *values, *commit)
+    commit = (100 + version, INSTANT + timedelta(days=version)) if version else SNAPSHOT_COMMIT
+    return (*(KEYS[key][1](n) for key in keys), *values, *(commit if kind.endswith(COMMITS) else ()))
 
 
 @dataclass
@@ -153,6 +154,11 @@ class Table:
     @property
     def shape(self) -> TableShape:
         return shape_of(self.kind)
+
+    @property
+    def read(self) -> TableShape:
+        """The table as a snapshot reads it."""
+        return replace(self.shape, columns=self.shape.source_columns)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -175,16 +181,17 @@ class Table:
         """With ``auto`` by the driver's process where that can be, as a snapshot is."""
         path = self.pipeline.lake.table(NAME)
         made = self.pipeline.lake.table(ORIGINAL) if self.kind == "a shallow clone" else path
-        rows = pa.Table.from_pylist([_named(row) for row in self.rows], arrow_schema(value_fields(self.shape)))
+        names = value_fields(self.read)
+        rows = pa.Table.from_pylist([_named(row[: len(names)]) for row in self.rows], arrow_schema(names))
         whole = WholeTable.of(made, self.shape, self.provenance()) if engine == "auto" else None
         if whole is None:
             self._create_by_spark(rows, made)
         else:
             create_local_folder(made)
             files = DataFiles(table_filesystem(made), made, whole.layout)
-            files.write_all(rows_of_snapshot(batch, self.mode, SNAPSHOT) for batch in rows.to_batches())
+            files.write_all(rows_of_snapshot(batch, self.form, SNAPSHOT) for batch in rows.to_batches())
             whole.commit(files.actions, rows.num_rows, self.provenance())
-        at = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT_AT / 1e6, UTC)
+        at = SNAPSHOT_COMMIT
         past: dict[Mode, Row] = {"mirror": (), "soft_delete": (None,), "history": (*at, None, None)}
         past["append"] = ("snapshot", at[0], -1, at[1], None, None)
         self.rows = [(*row, *past[self.mode]) for row in self.rows]
@@ -201,11 +208,11 @@ class Table:
             self.rows = [row for row in self.rows if row[0] != -7]
 
     def _create_by_spark(self, rows: pa.Table, path: Location) -> None:
-        columns = self.shape.columns
+        columns = self.read.columns
         with committing_session(self.spark, path, self.provenance()) as own:
-            frame = own.createDataFrame(rows, schema=ddl(value_fields(self.shape))).selectExpr(*named_columns(columns))
-            frame = snapshot_rows(frame, Form(self.mode), SNAPSHOT)
-            replace_table(with_metadata(frame, self.shape.source_columns, self.form), path)
+            frame = own.createDataFrame(rows, schema=ddl(value_fields(self.read))).selectExpr(*named_columns(columns))
+            frame = snapshot_rows(frame, self.form, SNAPSHOT)
+            replace_table(with_metadata(frame, columns, self.form), path)
 
     def write(self, net: NetSource, engine: MergeEngine, limits: WriteLimits = WriteLimits()) -> str:  # noqa: B008
         """Returns the writer, after a look at the commit."""
@@ -255,8 +262,8 @@ def _printed(row: Row) -> str:
     return repr(tuple(map(in_utc, row)))
 
 
-def _named(row: Sequence[object]) -> dict[str, object]:
-    return {value(place): each for place, each in enumerate(row)}
+def _named(row: Sequence[object], first: int = 0) -> dict[str, object]:
+    return {value(place): each for place, each in enumerate(row, first)}
 
 
 def net_of(
@@ -380,10 +387,11 @@ def test_rows_without_a_key(made: Callable[..., Table], engine: MergeEngine, wri
         table.assert_rows(by_spark=step == "overwrite")
 
 
-def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table]) -> None:
+@ENGINES
+def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
     """Rows of the first commit were there, and some of the second come in the same net change."""
     kind = f"no key, {COMMITS}"
-    table = made(kind)
+    table = made(kind, engine=engine)
     source = len(table.shape.source_columns)
 
     def come(n: int, version: int, copies: int) -> dict[str, object]:
@@ -399,68 +407,95 @@ def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table]) -> None:
             for version in of_row
         ]
 
+    changed = f"{writer} {PAST[writer]}"
     others = [row for row in table.rows if row[0] not in {row_of(kind, n)[0] for n in range(3)}]
     net = [come(0, 2, 2), go(0, 1), go(1, 2), come(2, 2, 1), come(2, 3, 1), go(2, 3), come(20, 2, 1)]
-    assert table.write(net_of(NetColumns(table.shape), net), "auto") == "spark merge"
+    assert table.write(net_of(NetColumns(table.shape), net), engine) == changed
     table.rows = [*others, *left(_0=(0, 2, 2), _2=(3,), _20=(2,))]
-    table.assert_rows()
+    table.assert_rows(by_spark=False)
     net = [come(0, 3, 1), go(0, 4), go(20, 1)]
-    assert table.write(net_of(NetColumns(table.shape), net), "auto") == "spark merge"
+    assert table.write(net_of(NetColumns(table.shape), net), engine) == changed
     table.rows = others + left(_2=(3,))
-    table.assert_rows()
+    table.assert_rows(by_spark=False)
     with pytest.raises(LakeError, match="does not have"):
-        table.write(net_of(NetColumns(table.shape), [come(2, 4, 1), go(2, 3)]), "auto")
+        table.write(net_of(NetColumns(table.shape), [come(2, 4, 1), go(2, 3)]), engine)
     table.commits -= 1
+    lenient = replace(
+        net_of(NetColumns(table.shape), [come(2, 4, 1), come(2, 5, 1), go(2, 2), go(50, 1)]), lenient=True
+    )
+    assert table.write(lenient, engine) == changed
+    table.rows = others + left(_2=(5,))
+    table.assert_rows(by_spark=False)
     net = [come(0, 4, 2), come(1, 4, 1), come(0, 5, 1), go(0, 2), go(1, 1)]
-    assert table.write(net_of(NetColumns(table.shape), net, "overwrite"), "auto") == "spark overwrite"
+    assert table.write(net_of(NetColumns(table.shape), net, "overwrite"), engine) == f"{writer} overwrite"
     table.rows = left(_0=(5,))
     table.assert_rows()
 
 
-@ENGINES
-def test_soft_delete(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
-    table = made("int", "soft_delete", engine)
-    shape, columns = table.shape, NetColumns(table.shape, mode="soft_delete")
+WITH_COMMITS = pytest.mark.parametrize(
+    ("kind", "engine", "writer"),
+    [
+        *((kind, "auto", "deltalake") for kind in ("int", COMMITS)),
+        ("int", "spark", "spark"),
+        at_night(COMMITS, "spark", "spark"),
+    ],
+)
+
+
+@WITH_COMMITS
+def test_soft_delete(made: Callable[..., Table], kind: str, engine: MergeEngine, writer: str) -> None:
+    table = made(kind, "soft_delete", engine)
+    columns, source = NetColumns(table.shape, mode="soft_delete"), len(table.shape.source_columns)
+    has_commits = kind == COMMITS
     for changed, gone, ended in (
         ((1, 30), (2, 3), None),
         ((2, 4), (5, 99), None),
         ((6, 61), (), Moment(Lsn(99), SNAPSHOT_AT + 7)),
     ):
-        at = INSTANT + timedelta(days=table.commits)
+        lsn, at = 1000 * table.commits, INSTANT + timedelta(days=table.commits)
+        commit = (lsn, at) if has_commits else ()
         held = {row[0]: row for row in table.rows}
         if ended is not None:
             over = datetime.fromtimestamp(SNAPSHOT_AT // 10**6, UTC) + timedelta(microseconds=7)
-            held = {key: (*row[:-1], row[-1] or over) for key, row in held.items()}
-        held |= {(row := row_of("int", n, 1))[0]: (*row, None) for n in changed}
+            marks = ((99, over) if has_commits else ()) + (over,)
+            held = {key: (*row[:source], *marks) if row[-1] is None else row for key, row in held.items()}
+        held |= {(row := row_of(kind, n, 1))[0]: (*row, None) for n in changed}
         for n in gone:
-            if (there := held.get(row_of("int", n)[0])) is not None:
-                held[there[0]] = (*there[:-1], at)
+            if (there := held.get(row_of(kind, n)[0])) is not None:
+                held[there[0]] = (*there[:source], *commit, at)
         table.rows = [*held.values()]
-        net = [{"op": 1, **_named(row_of("int", n, 1))} for n in changed]
-        net += [{"op": 0, **_named(row_of("int", n)[:1]), "deleted_at": at} for n in gone]
-        assert len(shape.key_indices) == 1
+        net = [{"op": 1, **_named(row_of(kind, n, 1))} for n in changed]
+        net += [{"op": 0, **_named(row_of(kind, n)[:1]), **_named(commit, source), "deleted_at": at} for n in gone]
         assert table.write(net_of(columns, net, ended=ended), engine, REWRITES) == f"{writer} {PAST[writer]}"
         table.assert_rows(by_spark=ended is not None)
 
 
-@ENGINES
-def test_history(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
-    table = made("int", "history", engine)
-    columns = NetColumns(table.shape, mode="history")
+@WITH_COMMITS
+def test_history(made: Callable[..., Table], kind: str, engine: MergeEngine, writer: str) -> None:
+    table = made(kind, "history", engine)
+    columns, source = NetColumns(table.shape, mode="history"), len(table.shape.source_columns)
+
+    def named(*commit: object) -> Row:
+        return commit if kind == COMMITS else ()
+
     for changed, gone, ended in (
         ((1, 30), (2,), None),
         ((1, 2), (3,), None),
         ((61,), (), Moment(Lsn(99), None)),
     ):
-        lsn, at = 100 * table.commits, INSTANT + timedelta(days=table.commits)
-        ends = {row_of("int", n)[0] for n in (*changed, *gone)}
-        held = [(*row[:-2], lsn, at) if row[-2] is None and row[0] in ends else row for row in table.rows]
-        if ended is not None:
-            held = [(*row[:-2], 99, None) if row[-2] is None else row for row in held]
-        new = [(*row_of("int", n, table.commits), lsn, at, None, None) for n in changed]
+        lsn, at = 1000 * table.commits, INSTANT + timedelta(days=table.commits)
+        ends = {row_of(kind, n)[0] for n in (*changed, *gone)}
+        held = []
+        for row in table.rows:
+            over = (lsn, at) if row[0] in ends else None if ended is None else (99, None)
+            is_over = row[-2] is None and over is not None
+            held.append((*row[:source], *named(*over), *row[-4:-2], *over) if is_over and over else row)
+        new = [(*row_of(kind, n, table.commits)[:source], *named(lsn, at), lsn, at, None, None) for n in changed]
         table.rows = [*held, *new]
         net = [{"op": 1, **_named(row[:-4]), "from_lsn": lsn, "from_at": at} for row in new]
-        net += [{"op": 0, "v0": key, "to_lsn": lsn, "to_at": at} for key in sorted(ends)]
+        net += [
+            {"op": 0, "v0": key, **_named(named(lsn, at), source), "to_lsn": lsn, "to_at": at} for key in sorted(ends)
+        ]
         assert table.write(net_of(columns, net, ended=ended), engine, REWRITES) == f"{writer} {PAST[writer]}"
         table.assert_rows(by_spark=ended is not None)
 
@@ -478,25 +513,25 @@ def test_changes_as_rows(made: Callable[..., Table], engine: MergeEngine, writer
     table.assert_rows()
 
 
+@pytest.mark.parametrize("kind", ["double", COMMITS])
 @pytest.mark.parametrize("mode", ["soft_delete", "history"])
-def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], mode: Mode) -> None:
+def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], kind: str, mode: Mode) -> None:
     """As Spark computes it: of rows that are equal, that differ, that are gone or new, and of past ones."""
-    table = made("double", mode)
-    columns, at = NetColumns(table.shape, mode=mode), INSTANT
+    table = made(kind, mode)
+    own, at, source = NetColumns(table.shape, mode=mode), INSTANT, table.read.columns
     ends = {"deleted_at": at} if mode == "soft_delete" else {"to_lsn": 99, "to_at": at}
-    net = [{"op": 0, **_named(row_of("double", n)[:1]), **ends} for n in (3, 4)]
-    table.write(net_of(columns, net), "auto")
+    commit = _named((99, at) if kind == COMMITS else (), len(source))
+    net = [{"op": 0, **_named(row_of(kind, n)[:1]), **commit, **ends} for n in (3, 4)]
+    table.write(net_of(own, net), "auto")
     path, later = table.pipeline.lake.table(NAME), Moment(Lsn(999), SNAPSHOT_AT + 10**6)
-    source = [row_of("double", n, n // 7) for n in (0, 1, 2, 3, 5, 7, 8, 20)]
-    values = pa.Table.from_pylist([*map(_named, source)], arrow_schema(value_fields(table.shape)))
+    rows_read = [row_of(kind, n, n // 7)[: len(source)] for n in (0, 1, 2, 3, 5, 7, 8, 20)]
+    values = pa.Table.from_pylist([*map(_named, rows_read)], arrow_schema(value_fields(table.read)))
     held = readable_table(path)
     assert held is not None
-    rows = pa.Table.from_batches([rows_of_snapshot(batch, mode, later) for batch in values.to_batches()])
+    rows = pa.Table.from_batches([rows_of_snapshot(batch, table.form, later) for batch in values.to_batches()])
     found = with_snapshot(held_rows(held), rows, table.shape, mode, later)
-    frame = table.spark.createDataFrame(values, schema=ddl(value_fields(table.shape)))
-    by_spark = rows_with_past(
-        frame.selectExpr(*named_columns(table.shape.columns)), path, table.shape, Form(mode), later
-    )
+    frame = table.spark.createDataFrame(values, schema=ddl(value_fields(table.read)))
+    by_spark = rows_with_past(frame.selectExpr(*named_columns(source)), path, table.read, table.form, later)
     wanted = by_spark.toArrow().select(found.column_names)
     assert found.num_rows == (11 if mode == "soft_delete" else 14)
     assert Counter(map(_printed, zip(*found.to_pydict().values(), strict=True))) == Counter(

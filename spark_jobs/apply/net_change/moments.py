@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.schema.mode_columns import COMMIT_LSN, COMMIT_TIME
-from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 
@@ -28,11 +27,6 @@ class Moments:
     @classmethod
     def never(cls, size: int) -> Moments:
         return cls(np.full(size, NEVER, np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
-
-    @classmethod
-    def all_of(cls, moment: Moment, size: int) -> Moments:
-        at, known = moment.at or 0, moment.at is not None
-        return cls(np.full(size, int(moment.lsn), np.int64), np.full(size, at, np.int64), np.full(size, known))
 
     @classmethod
     def of(cls, ordered: OrderedChanges, rows: pa.Table) -> Moments:

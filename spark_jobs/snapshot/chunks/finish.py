@@ -45,7 +45,6 @@ from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
-from spark_jobs.snapshot.rows_at import rows_at
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
@@ -53,6 +52,7 @@ from spark_jobs.spark.session_conf import local_cores
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.merge_sql import named_columns
+from spark_jobs.writers.rewritten_rows import rows_of_snapshot
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.variants import with_variants
 from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
@@ -215,10 +215,10 @@ class _StagedRows:
     def files(self, target: WholeTable) -> WrittenFiles:
         if not self.chunked.commit_columns:
             return WrittenFiles(self.staged_files, rows_of(self.staged_files))
-        moment, written = self.table.moment, self.table.written(self.read)
 
         def read_file(number: int) -> Generator[pa.RecordBatch, None, None]:
-            yield from rows_at(moment, self.chunked.staged.batches(self.staged_files[number]), written)
+            for rows in self.chunked.staged.batches(self.staged_files[number]):
+                yield rows_of_snapshot(rows, self.table.form, self.table.moment)
 
         with range_threads(local_cores(self.table.work.pipeline.spark)) as threads:
             return read_into_files(len(self.staged_files), read_file, target.path, target.layout, threads)
