@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
@@ -20,13 +21,15 @@ from spark_jobs.errors import LakeError
 # size of a row group before compression. Three are in memory at once: one is filled, one compressed, one written
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 128 << 10
+_SAMPLED_ROWS = 32 << 10
 FILE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``statistics``: the columns of which each file has statistics. ``unique``: columns whose values rarely repeat,
-    and so get no dictionary. ``file_bytes``: a file that has become larger is ended. ``stem``: how files' names begin.
+    """``statistics``: the columns of which each file has statistics. ``unique``: columns whose values
+    are known to repeat rarely; of others, the first rows of a file tell. ``file_bytes``: a file that has become larger
+    is ended. ``stem``: how files' names begin.
     """
 
     schema: pa.Schema
@@ -77,7 +80,7 @@ class DataFiles:
             if not wide <= self._wide:
                 self._finish()
             if self._writer is None:
-                self._open(wide)
+                self._open(group, wide)
             assert self._writer is not None
             assert self._sink is not None
             self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
@@ -114,20 +117,21 @@ class DataFiles:
             with suppress(OSError):  # a file that is left is not part of the table either
                 self._filesystem.delete_file(name)
 
-    def _open(self, wide: Collection[str]) -> None:
-        """``wide``: columns whose statistics Parquet would not keep. To make them takes six copies of each value."""
+    def _open(self, group: pa.Table, wide: Collection[str]) -> None:
+        """``group``: the first rows. ``wide``: columns whose statistics Parquet would not keep. To make them takes six
+        copies of each value."""
         self._name = f"{self._layout.stem}-{len(self.actions):05}-{uuid4()}-c000.zstd.parquet"
         self._statistics = Statistics(self._layout.statistics)
         self._sink = self._filesystem.open_output_stream(self._name)
         schema = self._layout.schema
-        dictionaries = [name for name in schema.names if name not in self._layout.unique]
+        mixed = [name for name in schema.names if name not in self._layout.unique]
         # level 1 compresses row images nearly as well as higher levels
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=dictionaries,
+            use_dictionary=[name for name in mixed if _repeats(group.column(name))],
             write_statistics=[
                 name
                 for name in self._layout.statistics
@@ -149,6 +153,13 @@ class DataFiles:
 
     def _failed(self, error: Exception) -> LakeError:
         return storage_error(f"{self._path} cannot be written", str(error))
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary is worth making: where values hardly repeat, it takes more than half of the time of the
+    write, and makes the file no smaller."""
+    first = column.slice(0, _SAMPLED_ROWS)
+    return bool(pa.types.is_nested(first.type)) or pc.count_distinct(first).as_py() * 2 <= len(first)
 
 
 def _may_be_nan(kind: pa.DataType) -> bool:
