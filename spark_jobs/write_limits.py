@@ -19,7 +19,7 @@ class WriteLimits:
     whole table; for a smaller part, MERGE writes much less. ``broadcast_keys``: the most keys that such a rewrite sends
     to all tasks, a hundred bytes each at most; beyond that Spark decides how to join.
 
-    ``small_bytes``: data files of that size are rewritten by ``deltalake`` in half a second. ``many_files``: each of
+    ``small_bytes``: data files of that size are rewritten by this process in half a second. ``many_files``: each of
     its appends adds a file; a small table with so many is rewritten as one. ``in_memory_bytes``, ``in_files_bytes``: of
     the rows that it writes anew, which are in memory meanwhile. ``rows_of_file``: fewer are not worth a file of their
     own.

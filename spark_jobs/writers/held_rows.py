@@ -6,16 +6,23 @@ https://delta-io.github.io/delta-rs/usage/querying-delta-tables/
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable, QueryBuilder
 
+from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.table import is_ambiguous, open_table, table_errors
+from spark_jobs.delta.whole_files import content_of
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location
 from spark_jobs.writers.opened_table import FEATURES
 
 _log = logging.getLogger(__name__)
+
+_READ_WHOLE_BYTES = 1 << 20
 
 
 def readable_table(path: Location, version: int | None = None) -> DeltaTable | None:
@@ -57,3 +64,16 @@ def held_rows_within(table: DeltaTable, most: int | None, where: str = "true") -
         schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
         found = pa.Table.from_batches(batches, read.schema)
         return found.select(schema.names).cast(schema)
+
+
+def rows_of_file(path: Location, name: str, size: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """All rows of one data file, which has ``size`` bytes, deleted ones included. ``schema``: the columns under their
+    names in files. One that came after the file is null. Raises OSError, and LakeError.
+
+    Spark writes instants in a form that would else be read as nanoseconds, which end in 2262.
+    """
+    filesystem, layout = table_filesystem(path), ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+    source: Any = content_of(path, name) if size <= _READ_WHOLE_BYTES else name
+    fragment = layout.make_fragment(source, filesystem, file_size=size)
+    dataset = ds.FileSystemDataset([fragment], schema, layout, filesystem)
+    yield from dataset.to_batches(batch_readahead=1, fragment_readahead=1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -25,10 +26,12 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.field_metadata import ATTNUM, MODE
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
+from spark_jobs.writers.table_features import DELETION_VECTORS
 from spark_jobs.writers.write_choice import TableFacts
 
 _log = logging.getLogger(__name__)
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
 ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as in file:/lake
 # these promise readers what happened to single rows
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
@@ -95,6 +98,18 @@ class OpenedTable:
     def files(self) -> pa.Table:
         """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
         return pa.table(self.table.get_add_actions(flatten=True))
+
+    def can_be_removed(self, files: pa.Table) -> bool:
+        """Whether a commit through ``table`` can remove just these files: it names no deletion vector, and does not
+        write special characters as Spark does. Else the file would stay. All vectors are read for it. Raises
+        LakeError."""
+        names = files.column("path").to_pylist()
+        if DELETION_VECTORS.name not in self.features or not names:
+            return all(map(_PLAIN_NAME.fullmatch, names))
+        with table_errors(f"{self.path} cannot be read"):
+            read = pa.RecordBatchReader.from_stream(self.table.deletion_vectors())
+            marked = {uri.rpartition("/")[2] for batch in read for uri in batch.column("filepath").to_pylist()}
+        return all(_PLAIN_NAME.fullmatch(name) and name.rpartition("/")[2] not in marked for name in names)
 
     def files_in_range(self, shape: TableShape, key_range: KeyRange | None) -> pa.Table:
         """Those of the files that may hold a row in the range, or any row without one. A file without statistics may
@@ -168,11 +183,15 @@ def source_columns(fields: Sequence[Mapping[str, Any]]) -> tuple[DeltaColumn, ..
     )
 
 
-def facts_of(opened: OpenedTable, columns: NetColumns, key_range: KeyRange | None) -> TableFacts:
-    """``columns``: those of the net change. ``key_range``: that of the touched rows; None if any row may be touched."""
+def facts_of(
+    opened: OpenedTable, columns: NetColumns, key_range: KeyRange | None, *, replaces: bool = True
+) -> TableFacts:
+    """``columns``: those of the net change. ``key_range``: that of the touched rows; None if any row may be touched.
+    ``replaces``: whether touched files may be replaced through ``opened``. Raises LakeError."""
     has_columns = set(written_columns(columns.shape.columns, columns.mode).names) == {*opened.physical}
     touched = opened.files_in_range(columns.shape, key_range)
-    return _facts(opened.table, opened.files, touched, is_plain=has_columns and opened.features <= FEATURES)
+    facts = _facts(opened.table, opened.files, touched, is_plain=has_columns and opened.features <= FEATURES)
+    return replace(facts, only_as_a_whole=replaces and not opened.can_be_removed(touched))
 
 
 def facts_of_unopened(path: Location) -> TableFacts | None:

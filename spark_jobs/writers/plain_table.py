@@ -17,7 +17,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import Schema
 from deltalake.table import ProtocolVersions
 
@@ -27,10 +26,10 @@ from spark_jobs.delta.files import storage_error, table_filesystem
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.upkeep import Chosen
-from spark_jobs.delta.whole_files import content_of
 from spark_jobs.errors import OvertakenError
 from spark_jobs.storage import Location
 from spark_jobs.writers.file_layout import FILE_BYTES, layout_of
+from spark_jobs.writers.held_rows import rows_of_file
 from spark_jobs.writers.opened_table import ELSEWHERE, FEATURES, features_of_protocol, sql_type
 from spark_jobs.writers.table_features import COLUMN_MAPPING
 
@@ -40,7 +39,6 @@ _log = logging.getLogger(__name__)
 SmallFiles: TypeAlias = Sequence[Mapping[str, Any]]
 
 _SMALL_BYTES = FILE_BYTES // 2
-_READ_WHOLE_BYTES = 1 << 20
 
 
 def plain_table(path: Location, *, log_alone: bool = False) -> ListedTable | None:
@@ -122,14 +120,5 @@ def _is_plain(table: ListedTable) -> bool:
 
 
 def _rows(path: Location, files: SmallFiles, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """A column that came after a file is null in its rows. Spark writes instants in a form that would else be read as
-    nanoseconds, which end in 2262."""
-    filesystem, layout = table_filesystem(path), ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
     for file in files:
-        name, size = unquote(file["path"]), file["size"]
-        source: Any = name
-        if size <= _READ_WHOLE_BYTES:
-            source = content_of(path, name)
-        fragment = layout.make_fragment(source, filesystem, file_size=size)
-        dataset = ds.FileSystemDataset([fragment], schema, layout, filesystem)
-        yield from dataset.to_batches(batch_readahead=1, fragment_readahead=1)
+        yield from rows_of_file(path, unquote(file["path"]), file["size"], schema)

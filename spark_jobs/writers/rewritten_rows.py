@@ -57,6 +57,21 @@ def rewritten(held: pa.Table, net: NetSource) -> pa.Table | None:
     return pa.concat_tables([kept, _upserts(rows, columns)])
 
 
+def may_change(held: pa.Table, net: NetSource) -> bool:
+    """Whether the net change may change a row of ``held``. It need not, if true."""
+    rows, columns = net.in_memory, net.columns
+    assert rows is not None
+    if net.ended is not None:
+        return True
+    held = _as_held(columns, held)
+    if not columns.shape.has_key:
+        gone = _as_written(columns, rows.filter(pc.less(rows.column(COPIES.name), 0)))
+        source = [column.name for column in columns.shape.source_columns]
+        return bool(pc.any(_may_be_among(held.select(source), gone.select(source))).as_py())
+    wanted, keys = _keys(rows, columns), _keys_held(held, columns)
+    return bool(pc.any(_may_be_among(keys, wanted)).as_py())
+
+
 def places_of(wanted: pa.Table, among: pa.Table) -> pa.ChunkedArray | None:
     """For each row of ``wanted`` the place of the one with equal values ``among`` others, null if there is none. Both
     have the same columns, without nulls. None if a wanted row is there twice."""
@@ -234,12 +249,21 @@ def _may_be_among(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
 
 def _matches(held: pa.Table, rows: pa.Table, columns: NetColumns) -> pa.ChunkedArray:
     """For each row of the table the place among ``rows`` of the one with its key."""
-    keys = [value(place) for place in columns.shape.key_indices]
-    names = [columns.shape.columns[place].name for place in columns.shape.key_indices]
-    of_table = pa.table([comparable_key(held.column(name)) for name in names], keys)
-    places = places_of(of_table, pa.table([comparable_key(rows.column(key)) for key in keys], keys))
+    places = places_of(_keys_held(held, columns), _keys(rows, columns))
     assert places is not None, "a net change has one row for each key"
     return places
+
+
+def _keys(rows: pa.Table, columns: NetColumns) -> pa.Table:
+    """Those of a net change, which Arrow compares as PostgreSQL does."""
+    names = [value(place) for place in columns.shape.key_indices]
+    return pa.table([comparable_key(rows.column(name)) for name in names], names)
+
+
+def _keys_held(held: pa.Table, columns: NetColumns) -> pa.Table:
+    """Those of rows of the table, under the same names."""
+    keys = {value(place): columns.shape.columns[place].name for place in columns.shape.key_indices}
+    return pa.table([comparable_key(held.column(name)) for name in keys.values()], [*keys])
 
 
 def _as_held(columns: NetColumns, held: pa.Table) -> pa.Table:

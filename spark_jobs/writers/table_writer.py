@@ -48,7 +48,8 @@ class WrittenTable:
 
     def facts(self, net: NetSource) -> TableFacts | None:
         if self.opened is not None:
-            return facts_of(self.opened, net.columns, net.touched_range)
+            replaces = self.pipeline.merge_engine == "auto" and net.least == "merge"
+            return facts_of(self.opened, net.columns, net.touched_range, replaces=replaces)
         return facts_of_unopened(self.path)
 
 

@@ -2,12 +2,10 @@
 
 Its functions know counts, sizes and features; they open no table. ``deltalake``, in the driver's own
 process, writes a few rows in 0.03 s, where a warm Spark session needs a second, and no JVM has to start. But it
-rewrites whole files that hold a changed row. So it is for small tables, for appends, and for larger tables much of
-which has changed, as long as their rows fit in memory: there it takes a third of the CPU time of Spark. Where the rows
-are not certain to be those that Spark would write, Spark writes them.
-
-A MERGE by ``deltalake`` finds the rows of a mirrored table by a key that it compares as PostgreSQL does. All other
-changes of rows that are there, and of tables without a key, are made in memory: see ``rewritten_rows``.
+rewrites whole files that hold a changed row (``touched_files``), in memory (``rewritten_rows``). So it is for small
+tables, for appends, and for larger tables much of which has changed, as long as their rows fit in memory: there it
+takes a third of the CPU time of Spark. Where the rows are not certain to be those that Spark would write, Spark writes
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from typing import Literal
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
 from spark_jobs.lake.table_state import Strategy
-from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import holds_changes, keeps_past
@@ -26,7 +23,6 @@ from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
 
 Engine = Literal["spark", "deltalake"]
-_FLOATS = {LakeKind.FLOAT, LakeKind.DOUBLE}
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,7 @@ class TableFacts:
     ``is_plain``: ``deltalake`` can open it, and it has no feature or column that we have not made.
     ``has_files_elsewhere``: files of another table are part of it, as in a shallow clone: ``deltalake`` cannot replace
     these. ``is_read_row_by_row``: it promises readers what happened to single rows, as a change data feed does.
+    ``only_as_a_whole``: ``deltalake`` can replace a touched file only with all others, as one with a deletion vector.
     """
 
     files: int
@@ -47,6 +44,7 @@ class TableFacts:
     is_plain: bool = True
     has_files_elsewhere: bool = False
     is_read_row_by_row: bool = False
+    only_as_a_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,13 +104,6 @@ def _is_certain(net: NetSource, table: TableFacts) -> bool:
     return net.in_memory is not None and table.is_plain and not table.is_read_row_by_row
 
 
-def _can_be_merged(net: NetSource) -> bool:
-    """Whether a MERGE by ``deltalake`` finds the rows. DataFusion joins floats by their bits, and NaN has many."""
-    shape = net.columns.shape
-    kinds = {shape.columns[place].lake_type.kind for place in shape.key_indices}
-    return shape.has_key and not keeps_past(net.columns.mode) and _FLOATS.isdisjoint(kinds)
-
-
 def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, compacts: bool) -> WriteWay:
     way = WriteWay("spark", net.least, compacts)
     if net.least != "merge" or table is None:
@@ -145,7 +136,7 @@ def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, com
         return "append"
     if _is_much(net, table.rows, limits) and may_rewrite:
         return "rewrite"
-    if not _can_be_merged(net):
+    if table.only_as_a_whole:
         return "rewrite" if is_small and may_rewrite else None
     if compacts and not is_small:
         return None

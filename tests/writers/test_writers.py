@@ -108,8 +108,6 @@ ARRAYS: dict[str, tuple[str, Callable[[int], object]]] = {
     "moments": ("array<timestamp>", lambda n: [INSTANT + timedelta(n)]),
     "texts": ("array<string>", lambda n: ["", "😀", None, f"{n}"]),
 }
-# how changes of rows in modes that keep the past are written
-PAST = {"deltalake": "rewrite", "spark": "merge"}
 # what Spark merges in place of a rewrite: their readers follow single rows, or nobody knows how many rows they have
 MERGED = ("a change data feed", "row tracking", "percent in the path")
 
@@ -360,7 +358,7 @@ def test_mirrored_rows(made: Callable[..., Table], kind: str, engine: MergeEngin
         way = table.write(net, engine, REWRITES if step == "rewrite" else WriteLimits())
         writer = "deltalake" if engine == "auto" and step in BY_DRIVER.get(kind, ()) else "spark"
         strategy = "merge" if step == "keep" or (step == "rewrite" and kind in MERGED) else step
-        if kind == "double" and engine == "auto" and strategy == "merge":
+        if kind == "deletion vectors" and engine == "auto" and step == "merge":
             strategy = "rewrite"
         assert way == f"{writer} {strategy}", step
         table.assert_rows(by_spark=step == STEPS[-1])
@@ -382,8 +380,7 @@ def test_rows_without_a_key(made: Callable[..., Table], engine: MergeEngine, wri
         held.update({repr(row_of("no key", n)): count for n, count in copies.items()})
         table.rows = [rows[each] for each in held.elements()]
         net = [{"copies": count, **_named(row_of("no key", n))} for n, count in copies.items()]
-        strategy = "rewrite" if (writer, step) == ("deltalake", "merge") else step
-        assert table.write(net_of(NetColumns(table.shape), net, step), engine) == f"{writer} {strategy}"
+        assert table.write(net_of(NetColumns(table.shape), net, step), engine) == f"{writer} {step}"
         table.assert_rows(by_spark=step == "overwrite")
 
 
@@ -407,7 +404,7 @@ def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table], engine: Merge
             for version in of_row
         ]
 
-    changed = f"{writer} {PAST[writer]}"
+    changed = f"{writer} merge"
     others = [row for row in table.rows if row[0] not in {row_of(kind, n)[0] for n in range(3)}]
     net = [come(0, 2, 2), go(0, 1), go(1, 2), come(2, 2, 1), come(2, 3, 1), go(2, 3), come(20, 2, 1)]
     assert table.write(net_of(NetColumns(table.shape), net), engine) == changed
@@ -466,7 +463,7 @@ def test_soft_delete(made: Callable[..., Table], kind: str, engine: MergeEngine,
         table.rows = [*held.values()]
         net = [{"op": 1, **_named(row_of(kind, n, 1))} for n in changed]
         net += [{"op": 0, **_named(row_of(kind, n)[:1]), **_named(commit, source), "deleted_at": at} for n in gone]
-        assert table.write(net_of(columns, net, ended=ended), engine, REWRITES) == f"{writer} {PAST[writer]}"
+        assert table.write(net_of(columns, net, ended=ended), engine) == f"{writer} merge"
         table.assert_rows(by_spark=ended is not None)
 
 
@@ -496,7 +493,7 @@ def test_history(made: Callable[..., Table], kind: str, engine: MergeEngine, wri
         net += [
             {"op": 0, "v0": key, **_named(named(lsn, at), source), "to_lsn": lsn, "to_at": at} for key in sorted(ends)
         ]
-        assert table.write(net_of(columns, net, ended=ended), engine, REWRITES) == f"{writer} {PAST[writer]}"
+        assert table.write(net_of(columns, net, ended=ended), engine) == f"{writer} merge"
         table.assert_rows(by_spark=ended is not None)
 
 

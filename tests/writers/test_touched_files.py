@@ -1,0 +1,151 @@
+"""A merge without Spark writes those files anew that hold a changed row, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from spark_jobs.configuration import Lake
+from spark_jobs.delta.data_files import DataFiles
+from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.lake.generation import Generation
+from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.lake_types import LakeType
+from spark_jobs.schema.net_columns import NetColumns, arrow_schema
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.storage import Location
+from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.arrow_writer import ArrowWriter
+from spark_jobs.writers.merge_sql import KeyRange
+from spark_jobs.writers.net_source import NetSource, key_range_of
+from spark_jobs.writers.opened_table import facts_of, opened_table
+from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.write_choice import WriteWay
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MERGE = WriteWay("deltalake", "merge")
+ROWS = 10  # of each file
+
+
+@dataclass
+class Table:
+    """Files of ``ROWS`` rows each, with keys from 0 on in one after the other: integers, or texts without a range."""
+
+    path: Location
+    shape: TableShape
+    commits: int = 1
+
+    @classmethod
+    def of(cls, lake: Path, key: str, files: int) -> Table:
+        kinds = {name: LakeType.of_sql(sql) for name, sql in (("id", key), ("n", "int"))}
+        columns = tuple(
+            LakeColumn(name, number, kind, name == "id") for number, (name, kind) in enumerate(kinds.items(), 1) if kind
+        )
+        table = cls(
+            Lake(str(lake)).table(QualifiedName("public", "t")), TableShape(5, QualifiedName("public", "t"), columns)
+        )
+        whole = WholeTable.of(table.path, table.shape, table._provenance())
+        assert whole is not None
+        create_local_folder(table.path)
+        actions = []
+        for first in range(0, files * ROWS, ROWS):
+            written = DataFiles(table_filesystem(table.path), table.path, whole.layout)
+            keys = [table.key(n) for n in range(first, first + ROWS)]
+            written.write_all(pa.table([keys, pa.array([0] * ROWS, pa.int32())], ["v0", "v1"]).to_batches())
+            actions += written.actions
+        whole.commit(actions, files * ROWS, table._provenance())
+        return table
+
+    def key(self, n: int) -> int | str:
+        return n if self.shape.columns[0].lake_type.sql == "int" else f"key {n}"
+
+    def merge(
+        self, upserts: Sequence[int], deletes: Sequence[int] = (), limits: WriteLimits | None = None
+    ) -> int | None:
+        self.commits += 1
+        columns = NetColumns(self.shape)
+        net = [{"op": 1, "v0": self.key(n), "v1": self.commits} for n in upserts]
+        net += [{"op": 0, "v0": self.key(n)} for n in deletes]
+        rows = pa.Table.from_pylist(net, arrow_schema(columns.fields))
+        key_range = key_range_of(rows, self.shape)
+        source = NetSource(columns, False, False, key_range, _no_spark, rows.num_rows, in_memory=rows)
+        opened = opened_table(self.path, self.commits - 2)
+        assert opened is not None
+        return ArrowWriter(opened, limits or WriteLimits()).write(source, MERGE, self._provenance())
+
+    def files(self) -> set[str]:
+        return {*DeltaTable(self.path).file_uris()}
+
+    def rows(self) -> dict[int | str, int]:
+        found = DeltaTable(self.path).to_pyarrow_table()
+        return dict(zip(*(found.column(name).to_pylist() for name in ("id", "n")), strict=True))
+
+    def _provenance(self) -> Provenance:
+        ends = (self.commits, self.commits, Lsn(16 * self.commits), Lsn(16 * self.commits + 8))
+        return Provenance(7, "slot", Generation(Lsn(16)), *ends, 5, self.commits)
+
+
+def _no_spark(_: SparkSession) -> DataFrame:
+    raise AssertionError("the rows are in memory")
+
+
+@pytest.mark.parametrize("key", ["int", "string"])
+def test_other_files_stay(tmp_path: Path, key: str) -> None:
+    table = Table.of(tmp_path, key, 4)
+    before = table.files()
+    assert table.merge([12, 15, 40], deletes=[13, 99]) == 1
+    assert len(before - table.files()) == len(table.files() - before) == 1
+    expected = {table.key(n): 0 for n in range(40) if n != 13} | {table.key(n): 2 for n in (12, 15, 40)}
+    assert table.rows() == expected
+    touched = DeltaTable(table.path).history(1)[0]
+    assert touched["operation"] == "WRITE"
+
+
+def test_new_keys_rewrite_nothing(tmp_path: Path) -> None:
+    table = Table.of(tmp_path, "string", 2)
+    before = table.files()
+    table.merge([100])
+    assert before < table.files()
+    table.merge([], deletes=[101])
+    assert len(table.files()) == 3
+
+
+def test_files_become_no_more(tmp_path: Path) -> None:
+    """However many cores write them."""
+    table = Table.of(tmp_path, "int", 3)
+    for turn in range(12):
+        table.merge([turn, turn + 10, 30 + turn], limits=WriteLimits(rows_of_file=1))
+        assert len(table.files()) <= 3
+    table.merge([], deletes=range(50))
+    assert (table.files(), table.rows()) == (set(), {})
+    table.merge([1])
+    assert table.rows() == {1: 15}
+
+
+def test_a_file_with_a_name_that_deltalake_writes_otherwise_is_not_removed_alone(tmp_path: Path) -> None:
+    table = Table.of(tmp_path, "int", 2)
+    (first, _), log = sorted(Path(table.path).glob("*.parquet")), next(Path(table.path).glob("_delta_log/*.json"))
+    log.write_text(log.read_text().replace(first.name, f"a%20{first.name}"))
+    first.rename(first.with_name(f"a {first.name}"))
+    opened, columns = opened_table(table.path, 0), NetColumns(table.shape)
+    assert opened is not None
+    assert [facts_of(opened, columns, KeyRange(n, n)).only_as_a_whole for n in (1, 11)] == [
+        "%20" in name for name in opened.files_in_range(table.shape, None).column("path").to_pylist()
+    ]
+
+
+def test_rows_that_take_too_much_memory_are_left_to_spark(tmp_path: Path) -> None:
+    table = Table.of(tmp_path, "int", 2)
+    before = table.files()
+    assert table.merge([3, 13], limits=WriteLimits(in_memory_bytes=150)) is None
+    assert table.files() == before
