@@ -101,6 +101,18 @@ def test_the_oldest_of_equal_rows_go(columns: tuple[CommitColumn, ...], lenient:
             assert Counter(zip(*found.to_pydict().values(), strict=True)) == Counter(left)
 
 
+def test_a_version_that_has_ended_keeps_its_commit() -> None:
+    lake_type = LakeType.of_sql("int")
+    assert lake_type is not None
+    shape = TableShape(1, QualifiedName("public", "f"), (LakeColumn("id", 1, lake_type, key=True),))
+    columns = NetColumns(shape.with_commit_columns(["_commit_lsn"]), mode="history")
+    versions = [{"id": 1, "_commit_lsn": 5, "_valid_to_lsn": end} for end in (5, None)]
+    held = pa.Table.from_pylist(versions, written_columns(columns.shape.columns, "history"))
+    found = rewritten(held, in_memory(columns, [{"op": 0, "v0": 1, "v1": 9, "to_lsn": 9}]))
+    assert found is not None
+    assert [(row["_commit_lsn"], row["_valid_to_lsn"]) for row in found.to_pylist()] == [(5, 5), (9, 9)]
+
+
 def _age(row: Row) -> list[float]:
     times = (each.timestamp() if isinstance(each, datetime) else each for each in row[2:])
     return [float(each or 0) for each in times]
