@@ -97,9 +97,8 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         from cdc_assets.assets.tables import table_spec
 
         lake = lake_of(self, self._folder)
-        name = table.qualified_name
-        adds_windows = self.automation.adds_windows(self.name)
-        return table_spec(self.name, self._database, lake, name, self._comments.get(name, ""), adds_windows)
+        adds_windows, comment = self.automation.adds_windows(self.name), self._comments.get(table.relation, "")
+        return table_spec(self.name, self._database, lake, table, comment, adds_windows)
 
     def execute(self, context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
         """Apply the run's windows to the selected tables. Override to do something before or after.
@@ -180,9 +179,10 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
     @property
     def _settings(self) -> Mapping[QualifiedName, TableSettings]:
-        """Of the tables that are known without asking the source."""
+        """Of the lake's tables that are known without asking the source."""
         named = (table.pattern.name for table in self.tables or ())
-        return {table.qualified_name: table for table in self._settings_of(filter(None, named))}
+        tables = (table for settings in self._settings_of(filter(None, named)) for table in settings.in_modes())
+        return {table.qualified_name: table for table in tables}
 
     @property
     def asset_specs(self) -> AssetSpecs:
@@ -210,7 +210,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         settings, prefix = self._settings, source_prefix(self)
         translate = translation_of(self.translation, settings)
-        for name in settings:
+        for name in dict.fromkeys(table.relation for table in settings.values()):
             yield translate("source", name, source_spec(prefix, self._database, name, "")).key
 
     def _blueprint(self) -> Blueprint:

@@ -23,8 +23,10 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
     from spark_jobs.postgres.connection import connected
     from spark_jobs.postgres.described_tables import described_tables
     from spark_jobs.tables.followed_tables import all_followed_names, nothing_followed
+    from spark_jobs.tables.matching_tables import resolved
 
-    names = all_followed_names(pipeline)
+    pipeline = resolved(pipeline)
+    names = pipeline.relations(all_followed_names(pipeline))
     if not names:
         raise nothing_followed(pipeline)
     with connected(pipeline.source.dsn) as connection:

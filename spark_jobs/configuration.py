@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import SecretStr
 
@@ -25,6 +25,7 @@ from spark_jobs.time_partitions import Periods
 from spark_jobs.write_limits import WriteLimits
 
 PluginName = Literal["pgoutput", "test_decoding"]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -245,10 +246,11 @@ FOLLOW_ALL = SchemaPolicy()
 
 @dataclass(frozen=True)
 class Table:
-    """One followed table. ``columns`` None: all that the publication sends. ``key``: the columns of a unique index that
-    identify its rows, if the source has no key but sends whole rows. ``options``: of single columns. ``mask``: the
-    columns whose values are replaced by hashes. ``on_schema_change``: None if the pipeline's holds.
-    ``metadata_columns``: those that say of each row which commit last wrote it."""
+    """One followed table, by its name in the lake. ``columns`` None: all that the publication sends. ``key``: the
+    columns of a unique index that identify its rows, if the source has no key but sends whole rows. ``options``: of
+    single columns. ``mask``: the columns whose values are replaced by hashes. ``on_schema_change``: None if the
+    pipeline's holds. ``metadata_columns``: those that say of each row which commit last wrote it. ``shows``: the source
+    table, where that has another name."""
 
     name: QualifiedName
     mode: Mode = "mirror"
@@ -258,6 +260,24 @@ class Table:
     mask: tuple[str, ...] = ()
     on_schema_change: SchemaPolicy | None = None
     metadata_columns: tuple[CommitColumn, ...] = ()
+    shows: QualifiedName | None = None
+
+    @property
+    def relation(self) -> QualifiedName:
+        """The source table."""
+        return self.shows or self.name
+
+    @property
+    def form(self) -> Form:
+        return Form.of(self.mode, self.metadata_columns)
+
+
+def named_twice(table: Table) -> ConfigurationError:
+    """The error if the source has a table of the name that ``table``, a further one of its source table, has."""
+    return ConfigurationError(
+        f"tables: {table.name} is a table of the source, and what {table.relation} is called in mode {table.mode}",
+        hint=f"leave one of them out: {table.name}, or mode {table.mode} of {table.relation}",
+    )
 
 
 @dataclass(frozen=True)
@@ -265,13 +285,13 @@ class TablePatterns:
     """Which of the source's tables are followed, where the configuration does not name all of them one by one.
 
     ``tables``: names and patterns; empty for every table of the publication. ``exclude``: what is left out of them.
-    ``settings``: the configuration of a table that has this name. ``masking``: those of ``tables`` whose columns are
-    masked, for messages.
+    ``settings``: the lake's tables of a source table that has this name. ``masking``: those of ``tables`` whose columns
+    are masked, for messages.
     """
 
     tables: tuple[TablePattern, ...]
     exclude: tuple[TablePattern, ...]
-    settings: Callable[[QualifiedName], Table] = field(repr=False, compare=False)
+    settings: Callable[[QualifiedName], tuple[Table, ...]] = field(repr=False, compare=False)
     masking: tuple[TablePattern, ...] = ()
 
     def follows(self, name: QualifiedName) -> bool:
@@ -323,7 +343,7 @@ class Pipeline:
     ``tables_of_publication``: ``tables`` is what the publication held when it was queried, not what it should hold.
     ``mask_salt``: the key of masked columns' hashes. ``periods``: the days and hours that get a cut at their ends.
     Raises ConfigurationError if columns are to be masked and there is no salt, or the source sends their values in a
-    form that cannot be masked.
+    form that cannot be masked; and if two tables have one name in the lake.
     """
 
     name: str
@@ -347,7 +367,9 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         patterns = self.patterns.masking if self.patterns is not None else ()
-        masked = ", ".join(map(str, patterns or [table.name for table in self.tables or () if table.mask]))
+        masked = ", ".join(
+            map(str, patterns or dict.fromkeys(each.relation for each in self.tables or () if each.mask))
+        )
         if masked and (why := why_not_maskable(self.source.plugin, binary=self.source.binary)):
             raise ConfigurationError(f"tables: mask of {masked}: {why}")
         if masked and not self._salt.strip():
@@ -355,15 +377,19 @@ class Pipeline:
                 f"tables: mask of {masked}: the environment variable {SALT_VARIABLE} is not set, or is empty",
                 hint="set it to a long random text, and keep it: with another one all masked tables need a re-snapshot",
             )
+        if twice := next(
+            (table for table in self.tables or () if table.shows and table.name in self._by_relation), None
+        ):
+            raise named_twice(twice)
 
     @cached_property
     def masks(self) -> dict[QualifiedName, TableMask]:
-        """Those of the tables that have one."""
-        return {table.name: TableMask(table.mask, self._salt) for table in self._found if table.mask}
+        """Those of the source tables that have one."""
+        return {table.relation: TableMask(table.mask, self._salt) for table in self._found if table.mask}
 
     def salt_word_of(self, name: QualifiedName) -> str:
         """The word of the table's salt, empty if none of its columns is masked."""
-        mask = self.masks.get(name)
+        mask = self.masks.get(self.relation(name))
         return mask.salt_word if mask is not None else ""
 
     @property
@@ -372,23 +398,42 @@ class Pipeline:
 
     @cached_property
     def column_selections(self) -> dict[QualifiedName, ColumnSelection]:
-        """Those of the tables that have one."""
-        return {table.name: table.columns for table in self._found if table.columns is not None}
+        """Those of the source tables that have one."""
+        return {table.relation: table.columns for table in self._found if table.columns is not None}
 
     @cached_property
     def declared_keys(self) -> dict[QualifiedName, tuple[str, ...]]:
-        """The configured keys, of the tables that have one."""
-        return {table.name: table.key for table in self._found if table.key}
+        """The configured keys, of the source tables that have one."""
+        return {table.relation: table.key for table in self._found if table.key}
 
     def table(self, name: QualifiedName) -> Table:
-        """The table's configuration, or the defaults if there is none."""
-        if (known := self._by_name.get(name)) is not None:
-            return known
-        return self.patterns.settings(name) if self.patterns and self.patterns.follows(name) else Table(name)
+        """The configuration of the lake's table, or the defaults if there is none."""
+        return self._by_name.get(name) or self.tables_of(name)[0]
+
+    def tables_of(self, relation: QualifiedName) -> tuple[Table, ...]:
+        """The lake's tables of a source table, at least one: with the defaults if it is not in the configuration."""
+        if known := self._by_relation.get(relation):
+            return tuple(known)
+        follows = self.patterns is not None and self.patterns.follows(relation)
+        return self.patterns.settings(relation) if self.patterns is not None and follows else (Table(relation),)
+
+    def relation(self, name: QualifiedName) -> QualifiedName:
+        """The source table that the lake's table shows."""
+        return self.table(name).relation
+
+    def relations(self, names: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
+        """The source tables that these tables of the lake show, each once."""
+        return tuple(dict.fromkeys(map(self.relation, names)))
+
+    def by_name(
+        self, names: Iterable[QualifiedName], found: Mapping[QualifiedName, Found]
+    ) -> dict[QualifiedName, Found]:
+        """What was ``found`` of source tables, for the tables of the lake that show them."""
+        return {name: found[relation] for name in names if (relation := self.relation(name)) in found}
 
     def names_singly(self, name: QualifiedName) -> bool:
-        """Whether the configuration means just this table. What is wrong with it is then wrong in the configuration;
-        a table that only a pattern matches may be stopped alone."""
+        """Whether the configuration means just this source table. What is wrong with it is then wrong in the
+        configuration; a table that only a pattern matches may be stopped alone."""
         return self.patterns is None or any(pattern.name == name for pattern in self.patterns.tables)
 
     @property
@@ -400,6 +445,13 @@ class Pipeline:
     @cached_property
     def _by_name(self) -> dict[QualifiedName, Table]:
         return {table.name: table for table in self.tables or ()}
+
+    @cached_property
+    def _by_relation(self) -> dict[QualifiedName, list[Table]]:
+        tables: dict[QualifiedName, list[Table]] = {}
+        for table in self.tables or ():
+            tables.setdefault(table.relation, []).append(table)
+        return tables
 
     def column_options(self, name: QualifiedName) -> ColumnOptions:
         """The options of the table's columns, including the pipeline's policy."""
@@ -413,8 +465,7 @@ class Pipeline:
         return self.table(name).mode
 
     def form_of(self, name: QualifiedName) -> Form:
-        table = self.table(name)
-        return Form.of(table.mode, table.metadata_columns)
+        return self.table(name).form
 
     @property
     def alters_publication(self) -> bool:

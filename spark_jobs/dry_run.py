@@ -107,7 +107,7 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         reasons = dict.fromkeys(going_on, broken) if broken else {}
         reasons = reasons or _reasons(connection, pipeline, ledger, going_on) | _changed(pipeline, status)
         reasons = {name: why for name, why in reasons.items() if name not in stopped}
-        sizes = table_sizes(connection, reasons)
+        sizes = pipeline.by_name(reasons, table_sizes(connection, pipeline.relations(reasons)))
         pace = _pace(connection, sizes)
         creates = tuple(_creates(connection, pipeline, ledger, going_on, broken=bool(broken)))
     stopped |= {name: error for name, error in failed.items() if name in going_on and name not in reasons}
@@ -183,7 +183,7 @@ def _changes(
         return {}
     before = ledger.log.fingerprints(ledger.last.catalogue.window)
     now = fingerprints(connection, watched_tables(pipeline, names, ledger.last)).values()
-    return certain_changes(before, now)
+    return pipeline.by_name(names, certain_changes(before, now))
 
 
 def _creates(
@@ -194,13 +194,13 @@ def _creates(
     *,
     broken: bool,
 ) -> Iterator[str]:
-    source = pipeline.source
+    source, relations = pipeline.source, pipeline.relations(names)
     if source.has_publications:
         found = find_publications(connection, source.publications)
         if found is None:
-            yield f"publication {', '.join(source.publications)} for {len(names):,} tables"
+            yield f"publication {', '.join(source.publications)} for {len(relations):,} tables"
         elif found.ours and pipeline.alters_publication:
-            yield from (f"{name} in publication {found.name}" for name in names if not found.publishes(name))
+            yield from (f"{name} in publication {found.name}" for name in relations if not found.publishes(name))
     if not slot_exists(connection, source.slot):
         yield f"slot {source.slot}"
     if ledger is None:

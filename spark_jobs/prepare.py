@@ -13,7 +13,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
-from spark_jobs.tables.configured_otherwise import configured_otherwise
+from spark_jobs.tables.configured_otherwise import configured_otherwise, shows_another
 from spark_jobs.tables.followed_tables import followed_names, nothing_followed
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
@@ -60,13 +60,14 @@ def prepare(pipeline: Pipeline) -> Prepared:
             if not names:
                 raise nothing_followed(pipeline)
             for table in stopped:
-                if isinstance(table.error, ConfigurationError) and pipeline.names_singly(table.name):
+                singly = pipeline.names_singly(pipeline.relation(table.name))
+                if isinstance(table.error, ConfigurationError) and singly:
                     raise table.error
             if len(stopped) == len(names):
                 raise none_can_go_on(stopped)
         elif ("binary", "true") not in ledger.identity.options:
             # no window may be read in binary before every table can be
-            require_readable(connection, pipeline.source, names)
+            require_readable(connection, pipeline.source, pipeline.relations(names))
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         last = prepare_slot(pipeline, tables)
@@ -85,7 +86,8 @@ def prepare(pipeline: Pipeline) -> Prepared:
 
 @dataclass(frozen=True)
 class BegunGenerations:
-    """The generations that the tables have, and what the configuration asks for. ``masks``: their words."""
+    """The generations that the tables have, and what the configuration asks for. ``masks``: the words of
+    source tables."""
 
     pipeline: Pipeline
     ledger: Ledger
@@ -96,7 +98,11 @@ class BegunGenerations:
         if name in self.ledger.errors:  # an unreadable table is replaced only on request
             return False
         state = self.ledger.states.get(name)
-        if state is None or is_of_earlier_chapter(state, self.ledger.identity.chapter):
+        if state is None:
+            return True
+        if shows_another(self.pipeline, state) is not None:  # applying says so
+            return False
+        if is_of_earlier_chapter(state, self.ledger.identity.chapter):
             return True
         return not state.is_lost and (
             state.generation.form != self.pipeline.form_of(name) or bool(self.why_from_source(name))
@@ -108,4 +114,4 @@ class BegunGenerations:
         state = self.ledger.states.get(name)
         if state is None or state.is_lost:
             return ""
-        return configured_otherwise(self.pipeline, state, self.masks.get(name, ""))
+        return configured_otherwise(self.pipeline, state, self.masks.get(self.pipeline.relation(name), ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from spark_jobs.errors import CONTROLS
 
@@ -65,6 +65,12 @@ class QualifiedName:
         """``schema/table`` with everything except letters, digits, ``_`` and ``-`` percent-encoded; in the name
         ``_delta_log`` the first ``_`` too."""
         return "/".join(percent_encoded(name) for name in (self.nspname, self.relname) if name)
+
+    @classmethod
+    def of_path(cls, path: str) -> QualifiedName:
+        """The inverse of ``path``. Raises ValueError."""
+        nspname, relname = map(unquote, path.split("/"))
+        return cls(nspname, relname)
 
     def __str__(self) -> str:
         # after a dot, SQL takes a reserved word for a name

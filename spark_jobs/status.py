@@ -27,6 +27,7 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
 from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
+from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import matching_in_lake, refreshed
@@ -201,7 +202,7 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
                 check_health(pipeline, ledger.last, found)
     except (SourceError, SlotError, GapError) as error:
         if not asked.names:
-            asked = _asked_of_lake(matching_in_lake(pipeline), ledger)
+            asked = _asked_of_lake(configured_names(matching_in_lake(pipeline)) or (), ledger)
         return replace(asked, error=error)
     return asked
 
@@ -230,12 +231,13 @@ def _changed(
     trouble: dict[QualifiedName, CdcError] = {}
     watched = watched_tables(pipeline, tuple(ledger.found), ledger.last)
     seen = ledger.last.catalogue
-    words = fingerprint_words(connection, watched) if seen else {}
+    words = pipeline.by_name(ledger.found, fingerprint_words(connection, watched)) if seen else {}
     if seen and any(
         state.generation.word != words.get(name, (0, state.generation.word))[1] for name, state in ledger.states.items()
     ):
         before = ledger.log.fingerprints(seen.window)
-        for name, changed in certain_changes(before, fingerprints(connection, watched).values()).items():
+        found = certain_changes(before, fingerprints(connection, watched).values())
+        for name, changed in pipeline.by_name(ledger.found, found).items():
             state = ledger.states.get(name)
             if state is not None and state.generation.word != words[name][1]:
                 if refused := refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name)):
@@ -245,7 +247,7 @@ def _changed(
     for name, state in ledger.states.items():
         pending = [marker for marker in asked.markers if marker.ordinal > state.ordinal]
         _, refused = accepted_windows(pending, state, pipeline.schema_policy(name))
-        if error := refused or change_without_event(pending, state):
+        if error := shows_another(pipeline, state) or refused or change_without_event(pending, state):
             trouble[name] = error
     return trouble
 
@@ -268,7 +270,7 @@ def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
     if is_of_earlier_chapter(state, ledger.identity.chapter):
         late = _Late()  # the table's LSNs cannot be compared with this WAL
-    changes = {marker.ordinal: _changes(marker, name) for marker in pending}
+    changes = {marker.ordinal: _changes(marker, state.relation) for marker in pending}
     return TableStatus(
         name=name,
         snapshot_lsn=state.snapshot_lsn,
@@ -313,11 +315,11 @@ def _messages_status(ledger: Ledger | None, flushed: Lsn | None) -> MessagesStat
     )
 
 
-def _changes(marker: WindowMarker, name: QualifiedName) -> int:
+def _changes(marker: WindowMarker, relation: QualifiedName) -> int:
     return sum(
         counts.changes.total
         for counts in marker.relations
-        if (counts.nspname, counts.relname) == (name.nspname, name.relname)
+        if (counts.nspname, counts.relname) == (relation.nspname, relation.relname)
     )
 
 

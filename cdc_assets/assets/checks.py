@@ -138,13 +138,13 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
     state, chapter = ledger.state_of(table), ledger.identity.chapter
     if state is not None and is_of_earlier_chapter(state, chapter):
         state = None  # it has no snapshot in this chapter, and LSNs of another one cannot be compared
-    shown = -1 if state is None else state.ordinal
+    shown, relation = -1 if state is None else state.ordinal, pipeline.relation(table)
     between = [marker for marker in ledger.log.markers(max(shown, chapter - 1)) if marker.window.lo < upto]
     changes = sum(
         counts.changes.total
         for marker in between
         for counts in marker.relations
-        if QualifiedName(counts.nspname, counts.relname) == table
+        if QualifiedName(counts.nspname, counts.relname) == relation
     )
     return shown, between[-1].ordinal if between else shown, changes if state is not None else -1
 

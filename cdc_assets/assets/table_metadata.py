@@ -67,7 +67,10 @@ def table_metadata(
 
     path = blueprint.pipeline.lake.table(table)
     described = described_table(path) or _described_by_spark(spark(), path)
-    source, own = blueprint.specs.sources[table].key, _own_columns(blueprint.pipeline, table)
+    source, own = (
+        blueprint.specs.sources[blueprint.pipeline.relation(table)].key,
+        _own_columns(blueprint.pipeline, table),
+    )
     lineage = {name: [dg.TableColumnDep(source, name)] for name, _ in described.columns if name not in own}
     return {
         "dagster/row_count": described.rows,
@@ -168,16 +171,19 @@ def source_tables(
 
     try:
         with connected(pipeline.source.dsn) as connection:
-            found = relation_facts(connection, names=tuple(names), keys=pipeline.declared_keys)
-            described = described_tables(connection, names)
-            return {of.name: SourceTable(of.key, described[of.name]) for of in found if of.name in described}
+            relations = pipeline.relations(names)
+            found = relation_facts(connection, names=relations, keys=pipeline.declared_keys)
+            described = described_tables(connection, relations)
+            tables = {of.name: SourceTable(of.key, described[of.name]) for of in found if of.name in described}
+            return pipeline.by_name(names, tables)
     except CdcError as error:
         warn(f"the tables' keys and comments are not shown: {error}")
         return {}
 
 
 def window_metadata(markers: Sequence[WindowMarker], window: Window, table: QualifiedName) -> Mapping[str, int]:
-    """One table's changes in the windows that end in a partition, as the change log counted them; the UI plots them."""
+    """A source table's changes in the windows that end in a partition, as the change log counted them; the UI plots
+    them."""
     counts = [
         relation.changes
         for marker in markers_in(window, markers)

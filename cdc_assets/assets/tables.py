@@ -40,6 +40,7 @@ from cdc_assets.assets.window_events import (
     require_present_chapter,
 )
 from cdc_assets.blueprint import MESSAGES, SCHEMA_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.configuration.table_model import TableModel
 from cdc_assets.failures import description_of, failure_of, failures
 from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
@@ -73,14 +74,16 @@ Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any
 
 
 def table_spec(
-    name: str, database: str, lake: Lake, table: QualifiedName, comment: str, adds_windows: str
+    name: str, database: str, lake: Lake, settings: TableModel, comment: str, adds_windows: str
 ) -> dg.AssetSpec:
     """One table that the pipeline ``name`` follows, before any translation. What all tables share is a parameter:
     derived here from the pipeline, it would be derived again for each table."""
-    description = f"PostgreSQL table {table} of database {database}, replicated change by change. {adds_windows}"
+    table, relation = settings.qualified_name, settings.relation
+    mode = f" in mode {settings.mode}" if table != relation else ""
+    what = f"PostgreSQL table {relation} of database {database}, replicated change by change{mode}."
     return dg.AssetSpec(
         key=table_key(name, table),
-        description=with_comment(description, comment),
+        description=with_comment(f"{what} {adds_windows}", comment),
         group_name=name,
         kinds={"postgres", "deltalake", "spark"},
         partitions_def=lsn_partitions(name),
@@ -353,7 +356,9 @@ def _table_events(
         table = table_metadata(spark, run.blueprint, outcome.name, in_source, version)
     for window in run.windows:
         # Dagster stores the events of a range in no order, so each has the metadata of the table as a whole
-        context.add_asset_metadata({**window_metadata(markers, window, outcome.name), **table}, key, window.key)
+        context.add_asset_metadata(
+            {**window_metadata(markers, window, pipeline.relation(outcome.name)), **table}, key, window.key
+        )
     context.add_asset_metadata(_run_metadata(outcome, begun, seconds), key, run.windows[-1].key)
     asked = context.selected_asset_check_keys
     return dg.MaterializeResult(

@@ -29,7 +29,10 @@ def untranslated_specs(
     calendars: Mapping[CalendarName, Calendar],
 ) -> AssetSpecs:
     """``comments``: those on the source's tables, as far as they are known."""
-    sources = {table: source_spec(source_prefix, database, table, comments.get(table, "")) for table in tables}
+    sources = {
+        relation: source_spec(source_prefix, database, relation, comments.get(relation, ""))
+        for relation in pipeline.relations(tables)
+    }
     taken_by = automation.takes_snapshots(pipeline.name)
     return AssetSpecs(
         change_log=change_log_spec(
@@ -40,7 +43,7 @@ def untranslated_specs(
         sources=sources,
         snapshots={
             table: snapshot_spec(pipeline.name, pipeline.lake, table, source.key, taken_by)
-            for table, source in sources.items()
+            for table, source in pipeline.by_name(tables, sources).items()
         },
         tables=tables,
         calendars={

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -49,7 +50,8 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     tables = None
     if not model.asks_source:
         rules = model.table_rules
-        tables = tuple(_table_of(rules.settings_of(table.qualified_name), policy) for table in model.tables or ())
+        each = (_tables_of(rules.settings_of(table.qualified_name), policy) for table in model.tables or ())
+        tables = tuple(chain.from_iterable(each))
     return Pipeline(
         name=model.name,
         source=Source(
@@ -115,26 +117,31 @@ def _patterns_of(model: PipelineModel) -> TablePatterns | None:
     return TablePatterns(
         tuple(table.pattern for table in model.tables or ()),
         tuple(map(TablePattern.parse, model.exclude)),
-        settings=lambda name: _table_of(rules.settings_of(name), policy),
+        settings=lambda name: _tables_of(rules.settings_of(name), policy),
         masking=tuple(masking),
     )
 
 
-def _table_of(model: TableModel, policy: SchemaPolicy) -> Table:
+def _tables_of(model: TableModel, policy: SchemaPolicy) -> tuple[Table, ...]:
+    """The lake's tables of one source table."""
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
     types = ChosenTypes.of({name: ChosenType.parse(text) for name, text in model.types.items()})
     options = ColumnOptions(types, tuple(model.on_unrepresentable.items()), layout=_layout_of(model.layout))
     own = None if model.on_schema_change is None else model.on_schema_change.over(policy)
-    return Table(
-        model.qualified_name,
-        model.mode,
-        selection,
-        tuple(model.key),
-        options,
-        tuple(model.mask),
-        own,
-        tuple(model.metadata_columns),
+    return tuple(
+        Table(
+            each.qualified_name,
+            each.mode,
+            selection,
+            tuple(model.key),
+            options,
+            tuple(model.mask),
+            own,
+            tuple(model.metadata_columns),
+            shows=each.relation if each.relation != each.qualified_name else None,
+        )
+        for each in model.in_modes()
     )
 
 

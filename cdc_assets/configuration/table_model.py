@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -85,6 +85,13 @@ class TableDefaultsModel(StrictModel):
         description="What the table keeps. mirror: the source's rows. soft_delete: also deleted rows. history: every"
         " version of each row (SCD type 2). append: one row for each change.",
     )
+    modes: Sequence[Mode] = Field(
+        default=(),
+        min_length=1,
+        description="Several modes, each in a table of its own, instead of mode. The first has the source table's name,"
+        " the others have their mode in theirs, as public.orders__history.",
+        examples=[["mirror", "history"]],
+    )
     columns: ColumnsModel | None = Field(
         default=None,
         description="The columns to replicate. Needs PostgreSQL 15. Default: all columns that are published.",
@@ -137,11 +144,17 @@ class TableDefaultsModel(StrictModel):
         examples=[{"group_name": "bronze"}],
     )
 
-    @field_validator("key", "metadata_columns")
+    @field_validator("key", "metadata_columns", "modes")
     @classmethod
     def _named_once(cls, names: Sequence[str]) -> Sequence[str]:
         require_named_once(names)
         return names
+
+    @model_validator(mode="after")
+    def _mode_or_modes(self) -> Self:
+        if {"mode", "modes"} <= self.model_fields_set:
+            raise ValueError("expected either mode or modes")
+        return self
 
 
 class _NamedModel(StrictModel):
@@ -157,6 +170,8 @@ class _NamedModel(StrictModel):
 class TableModel(TableDefaultsModel, _NamedModel):
     """One table to replicate, or those that a pattern matches: just the name, or a mapping. If several entries match a
     table, a field has the value that the last of them gives it."""
+
+    _shows: QualifiedName | None = PrivateAttr(default=None)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -190,6 +205,24 @@ class TableModel(TableDefaultsModel, _NamedModel):
     def qualified_name(self) -> QualifiedName:
         """Of a plain name."""
         return QualifiedName.parse(self.name)
+
+    @property
+    def relation(self) -> QualifiedName:
+        """The source table. One of several that show it, ``in_modes``, may have another name."""
+        return self._shows or self.qualified_name
+
+    def in_modes(self) -> tuple[Self, ...]:
+        """The entries of the lake's tables of this source table, one for each mode. The first has its name, the others
+        have their mode in theirs."""
+        first, *further = self.modes or [self.mode]
+        name = self.qualified_name
+        tables = [self.model_copy(update={"mode": first, "modes": ()})]
+        for mode in further:
+            named = str(QualifiedName(name.nspname, f"{name.relname}__{mode}"))
+            table = self.model_copy(update={"name": named, "mode": mode, "modes": ()})
+            table._shows = name
+            tables.append(table)
+        return tuple(tables)
 
     @property
     def schema_name(self) -> str:

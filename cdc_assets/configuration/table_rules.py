@@ -13,6 +13,8 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_pattern import TablePattern
 
+_MODES = {"mode", "modes"}
+
 
 @dataclass(frozen=True)
 class TableRules:
@@ -41,7 +43,10 @@ class TableRules:
             matching[place] = entry
         fields: dict[str, object] = {}
         for each in (self.defaults, *(matching[place] for place in sorted(matching))):
-            fields |= {field: getattr(each, field) for field in (each.model_fields_set if each is not None else ())}
+            said = {field: getattr(each, field) for field in (each.model_fields_set if each is not None else ())}
+            if said.keys() & _MODES:  # one of them takes the place of the other
+                fields = {field: value for field, value in fields.items() if field not in _MODES}
+            fields |= said
         try:
             return self.kind.model_validate({**fields, "name": str(name)})
         except ValidationError as error:

@@ -135,7 +135,7 @@ class _Description:
         held = {column.attnum for column in self.held if column.attnum is not None}
         held |= {column.attnum for column in self.latest.columns if column.attname in names}
         sent = held | set(versions[-1] if versions else ()) | self.added | self.work.state.differing.ignored_numbers
-        shape = TableShape.of(with_options(self.latest, self.options), sent=sent)
+        shape = TableShape.of(with_options(self.latest, self.options), name=self.work.name, sent=sent)
         ignored = {number for number in sent - held if not self.work.adds(number)}
         on_wire = {number: column for version in versions for number, column in version.items()}
         kept = [

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import NeedsSnapshotError, OtherModeError, new_snapshot
+from spark_jobs.errors import LakeError, NeedsSnapshotError, OtherModeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.tables.configured_otherwise import configured_otherwise
+from spark_jobs.tables.configured_otherwise import configured_otherwise, shows_another
 
 
-def needs_new_generation(pipeline: Pipeline, state: TableState) -> NeedsSnapshotError | OtherModeError | None:
+def needs_new_generation(
+    pipeline: Pipeline, state: TableState
+) -> NeedsSnapshotError | OtherModeError | LakeError | None:
     """The reason in the table's state, or in what the configuration now says of its types, masks, ignored columns
-    and mode. None if windows can be applied."""
+    and mode; or LakeError for a table that is not replaced at all. None if windows can be applied."""
     name = state.name
+    if another := shows_another(pipeline, state):
+        return another
     if state.is_lost:
         what = f"{name}: Delta's log clean-up has removed the commit that says how far the table is"
         return NeedsSnapshotError(what, hint=new_snapshot(name))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_state import TableState
@@ -88,7 +89,7 @@ def plan_apply(
     work = tuple(
         TableRange(run, ledger.states[name], ahead)
         for name in tables
-        if name in ledger.states and _has_work(ledger.states[name], ahead)
+        if name in ledger.states and _has_work(pipeline, ledger.states[name], ahead)
     )
     last = ahead[-1] if ahead else ledger.last
     return Plan(tables, messages, followed, ledger, work, ahead, last, bool(after))
@@ -102,10 +103,12 @@ def _first_end(ledger: Ledger, ahead: Sequence[WindowMarker], ended: int) -> int
     return next((n for n, marker in enumerate(ahead, 1) if marker.ends and marker.ordinal > floor), None)
 
 
-def _has_work(state: TableState, ahead: Sequence[WindowMarker]) -> bool:
+def _has_work(pipeline: Pipeline, state: TableState, ahead: Sequence[WindowMarker]) -> bool:
     """Whether some window concerns the table. Also true if the log lacks a window after the table's: it may have held
     changes of the table, and applying then reports the gap."""
     later = [marker for marker in ahead if marker.ordinal > state.ordinal]
+    if state.is_lost and pipeline.table(state.name).shows:  # it does not know whose changes concern it
+        return bool(later)
     return first_missing(state.ordinal, later) is not None or any(concerns(marker, state) for marker in later)
 
 

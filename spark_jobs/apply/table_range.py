@@ -82,7 +82,8 @@ class TableRange:
         return ChangeLog(self.pipeline.lake.change_log).annotations(self.relid, seen.window)
 
     def _is_named(self, counts: RelationCounts) -> bool:
-        return counts.relname == self.name.relname and counts.nspname == self.name.nspname
+        relation = self.state.relation
+        return counts.relname == relation.relname and counts.nspname == relation.nspname
 
     @property
     def path(self) -> Location:

@@ -44,11 +44,11 @@ def begin_chapter(
         last = log.checkpoint()
         if last != after:
             return None
-        now = slot_identity(control, pipeline)
+        now, relations = slot_identity(control, pipeline), pipeline.relations(names)
         if source.has_publications:
-            ensure_publications(control, source.publications, names if pipeline.alters_publication else None)
+            ensure_publications(control, source.publications, relations if pipeline.alters_publication else None)
         else:
-            facts_by_name(control, names)
+            facts_by_name(control, relations)
         start = _start(control, after, now)
         ordinal = after.ordinal + 1
         seen = datetime.now(UTC).isoformat(timespec="seconds")

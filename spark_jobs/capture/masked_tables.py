@@ -128,7 +128,7 @@ class _MaskedNames(Container[QualifiedName]):
     pipeline: Pipeline
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, QualifiedName) and bool(self.pipeline.table(name).mask)
+        return isinstance(name, QualifiedName) and bool(self.pipeline.tables_of(name)[0].mask)
 
 
 def last_look(log: ChangeLog, checkpoint: WindowMarker) -> tuple[Fingerprint, ...]:

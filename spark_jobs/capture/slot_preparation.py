@@ -28,8 +28,8 @@ from spark_jobs.tables.selected_columns import column_lists, require_withheld
 def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = None) -> WindowMarker:
     """Create publication, slot and the log's first marker where missing; returns the log's last marker.
 
-    ``names`` are the tables that can be followed, by default those of the configuration. A publication that we may
-    alter is changed to hold exactly these; with no names at all it is left alone.
+    ``names`` are the lake's tables that can be followed, by default those of the configuration. A publication that we
+    may alter is changed to hold exactly their source tables; with no names at all it is left alone.
 
     The order matters: a publication must exist before the WAL that is read with it. Safe to repeat after a crash
     between any two steps. Raises BreakError when the slot's next changes do not follow on the log's last window.
@@ -39,6 +39,7 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
     pipeline = resolved(pipeline)
     if names is None:
         names = configured_names(pipeline)
+    relations = None if names is None else pipeline.relations(names)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
         identity = slot_identity(control, pipeline)
         checkpoint = landed_end(pipeline.lake)
@@ -50,10 +51,10 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
             require_own_slot(control, pipeline)
         if checkpoint is None:
             log.create()  # before the source is touched: the lake may not be writable
-        if source.has_publications and (names is None or names):
-            _prepare_publications(control, pipeline, names, is_new=checkpoint is None)
+        if source.has_publications and (relations is None or relations):
+            _prepare_publications(control, pipeline, relations, is_new=checkpoint is None)
         elif checkpoint is None:
-            facts_by_name(control, names or ())
+            facts_by_name(control, relations or ())
         require_withheld(control, pipeline)
         if checkpoint is not None:
             return checkpoint

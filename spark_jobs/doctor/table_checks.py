@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.configuration import ColumnSelection, Pipeline
+from spark_jobs.configuration import ColumnSelection, Pipeline, named_twice
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
@@ -32,6 +32,7 @@ from spark_jobs.tables.selected_columns import (
     why_not_selectable,
     why_not_withheld,
 )
+from spark_jobs.tables.stopped_tables import tables_named_twice
 
 AREA = "tables"
 _SAFE_SALT_BYTES = 16
@@ -44,17 +45,18 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
     publication = find_publications(connection, pipeline.source.publications) if published else None
     pipeline = refreshed(connection, pipeline)
     names = _wanted(pipeline, publication)
-    privileges = {table.name: table for table in table_privileges(connection, names)}
-    sent = published_tables(connection, pipeline.source.publications, names) if publication is not None else {}
+    relations = pipeline.relations(names)
+    privileges = {table.name: table for table in table_privileges(connection, relations)}
+    sent = published_tables(connection, pipeline.source.publications, relations) if publication is not None else {}
     if published:
         owned = tuple(privileges.values())
         if publication is None:
             yield _publication_to_be_made(connection, pipeline, role, owned)
         else:
             yield _publication_check(pipeline, publication)
-    facts = {fact.name: fact for fact in relation_facts(connection, names=names, keys=pipeline.declared_keys)}
-    there = tables_there(connection, names)
-    for name in names:
+    facts = {fact.name: fact for fact in relation_facts(connection, names=relations, keys=pipeline.declared_keys)}
+    there = tables_there(connection, relations)
+    for name in relations:
         if name not in privileges or name not in facts or name not in there:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
             continue
@@ -67,7 +69,10 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
         )
         yield from faults or [ok(AREA, str(name), _in_order(table))]
         yield from _unseen(table, publication)
-    yield from _unmatched(pipeline, names)
+    for twice in tables_named_twice(connection, pipeline, names):
+        error = named_twice(pipeline.table(twice))
+        yield fail(AREA, str(twice), error.what, error.hint)
+    yield from _unmatched(pipeline, relations)
     yield from _salt_check(pipeline)
 
 
@@ -148,7 +153,7 @@ def _publication_to_be_made(
     if pipeline.tables is None or not pipeline.alters_publication:
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
         return fail(AREA, what, "does not exist, and the configuration names no tables", remedy)
-    names = [table.name for table in pipeline.tables]
+    names = pipeline.relations(table.name for table in pipeline.tables)
     lists = column_lists(connection, pipeline, names)
     by_owner = f"have an owner create it: {create_publication(pipeline.source.publications[0], names, lists)}"
     foreign = [str(table.name) for table in tables if not (table.owns or role.superuser)]
@@ -212,16 +217,17 @@ def _salt_check(pipeline: Pipeline) -> Iterator[Check]:
 
 
 def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
-    faults = table_faults(
-        table.facts,
-        binary=pipeline.source.binary,
-        sent=table.columns,
-        published=table.sent is not None,
-        form=pipeline.form_of(table.facts.name),
-        key=pipeline.declared_keys.get(table.facts.name, ()),
-        options=pipeline.table(table.facts.name).options,
-    )
-    return (_check(str(table.facts.name), fault) for fault in faults)
+    for in_lake in pipeline.tables_of(table.facts.name):
+        faults = table_faults(
+            table.facts,
+            binary=pipeline.source.binary,
+            sent=table.columns,
+            published=table.sent is not None,
+            form=in_lake.form,
+            key=in_lake.key,
+            options=in_lake.options,
+        )
+        yield from (_check(str(in_lake.name), fault) for fault in faults)
 
 
 def _check(name: str, fault: TableFault) -> Check:

@@ -111,6 +111,11 @@ class TableState:
     def mode(self) -> Mode:
         return self.generation.mode
 
+    @property
+    def relation(self) -> QualifiedName:
+        """The source table's name. A state that is lost does not know another one than its own."""
+        return self.generation.shows or self.name
+
 
 def stream_id(system_identifier: int, slot: str) -> str:
     """The prefix of the transaction identifiers of one slot's tables."""

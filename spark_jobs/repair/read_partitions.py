@@ -106,7 +106,7 @@ def _may_be_read_alone(pipeline: Pipeline, outcome: TableApplied) -> bool:
     state = outcome.state
     if state is None or state.relid is None or not isinstance(outcome.error, NeedsSnapshotError):
         return False
-    plain = outcome.name not in pipeline.masks and pipeline.source.has_publications
+    plain = state.relation not in pipeline.masks and pipeline.source.has_publications
     return plain and can_be_read_by_region(state)
 
 
@@ -173,7 +173,9 @@ def _at_one_lsn(
         assert state is not None
         ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
         regions = regions_changed(ahead, state)
-        plan = RegionPlan(pipeline, exported, watched, name, regions, reasons_of(ahead, name), state.differing)
+        plan = RegionPlan(
+            pipeline, exported, watched, name, regions, reasons_of(ahead, state.relation), state.differing
+        )
         try:
             read = plan.read(connection, seen)
         except CdcError as error:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TablesSeen:
-    """Tables as the exported snapshot shows them. ``landed``: their fingerprints by the look of the window that ends at
-    the snapshot's LSN."""
+    """Source tables as the exported snapshot shows them. ``landed``: their fingerprints by the look of the window that
+    ends at the snapshot's LSN."""
 
     now: Mapping[QualifiedName, Fingerprint]
     landed: Mapping[QualifiedName, Fingerprint]
@@ -73,8 +73,9 @@ class RegionPlan:
     def read(self, connection: Connection, seen: TablesSeen) -> RegionsRead:
         """``connection`` is in the snapshot's transaction. Raises SchemaChangeError if rows outside the regions may
         differ too, or source and lake might disagree on which rows are inside."""
-        facts, sent = seen.facts.get(self.name), seen.published.get(self.name)
-        now, landed = seen.now.get(self.name), seen.landed.get(self.name)
+        relation = self.pipeline.relation(self.name)
+        facts, sent = seen.facts.get(relation), seen.published.get(relation)
+        now, landed = seen.now.get(relation), seen.landed.get(relation)
         if facts is None or sent is None or now is None or landed is None:
             raise SchemaChangeError.because(self.name, "it is not there, or not published")
         # if the window's look has seen a change that the snapshot does not show, no later look will report it again
@@ -122,7 +123,7 @@ class RegionPlan:
 
         def require() -> None:
             with connected(self.pipeline.source.dsn) as connection:
-                now = fingerprints(connection, self.watched).get(self.name)
+                now = fingerprints(connection, self.watched).get(then.name)
             if now is None or _differ(then, now):
                 raise SchemaChangeError.because(self.name, "it was altered while partitions of it were read")
 
@@ -149,8 +150,10 @@ def _differ(before: Fingerprint, after: Fingerprint) -> bool:
     return bool(found.reasons or found.moved_files or found.columns)
 
 
-def reasons_of(markers: Sequence[WindowMarker], name: QualifiedName) -> str:
-    """The reasons that these windows' looks give for the table's changes."""
+def reasons_of(markers: Sequence[WindowMarker], relation: QualifiedName) -> str:
+    """The reasons that these windows' looks give for the source table's changes."""
     looks = (marker.catalogue.changed for marker in markers if marker.catalogue is not None)
-    of_table = (table for changed in looks for table in changed if QualifiedName(table.nspname, table.relname) == name)
+    of_table = (
+        table for changed in looks for table in changed if QualifiedName(table.nspname, table.relname) == relation
+    )
     return "; ".join(dict.fromkeys(reason for table in of_table for reason in table.reasons))

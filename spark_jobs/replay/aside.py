@@ -111,7 +111,14 @@ class Build:
         configured = self.pipeline.table(self.base.name)
         options = replace(configured.options, types=self.base.generation.types, layout=NO_LAYOUT)
         mode, commit_columns = self.form.mode, self.form.commit_columns
-        table = Table(self.base.name, mode, options=options, mask=configured.mask, metadata_columns=commit_columns)
+        table = Table(
+            self.base.name,
+            mode,
+            options=options,
+            mask=configured.mask,
+            metadata_columns=commit_columns,
+            shows=configured.shows,
+        )
         aside = replace(self.pipeline, lake=lake, tables=(table,), on_schema_change=self.policy)
         path = aside.lake.table(self.base.name)
         with spark_errors(

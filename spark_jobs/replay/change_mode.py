@@ -165,7 +165,7 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
         return
     watched = watched_tables(pipeline, (state.name,), landed.markers[-1])
     with connected(pipeline.source.dsn) as connection:
-        _, word = fingerprint_words(connection, watched).get(state.name, (0, ""))
+        _, word = fingerprint_words(connection, watched).get(state.relation, (0, ""))
     if not word or word != state.generation.word:
         raise NeedsSnapshotError("the table was altered, and the change log does not say yet what key it had")
 

@@ -46,7 +46,8 @@ class LakeColumn:
 
 @dataclass(frozen=True)
 class TableShape:
-    """A table as the lake holds it. ``columns`` are in the order of their numbers, in which they are sent.
+    """A table as the lake holds it, under ``name``. ``columns`` are in the order of their numbers, in which they are
+    sent. ``shows``: the source table, where that has another name.
 
     ``leaf_identities``: see ``RelationFacts``; empty unless the table is partitioned. Old tuples of its rows hold what
     the leaf's identity says; its Relation messages, and the letter of an old tuple, show the root's identity, which has
@@ -58,11 +59,20 @@ class TableShape:
     columns: tuple[LakeColumn, ...]
     leaf_identities: tuple[tuple[str, ...] | None, ...] = ()
     annotations: TableAnnotations | None = field(default=None, compare=False, repr=False)
+    shows: QualifiedName | None = None
 
     @classmethod
-    def of(cls, facts: RelationFacts, *, stored: bool = False, sent: Collection[int] | None = None) -> TableShape:
+    def of(
+        cls,
+        facts: RelationFacts,
+        *,
+        name: QualifiedName | None = None,
+        stored: bool = False,
+        sent: Collection[int] | None = None,
+    ) -> TableShape:
         """The table with the columns in ``sent``, by number. If that is None, as for a snapshot, with all except
-        generated ones, as pgoutput sends them; with ``stored``, with all except virtual ones.
+        generated ones, as pgoutput sends them; with ``stored``, with all except virtual ones. ``name``: in the lake;
+        None: the source's.
 
         Raises PreconditionError if a key column is not among them.
         """
@@ -74,7 +84,13 @@ class TableShape:
         )
         if fault := unsent_key_fault(facts, [column.name for column in columns]):
             raise fault.error
-        return cls(facts.relid, facts.name, columns, facts.leaf_identities)
+        shows = facts.name if name not in (None, facts.name) else None
+        return cls(facts.relid, name or facts.name, columns, facts.leaf_identities, shows)
+
+    @property
+    def relation(self) -> QualifiedName:
+        """The source table."""
+        return self.shows or self.name
 
     def with_commit_columns(self, names: Iterable[CommitColumn]) -> TableShape:
         """The table as it is written: these columns follow the source's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from psycopg import sql
 
@@ -45,6 +46,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import Form, Mode, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
+from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.refused_changes import refused_columns
 from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.opened_table import opened_table
@@ -80,7 +82,8 @@ class SnapshotWork:
 
 @dataclass(frozen=True)
 class Seen:
-    """The tables as one snapshot shows them; what is altered later shows in the next fingerprint."""
+    """The source tables as one snapshot shows them, by the names of the lake's; what is altered later shows in the next
+    fingerprint."""
 
     at: int  # the server's clock, in microseconds since 1970, UTC
     fingerprints: Mapping[QualifiedName, Fingerprint]
@@ -92,14 +95,14 @@ class Seen:
 
 def look(connection: Connection, work: SnapshotWork) -> Seen:
     """What ``connection`` shows of the tables, in a transaction of one snapshot."""
-    watched = work.watched
+    watched, by_name = work.watched, partial(work.pipeline.by_name, work.names)
     prints = fingerprints(connection, watched)
-    published = published_tables(connection, watched.publications, work.names) if watched.publications else {}
-    found = relation_facts(connection, names=work.names, keys=watched.keys, masks=watched.masks)
+    published = published_tables(connection, watched.publications, watched.names) if watched.publications else {}
+    found = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in found}
     ranges = {name: _divided(connection, work, known.relid) for name, known in facts.items()}
-    there = tables_there(connection, work.names)
-    return Seen(clock_microseconds(connection), prints, published, there, facts, ranges)
+    there, at = tables_there(connection, watched.names), clock_microseconds(connection)
+    return Seen(at, by_name(prints), by_name(published), by_name(there), by_name(facts), by_name(ranges))
 
 
 def _divided(connection: Connection, work: SnapshotWork, relid: int) -> tuple[CtidRange, ...]:
@@ -121,6 +124,10 @@ class PlannedTable:
     began: datetime | None = None
 
     @property
+    def relation(self) -> QualifiedName:
+        return self.work.pipeline.relation(self.name)
+
+    @property
     def sent(self) -> PublishedTable | None:
         return self.seen.published.get(self.name)
 
@@ -136,7 +143,7 @@ class PlannedTable:
         if (there := self.seen.there.get(self.name)) and there.fault:
             raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
-        described, mask = self._described, self.work.watched.masks.get(self.name)
+        described, mask = self._described, self.work.watched.masks.get(self.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
         own = self.work.chunk_bytes is not None
         read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
@@ -154,9 +161,10 @@ class PlannedTable:
         """The query for those of the table's rows that meet ``condition``."""
         assert self._described is not None
         columns, row_filter = [column.name for column in read.columns], self.sent.row_filter if self.sent else ""
-        is_whole = all(part.leaf == self.name for part in self.seen.ranges[self.name])
-        relation = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(self.name.nspname, self.name.relname))
-        return rows_query(self._described, columns, relation, condition, row_filter)
+        relation = self.relation
+        is_whole = all(part.leaf == relation for part in self.seen.ranges[self.name])
+        named = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(relation.nspname, relation.relname))
+        return rows_query(self._described, columns, named, condition, row_filter)
 
     def _ignored(self, facts: RelationFacts) -> frozenset[int]:
         """The numbers of the columns that were added since the table's first snapshot, if they are kept out of the
@@ -236,8 +244,12 @@ class PlannedTable:
         return Moment(self.exported.lsn, self.seen.at)
 
     def state(self) -> TableState | None:
-        """The Delta table as it is now."""
-        return table_state(self.work.pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
+        """The Delta table as it is now. Raises LakeError if it shows another source table."""
+        pipeline = self.work.pipeline
+        state = table_state(pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
+        if state is not None and (error := shows_another(pipeline, state)):
+            raise error
+        return state
 
     def require_accepted(self, read: TableRead, before: TableState) -> None:
         """Raises RefusedChangeError if the snapshot would change columns in a way that the configuration refuses."""
@@ -259,9 +271,11 @@ class PlannedTable:
         """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
         word = seen.word if (seen := self.seen.fingerprints.get(self.name)) is not None else ""
         missing = self.sent.missing_operations if self.sent is not None else ()
+        shows = self.work.pipeline.table(self.name).shows
+        generation = Generation(self.exported.lsn, word, tuple(missing), types=self.types, mask=self.mask, shows=shows)
         return Provenance(
             *self.work.checkpoint.identity.stream,
-            Generation(self.exported.lsn, word, tuple(missing), types=self.types, mask=self.mask).in_form(self.form),
+            generation.in_form(self.form),
             first=self.work.checkpoint.ordinal,
             last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,

@@ -82,7 +82,8 @@ class TableRead:
             raise error
         if sent is not None and sent.error is not None:
             raise sent.error
-        shape = TableShape.of(facts) if sent is None else TableShape.of(sent.sent_of(facts), stored=True)
+        described = facts if sent is None else sent.sent_of(facts)
+        shape = TableShape.of(described, name=name, stored=sent is not None)
         shape, differing = shape_in_lake(shape, ignored)
         by_name = {column.attname: column for column in facts.columns}
         # a null key would match nothing, so on_unrepresentable does not apply to key columns

@@ -32,7 +32,7 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
     for marker in markers:
         if marker.broke is not None:
             return _broken_off(marker, marker.broke, state)
-        for changed in _changed(marker, state.name, state.relid):
+        for changed in _changed(marker, state.relation, state.relid):
             followed_in_place = bool(changed.columns) and not changed.reasons
             if changed.word != state.generation.word and not followed_in_place:
                 reasons = changed.reasons or ("it was changed right after its snapshot",)
@@ -47,7 +47,7 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
     for marker in markers:
         if marker.broke is not None:
             return ()
-        for changed in _changed(marker, state.name, state.relid):
+        for changed in _changed(marker, state.relation, state.relid):
             if changed.word != state.generation.word:
                 if not changed.regions or changed.columns:
                     return ()
@@ -57,13 +57,15 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
 
 def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tuple[TableChanged, ...]:
     """The looks of these windows that found changed columns of the table."""
-    found = (changed for marker in markers for changed in _changed(marker, state.name, state.relid))
+    found = (changed for marker in markers for changed in _changed(marker, state.relation, state.relid))
     return tuple(changed for changed in found if changed.columns)
 
 
 def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
     """The changes of the table that the window's look found, unless its snapshot shows them already."""
-    return (changed for changed in _changed(marker, state.name, state.relid) if changed.word != state.generation.word)
+    return (
+        changed for changed in _changed(marker, state.relation, state.relid) if changed.word != state.generation.word
+    )
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:

@@ -17,7 +17,7 @@ from spark_jobs.tables.matching_tables import refreshed, resolved
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
-    """The names under ``tables:``; None means every table of the publication.
+    """The lake's tables of those under ``tables:``; None means every table of the publication.
 
     Raises ConfigurationError if test_decoding is used without ``tables:``; with ``columns:``, as it sends every column;
     or with ``drop: keep``.
@@ -50,10 +50,16 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
     return found.tables if names is None else names
 
 
+def configured_relations(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
+    """The source tables of ``configured_names``, and raises as that does."""
+    names = configured_names(pipeline)
+    return None if names is None else pipeline.relations(names)
+
+
 def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """``followed_names``, and the tables that their publication excludes. A publication FOR ALL TABLES keeps no trace
-    of a table that was excluded for a time: only a look at the catalogue during that time shows it."""
-    names, patterns = configured_names(pipeline), pipeline.patterns
+    """The source tables of ``followed_names``, and those that their publication excludes. A publication FOR ALL TABLES
+    keeps no trace of a table that was excluded for a time: only a look at the catalogue during that time shows it."""
+    names, patterns = configured_relations(pipeline), pipeline.patterns
     if names is not None and (patterns is None or not pipeline.source.has_publications):
         return names
     found = _publication_that_names(connection, pipeline)
@@ -109,8 +115,8 @@ def require_followed(names: Collection[QualifiedName], followed: Collection[Qual
 
 
 def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedName]) -> dict[QualifiedName, int]:
-    """For test_decoding: the window since which the log holds each table's changes without interruption. For tables
-    that are new, the window after ``checkpoint``."""
+    """For test_decoding: the window since which the log holds each source table's changes without interruption. For
+    tables that are new, the window after ``checkpoint``."""
     followed = checkpoint.followed if checkpoint else ()
     before = {QualifiedName(table.nspname, table.relname): table.since for table in followed}
     following = checkpoint.ordinal + 1 if checkpoint else 1
@@ -121,15 +127,16 @@ def followed_lines(pipeline: Pipeline, checkpoint: WindowMarker) -> tuple[Follow
     """``WindowMarker.followed`` for windows read after ``checkpoint``; empty with pgoutput."""
     if pipeline.source.has_publications:
         return ()
-    names = configured_names(pipeline) or ()
+    names = configured_relations(pipeline) or ()
     since = followed_since(checkpoint, names)
     return tuple(FollowedSince(name.nspname, name.relname, since[name]) for name in names)
 
 
 def watched_tables(pipeline: Pipeline, names: Sequence[QualifiedName], checkpoint: WindowMarker | None) -> Watched:
-    """The tables as ``fingerprints`` needs them: with the publications that send their changes or, for a plugin without
-    publications, the window since which the log has them."""
+    """The source tables of ``names`` as ``fingerprints`` needs them: with the publications that send their changes or,
+    for a plugin without publications, the window since which the log has them."""
+    names = pipeline.relations(names)
     if pipeline.source.has_publications:
-        return Watched(tuple(names), pipeline.source.publications, {}, pipeline.declared_keys, pipeline.masks)
+        return Watched(names, pipeline.source.publications, {}, pipeline.declared_keys, pipeline.masks)
     since = followed_since(checkpoint, names)
-    return Watched(tuple(names), (), {name: f"window {since[name]}" for name in names}, pipeline.declared_keys)
+    return Watched(names, (), {name: f"window {since[name]}" for name in names}, pipeline.declared_keys)

@@ -176,7 +176,7 @@ def concerns(marker: WindowMarker, state: TableState) -> bool:
     chapter."""
     if marker.ordinal <= state.ordinal:
         return False
-    name, relid = state.name, state.relid
+    name, relid = state.relation, state.relid
     if any(
         seen.relid == relid or (seen.nspname, seen.relname) == (name.nspname, name.relname) for seen in marker.relations
     ):

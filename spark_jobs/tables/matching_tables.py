@@ -33,24 +33,33 @@ def resolved(pipeline: Pipeline) -> Pipeline:
         with connected(pipeline.source.dsn) as connection:
             return refreshed(connection, pipeline)
     except SourceUnreachableError:
-        if not (names := matching_in_lake(pipeline)):
+        found = matching_in_lake(pipeline)
+        if not found.tables:
             raise
-        return _with_tables(pipeline, names)
+        return found
 
 
-def matching_in_lake(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The tables to follow as far as the lake tells; none without patterns. Raises LakeError if it cannot be listed."""
+def matching_in_lake(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the tables to follow as far as the lake tells; unchanged if it has no patterns. Raises
+    LakeError if the lake cannot be listed."""
     if pipeline.patterns is None:
-        return ()
-    return pipeline.patterns.of(name for name in names_in_lake(pipeline.lake) if name.nspname)
-
-
-def _with_tables(pipeline: Pipeline, names: tuple[QualifiedName, ...]) -> Pipeline:
-    assert pipeline.patterns is not None
-    if pipeline.tables is not None and names == tuple(table.name for table in pipeline.tables):
         return pipeline
-    tables = tuple(map(pipeline.table, names))
-    return replace(pipeline, tables=tables, tables_of_publication=not pipeline.patterns.tables)
+    return _with_tables(pipeline, pipeline.patterns.of(name for name in names_in_lake(pipeline.lake) if name.nspname))
+
+
+def _with_tables(pipeline: Pipeline, relations: tuple[QualifiedName, ...]) -> Pipeline:
+    """With the lake's tables of these source tables. Where a source table has the name that another one's has in a
+    further mode, only the latter is among them (``stopped_tables`` stops it)."""
+    assert pipeline.patterns is not None
+    if pipeline.tables is not None and relations == tuple(dict.fromkeys(table.relation for table in pipeline.tables)):
+        return pipeline
+    tables = [table for relation in relations for table in pipeline.tables_of(relation)]
+    further = {table.name for table in tables if table.shows}
+    return replace(
+        pipeline,
+        tables=tuple(table for table in tables if table.relation not in further),
+        tables_of_publication=not pipeline.patterns.tables,
+    )
 
 
 def _candidates(connection: Connection, pipeline: Pipeline, patterns: TablePatterns) -> tuple[QualifiedName, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.column_options import NO_OPTIONS
-from spark_jobs.configuration import Pipeline, Source
+from spark_jobs.configuration import Pipeline, Source, Table, named_twice
 from spark_jobs.errors import CdcError, PreconditionError
-from spark_jobs.postgres.catalogue import no_table, relation_facts, tables_there
+from spark_jobs.postgres.catalogue import TableThere, no_table, relation_facts, tables_there
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications, why_not_sent
@@ -30,18 +30,17 @@ class TableStopped:
 def stopped_tables(
     connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], known: Collection[QualifiedName]
 ) -> tuple[TableStopped, ...]:
-    """The tables of ``names`` that cannot be followed, each with the reason; the others are not affected.
+    """The lake's tables of ``names`` that cannot be followed, each with the reason; the others are not affected.
 
     ``known`` tables have been followed until now: faults of their keys or types show when changes are applied. Other
     tables are checked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
     published table without a key.
     """
-    source = pipeline.source
+    source, relations = pipeline.source, pipeline.relations(names)
     publication = find_publications(connection, source.publications) if source.has_publications else None
-    there, selections = tables_there(connection, names), pipeline.column_selections
-    published = (
-        published_tables(connection, source.publications, names, for_reading=False) if publication is not None else {}
-    )
+    there, selections = tables_there(connection, relations), pipeline.column_selections
+    sent_now = publication is not None
+    published = published_tables(connection, source.publications, relations, for_reading=False) if sent_now else {}
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
     masks = pipeline.masks if pipeline.patterns is not None else {}  # a table's own entry was checked before
@@ -49,16 +48,24 @@ def stopped_tables(
         *selections,
         *keys,
         *masks,
-        *(table.name for table in pipeline.tables or () if table.options != NO_OPTIONS),
+        *(table.relation for table in pipeline.tables or () if table.options != NO_OPTIONS),
     }
-    entering = [name for name in names if name not in known or name not in coming or name in configured]
-    facts = {fact.name: fact for fact in relation_facts(connection, names=entering, keys=keys)} if entering else {}
+    checked = {relation for relation in relations if relation not in coming or relation in configured}
+    entering = [name for name in names if name not in known or pipeline.relation(name) in checked]
+    found = relation_facts(connection, names=pipeline.relations(entering), keys=keys) if entering else ()
+    facts = pipeline.by_name(entering, {fact.name: fact for fact in found})
     altered = pipeline.alters_publication and (publication is None or publication.ours)
     foreign = (
-        _foreign(connection, [name for name in names if name not in published]) if altered and pipeline.patterns else ()
+        _foreign(connection, [relation for relation in relations if relation not in published])
+        if altered and pipeline.patterns
+        else ()
     )
+    twice = tables_named_twice(connection, pipeline, names)
 
-    def why_not(name: QualifiedName) -> CdcError | None:
+    def why_not(table: Table) -> CdcError | None:
+        name = table.relation
+        if table.name in twice:
+            return named_twice(table)
         if name not in there:
             return no_table(connection, name)
         if fault := there[name].fault:
@@ -73,27 +80,36 @@ def stopped_tables(
         sent, selection = published.get(name), selections.get(name)
         if sent is not None and sent.error is not None:
             return sent.error
-        if name not in facts:
+        if (of_table := facts.get(table.name)) is None:
             return None
-        if name in masks and (misfit := why_mask_does_not_fit(facts[name], masks[name])):
+        if name in masks and (misfit := why_mask_does_not_fit(of_table, masks[name])):
             return misfit
-        if selection and (refused := why_not_selectable(facts[name], selection, connection.info.server_version)):
+        if selection and (refused := why_not_selectable(of_table, selection, connection.info.server_version)):
             return refused
         if selection and sent and not altered and (error := why_incomplete(selection, name, sent.columns)):
             return error
-        columns = columns_that_come(facts[name], None if altered else sent, selection)
+        columns = columns_that_come(of_table, None if altered else sent, selection)
         faults = table_faults(
-            facts[name],
+            of_table,
             binary=source.binary,
             sent=columns,
             published=sent is not None,
-            form=pipeline.form_of(name),
+            form=table.form,
             key=keys.get(name, ()),
-            options=pipeline.table(name).options,
+            options=table.options,
         )
         return next((fault.error for fault in faults), None)
 
-    return tuple(TableStopped(name, error) for name in names if (error := why_not(name)))
+    return tuple(TableStopped(name, error) for name in names if (error := why_not(pipeline.table(name))))
+
+
+def tables_named_twice(
+    connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]
+) -> Mapping[QualifiedName, TableThere]:
+    """Those of ``names`` that a source table has which a pattern matches, too: that table is not replicated."""
+    patterns = pipeline.patterns
+    further = [name for name in names if pipeline.table(name).shows and patterns is not None and patterns.follows(name)]
+    return tables_there(connection, further) if further else {}
 
 
 def _foreign(connection: Connection, names: Sequence[QualifiedName]) -> frozenset[QualifiedName]:

@@ -37,7 +37,7 @@ def understood_windows(
     Messages that the table's snapshot already shows do not count.
     """
     for place, marker in enumerate(markers):
-        for message in unknown_messages(marker, state.name, state.relid):
+        for message in unknown_messages(marker, state.relation, state.relid):
             if message.commit_lsn >= state.snapshot_lsn:
                 return markers[:place], _not_understood(marker, message, state.name)
     return markers, None

@@ -75,7 +75,7 @@ def compare_table(work: Verification, name: QualifiedName, read: TableRead | Cdc
     if isinstance(read, CdcError):
         return TableVerified.not_compared(name, lsn, read)
     try:
-        version = shown_version(work.pipeline.lake, name, work.at)
+        version = shown_version(work.pipeline, name, work.at)
         found = _equal_on_driver(work, read, version) or _compared_by_spark(work, read, version)
     except CdcError as error:
         return TableVerified.not_compared(name, lsn, error)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Lake
+from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.commit import Commit
 from spark_jobs.delta.table import log_errors
 from spark_jobs.delta.transaction_log import TransactionLog
@@ -34,14 +34,14 @@ class _Commit:
         return self.last > at.ordinal or self.snapshot_lsn > at.window.hi
 
 
-def shown_version(lake: Lake, name: QualifiedName, at: WindowMarker) -> int:
+def shown_version(pipeline: Pipeline, name: QualifiedName, at: WindowMarker) -> int:
     """The version that shows the end of window ``at``, to which the table has been brought.
 
     Other writers' commits belong to the version: the comparison must see what they did to the rows. Raises
     OvertakenError if no version shows exactly that: a snapshot was taken since, or one commit leads past it. Raises
     LakeError if the table's log cannot be read.
     """
-    path = lake.table(name)
+    path = pipeline.lake.table(name)
     with log_errors(f"{name} was not compared", path):
         log = TransactionLog.open(path)
         if log is None:
@@ -51,7 +51,7 @@ def shown_version(lake: Lake, name: QualifiedName, at: WindowMarker) -> int:
         return log.version
     if beyond.snapshot_lsn > at.window.hi:
         raise OvertakenError(f"{name} has a newer snapshot, of {beyond.snapshot_lsn}", hint="run it again")
-    if not is_first or _leads_past(lake, name, beyond, at):
+    if not is_first or _leads_past(pipeline, name, beyond, at):
         raise OvertakenError(f"another process brought {name} beyond {at.window.hi}", hint="run it again")
     return beyond.version - 1
 
@@ -77,12 +77,13 @@ def _read(commit: Commit) -> _Commit:
         return _Commit(commit.version)
 
 
-def _leads_past(lake: Lake, name: QualifiedName, commit: _Commit, at: WindowMarker) -> bool:
+def _leads_past(pipeline: Pipeline, name: QualifiedName, commit: _Commit, at: WindowMarker) -> bool:
     """Whether the commit also contains changes from before the window's end."""
     assert commit.first is not None
-    covered = ChangeLog(lake.change_log).markers(commit.first - 1)
+    relation = pipeline.relation(name)
+    covered = ChangeLog(pipeline.lake.change_log).markers(commit.first - 1)
     return any(
-        (counts.nspname, counts.relname) == (name.nspname, name.relname)
+        (counts.nspname, counts.relname) == (relation.nspname, relation.relname)
         for marker in covered
         if marker.ordinal <= at.ordinal
         for counts in marker.relations

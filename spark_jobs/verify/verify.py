@@ -152,19 +152,20 @@ def _reads(
     work: Verification, connection: Connection, names: tuple[QualifiedName, ...]
 ) -> dict[QualifiedName, TableRead | CdcError]:
     """How each table is read in the snapshot that ``connection`` uses, or why it cannot be read."""
-    source = work.pipeline.source
-    published = published_tables(connection, source.publications, names) if source.has_publications else {}
-    keys, masks = work.pipeline.declared_keys, work.pipeline.masks
-    known = {facts.name: facts for facts in relation_facts(connection, names=names, keys=keys, masks=masks)}
+    pipeline, source = work.pipeline, work.pipeline.source
+    relations, keys, masks = pipeline.relations(names), pipeline.declared_keys, pipeline.masks
+    published = published_tables(connection, source.publications, relations) if source.has_publications else {}
+    known = {facts.name: facts for facts in relation_facts(connection, names=relations, keys=keys, masks=masks)}
 
     def read(name: QualifiedName) -> TableRead | CdcError:
         try:
-            facts = known.get(name)
+            relation = pipeline.relation(name)
+            facts = known.get(relation)
             if facts:
-                facts = with_options(facts, work.pipeline.column_options(name))
+                facts = with_options(facts, pipeline.column_options(name))
             ranges = _ranges(work, connection, facts) if facts else ()
             ignored = work.differing.get(name, SAME_COLUMNS).ignored_numbers
-            sent, mask = published.get(name), masks.get(name)
+            sent, mask = published.get(relation), masks.get(relation)
             return TableRead.of(name, facts, ranges, sent, truncates_follow=False, mask=mask, ignored=ignored)
         except CdcError as error:
             return error

@@ -465,10 +465,14 @@ REFUSED = [
     ("mode: mirror", "mode: mirrored", 22, "tables[1].mode: expected 'mirror', 'soft_delete', 'history' or"),
     (
         "mode: mirror",
-        "modus: mirror",
+        "mod: mirror",
         22,
-        "tables[1].modus: unknown field (did you mean mode?); allowed: name, mode",
+        "tables[1].mod: unknown field (did you mean mode?); allowed: name, mode",
     ),
+    ("mode: mirror", "mode: mirror\n      modes: [history]", 21, "tables[1]: expected either mode or modes"),
+    ("mode: mirror", "modes: []", 22, "tables[1].modes: expected"),
+    ("mode: mirror", "modes: [mirror, mirror]", 22, "tables[1].modes: names mirror twice"),
+    ("mode: mirror", "modes: [mirror, newest]", 22, "tables[1].modes[1]: expected 'mirror', 'soft_delete', 'history'"),
     ("mode: mirror", "columns: [id]", 22, "tables[1].columns: expected a mapping with include, exclude, not [id]"),
     ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected either include or exclude"),
     ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected either include"),
@@ -614,6 +618,14 @@ def test_refused_in_one_line(file: Path, old: str, new: str, line: int, said: st
     assert caught.value.exit_code == 2
 
 
+def test_a_table_of_the_source_with_the_name_of_a_further_mode_is_refused(file: Path) -> None:
+    said = (
+        r"shop.yaml: tables: public.orders__history is a table of the source, and what public.orders is called in mode"
+    )
+    with pytest.raises(ConfigurationError, match=said):
+        load(file, "- public.orders", "- public.orders__history\n    - {name: public.orders, modes: [mirror, history]}")
+
+
 @pytest.mark.parametrize(("old", "new"), [(old, new) for old, new, *_ in REFUSED])
 def test_what_an_error_suggests_is_accepted(file: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     monkeypatch.setenv(SALT_VARIABLE, "salt")
@@ -663,6 +675,8 @@ def test_every_example_of_a_field_is_accepted(file: Path, monkeypatch: pytest.Mo
         for part in path[:-1]:
             at[part] = at.get(part) or {}
             at = at["tables"][0] if part == "tables" else at[part]
+        if path[-1] == "modes":
+            at.pop("mode", None)
         at[path[-1]] = example
         file.write_text(yaml.safe_dump(document))
         load_pipeline(file)

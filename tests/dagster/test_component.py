@@ -296,7 +296,7 @@ def test_tables_with_one_snapshot_key_are_refused() -> None:
         ),
         ({"tables": None}, "run `dg utils refresh-defs-state`, or list the tables"),
         ({"tables": ["public.*"]}, "run `dg utils refresh-defs-state`, or list the tables"),
-        ({"defaults": {"modus": "history"}}, "defaults.modus: unknown field (did you mean mode?)"),
+        ({"defaults": {"mod": "history"}}, "defaults.mod: unknown field (did you mean mode?)"),
         ({"defaults": {"translation": {"grup": "x"}}}, "defaults.translation.grup: unknown field"),
         (
             {"exclude": ["public.o*"]},

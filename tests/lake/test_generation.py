@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import Form
 
 TYPES = st.dictionaries(st.text(max_size=8), st.sampled_from([ChosenType("array"), ChosenType("decimal", 38, 10)]))
@@ -19,6 +20,7 @@ GENERATIONS = st.builds(
     TYPES.map(ChosenTypes.of),
     st.sampled_from(["", "5a17:2"]),
     st.sampled_from([(), ("_commit_time",), ("_commit_lsn", "_commit_time")]),
+    st.none() | st.builds(QualifiedName, st.text(min_size=1, max_size=8), st.text(min_size=1, max_size=8)),
 )
 
 
@@ -36,14 +38,27 @@ def test_the_text_is_what_lakes_hold() -> None:
     assert str(everything) == "0000000000000100-0a1b-delete-history-a%2Db%3Ac%2Bd:array-5a17:2"
 
 
-def test_commit_columns_come_last() -> None:
+def test_a_further_table_of_a_source_table_names_that_one() -> None:
+    generation = Generation(Lsn(0x100), mode="history", shows=QualifiedName("public", "a-b"))
+    assert str(generation) == "0000000000000100---history----public/a%2Db"
+
+
+def test_commit_columns_follow_the_mask() -> None:
     generation = Generation(Lsn(0x100)).in_form(Form("mirror", ("_commit_lsn", "_commit_time")))
     assert str(generation) == "0000000000000100------_commit_lsn+_commit_time"
     assert generation.form == Form.of("mirror", ["_commit_time", "_commit_lsn"])
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "0000000000000100---versions", "0000000000000100-0a1b-----more", "0000000000000100-------x"]
+    "text",
+    [
+        "",
+        "x",
+        "0000000000000100---versions",
+        "0000000000000100-0a1b-----more",
+        "0000000000000100-------x",
+        "0000000000000100-------public/orders-x",
+    ],
 )
 def test_what_a_later_version_wrote_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"unknown generation|invalid literal"):

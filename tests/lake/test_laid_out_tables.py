@@ -190,7 +190,7 @@ def test_a_folder_that_was_another_tables_place(database: Database, tmp_path: Pa
 def test_patterns_find_their_tables_in_the_lake(database: Database, tmp_path: Path) -> None:
     """While the source cannot be reached, the folders' names are what is known."""
     pipeline = followed(database, laid_out(pipeline_of(database, tmp_path / "lake", "orders", "items"), BRONZE))
-    patterns = TablePatterns((TablePattern.parse("public.o*"),), (), Table)
+    patterns = TablePatterns((TablePattern.parse("public.o*"),), (), lambda name: (Table(name),))
     away = replace(pipeline.source, dsn=type(pipeline.source.dsn)("host=127.0.0.1 port=1"))
     status = pipeline_status(replace(pipeline, source=away, tables=None, patterns=patterns))
     assert [str(table.name) for table in status.tables] == ["public.orders"]

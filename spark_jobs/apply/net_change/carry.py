@@ -93,7 +93,7 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
     if (unchanged & (changes.kinds == INSERT)).any():
         slot = int(np.argmax(unchanged & (changes.kinds == INSERT)))
         ordered, shape = actions.ordered, actions.ordered.shape
-        whole = whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))
+        whole = whole_rows_sql(shape.relation, partitioned=bool(shape.leaf_identities))
         raise NeedsSnapshotError(
             f"the row that enters {shape.name} by an update at {ordered.position(slot)} arrived without the value"
             f" of column {shape.columns[column].name}, which is stored out of line and was not changed",

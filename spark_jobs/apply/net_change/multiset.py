@@ -67,7 +67,7 @@ def _require_old_rows(ordered: OrderedChanges, removed: np.ndarray) -> None:
     shape, at = ordered.shape, ordered.position(int(removed[np.argmin(whole)]))
     raise NeedsSnapshotError(
         f"the change of {shape.name} at {at} arrived without its old row, and the table has no key",
-        hint=f"{whole_rows_sql(shape.name, partitioned=bool(shape.leaf_identities))}; {new_snapshot(shape.name)}",
+        hint=f"{whole_rows_sql(shape.relation, partitioned=bool(shape.leaf_identities))}; {new_snapshot(shape.name)}",
     )
 
 

@@ -68,7 +68,7 @@ def truncates_of(rows: pa.Table) -> pa.Table:
 def _check_truncate(data: bytes, position: Position, shape: TableShape) -> None:
     try:
         if data.startswith(b"t"):  # a line of test_decoding
-            is_of_table = (shape.name.nspname, shape.name.relname) in read_truncate(data).tables
+            is_of_table = (shape.relation.nspname, shape.relation.relname) in read_truncate(data).tables
             if not is_of_table:
                 raise NeedsSnapshotError(
                     f"TRUNCATE at {position} empties one partition of {shape.name}: which rows it held is not known",

@@ -76,7 +76,7 @@ def large_tables(wanted: WantedSnapshots) -> tuple[QualifiedName, ...]:
     if not runs_on_driver(pipeline.spark):
         return ()
     with connected(pipeline.source.dsn) as connection:
-        sizes = table_sizes(connection, wanted.names)
+        sizes = pipeline.by_name(wanted.names, table_sizes(connection, pipeline.relations(wanted.names)))
     return tuple(name for name in wanted.names if name in sizes and sizes[name].bytes > pipeline.snapshot.chunk_bytes)
 
 
@@ -91,8 +91,12 @@ def chunked_tables(
         if isinstance(read, CdcError):
             errors[table.name] = read
         elif has_readable_key(read) and not (table.sent and table.sent.missing_operations):
-            chunked = _chunked(table, read, transactions, wanted.checkpoint)
-            found += [chunked] if chunked is not None else []
+            try:
+                chunked = _chunked(table, read, transactions, wanted.checkpoint)
+            except CdcError as error:
+                errors[table.name] = error
+            else:
+                found += [chunked] if chunked is not None else []
     return tuple(found), errors
 
 

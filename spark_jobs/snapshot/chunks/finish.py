@@ -127,7 +127,8 @@ def _corrected(
 def _net_changes(run: Run, chunked: ChunkedTable, first: int, last: WindowMarker) -> Iterator[NetChange]:
     """Those of the table from window ``first`` to ``last``: each of as many windows as fit into memory."""
     pipeline, plan, shape = run.pipeline, chunked.plan, chunked.read.shape
-    generation = Generation(Lsn(0), plan.word, (), "mirror", chunked.table.types, chunked.table.mask)
+    shows = pipeline.table(chunked.name).shows
+    generation = Generation(Lsn(0), plan.word, (), "mirror", chunked.table.types, chunked.table.mask, shows=shows)
     state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
     log = ChangeLog(pipeline.lake.change_log)
     markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
