@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pydantic import SecretStr
 
 from spark_jobs.configuration import Pipeline, PluginName, Table, TablePatterns
 from spark_jobs.errors import CdcError
@@ -16,10 +17,12 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, sync
+from spark_jobs.table_mask import TableMask
 from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.table_pattern import TablePattern
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
+from tests.apply.several_modes import in_modes
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -30,14 +33,6 @@ from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Transaction, first_
 from tests.spark.mode_oracle import Oracle, lake_rows, xids_by_lsn
 
 pytestmark = pytest.mark.postgres
-
-
-def in_modes(relation: QualifiedName, *modes: Mode) -> tuple[Table, ...]:
-    """As ``modes`` in the configuration."""
-    first, *further = modes
-    return Table(relation, first), *(
-        Table(QualifiedName(relation.nspname, f"{relation.relname}__{mode}"), mode, shows=relation) for mode in further
-    )
 
 
 @dataclass(frozen=True)
@@ -253,3 +248,19 @@ def test_a_large_table_in_two_modes(database: Database, tmp_path: Path) -> None:
     large.assert_equal()
     of_both = [sorted(map(repr, rows_of(large.pipeline, name))) for name in ("big", "big__again")]
     assert of_both[0] == of_both[1]
+
+
+def test_masked_columns_and_a_table_of_that_name(item: Item) -> None:
+    """Whatever the tables of the lake are called, those of the source are what is masked."""
+    hashed = TableMask(("v",), b"a salt of some length").hashed(b"canary").decode()
+    masked = tuple(replace(table, mask=("v",)) for table in in_modes(ITEM, "mirror", "history"))
+    pipeline = replace(item.pipeline, tables=masked, mask_salt=SecretStr("a salt of some length"))
+    item.run([["UPDATE item SET v = 'canary'", "CREATE TABLE item__history (v text)"]])
+    synced_without_spark(pipeline)
+    item.run([["UPDATE item SET n = 7, v = 'canary' WHERE id = 1", "INSERT INTO item VALUES (21, 'canary')"]])
+    synced_without_spark(pipeline)
+    for relname, rows in (("item", 21), ("item__history", 22)):
+        assert [row["v"] for row in rows_of(pipeline, relname)] == [hashed] * rows
+    assert verdicts(pipeline) == {"public.item": "equal", "public.item__history": "equal"}
+    written = Path(pipeline.lake.path).rglob("*")
+    assert not [file for file in written if file.is_file() and b"canary" in file.read_bytes()]

@@ -144,6 +144,7 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.RetentionModel, "cuts"): "consistent_cuts.md",
     (models.PipelineModel, "health"): "monitoring.md#thresholds",
     (TableModel, "mode"): "modes.md",
+    (TableModel, "modes"): "modes.md#several-modes-at-once-modes",
     (TableModel, "columns"): "publications.md#columns-of-a-table",
     (TableModel, "key"): "operations.md#tables-without-a-key",
     (TableModel, "mask"): "masking.md",
