@@ -87,7 +87,6 @@ class TableDefaultsModel(StrictModel):
     )
     modes: Sequence[Mode] = Field(
         default=(),
-        min_length=1,
         description="Several modes, each in a table of its own, instead of mode. The first has the source table's name,"
         " the others have their mode in theirs, as public.orders__history.",
         examples=[["mirror", "history"]],
@@ -152,8 +151,10 @@ class TableDefaultsModel(StrictModel):
 
     @model_validator(mode="after")
     def _mode_or_modes(self) -> Self:
-        if {"mode", "modes"} <= self.model_fields_set:
-            raise ValueError("expected either mode or modes")
+        if self.modes:
+            if "mode" in self.model_fields_set and self.mode != self.modes[0]:
+                raise ValueError("expected either mode or modes")
+            self.mode = self.modes[0]
         return self
 
 
@@ -214,10 +215,9 @@ class TableModel(TableDefaultsModel, _NamedModel):
     def in_modes(self) -> tuple[Self, ...]:
         """The entries of the lake's tables of this source table, one for each mode. The first has its name, the others
         have their mode in theirs."""
-        first, *further = self.modes or [self.mode]
         name = self.qualified_name
-        tables = [self.model_copy(update={"mode": first, "modes": ()})]
-        for mode in further:
+        tables = [self.model_copy(update={"modes": ()})]
+        for mode in self.modes[1:]:
             named = str(QualifiedName(name.nspname, f"{name.relname}__{mode}"))
             table = self.model_copy(update={"name": named, "mode": mode, "modes": ()})
             table._shows = name

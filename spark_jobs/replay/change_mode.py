@@ -32,6 +32,7 @@ from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import CommitColumn, Form, Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
+from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger, concerns
 from spark_jobs.writers.arranged_table import rewriting
@@ -98,7 +99,7 @@ def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged,
 
 def _in_other_forms(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[TableState]:
     """The states of those tables that grew from a snapshot of this chapter and are in another form. Tables that cannot
-    be read are left out."""
+    be read, or show another source table, are left out."""
     ledger = Ledger.of(pipeline.lake)
     if ledger is None:
         return []
@@ -107,7 +108,9 @@ def _in_other_forms(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[
     return [
         state
         for state in states
-        if state.generation.form != pipeline.form_of(state.name) and not is_of_earlier_chapter(state, chapter)
+        if state.generation.form != pipeline.form_of(state.name)
+        and not is_of_earlier_chapter(state, chapter)
+        and shows_another(pipeline, state) is None
     ]
 
 

@@ -470,7 +470,6 @@ REFUSED = [
         "tables[1].mod: unknown field (did you mean mode?); allowed: name, mode",
     ),
     ("mode: mirror", "mode: mirror\n      modes: [history]", 21, "tables[1]: expected either mode or modes"),
-    ("mode: mirror", "modes: []", 22, "tables[1].modes: expected"),
     ("mode: mirror", "modes: [mirror, mirror]", 22, "tables[1].modes: names mirror twice"),
     ("mode: mirror", "modes: [mirror, newest]", 22, "tables[1].modes[1]: expected 'mirror', 'soft_delete', 'history'"),
     ("mode: mirror", "columns: [id]", 22, "tables[1].columns: expected a mapping with include, exclude, not [id]"),
