@@ -252,13 +252,15 @@ def test_a_large_table_in_two_modes(database: Database, tmp_path: Path) -> None:
 
 
 def test_masked_columns_and_a_table_of_that_name(item: Item) -> None:
-    """Whatever the tables of the lake are called, those of the source are what is masked."""
+    """Whatever the tables of the lake are called, those of the source are what is masked; another one is let through."""
     hashed = TableMask(("v",), b"a salt of some length").hashed(b"canary").decode()
     masked = tuple(replace(table, mask=("v",)) for table in in_modes(ITEM, "mirror", "history"))
     pipeline = replace(item.pipeline, tables=masked, mask_salt=SecretStr("a salt of some length"))
     item.run([["UPDATE item SET v = 'canary'", "CREATE TABLE item__history (v text)"]])
+    item.run([[f"CREATE PUBLICATION {item.database.name} FOR ALL TABLES"]])
     synced_without_spark(pipeline)
     item.run([["UPDATE item SET n = 7, v = 'canary' WHERE id = 1", "INSERT INTO item VALUES (21, 'canary')"]])
+    item.run([["INSERT INTO item__history VALUES ('not masked')"]])
     synced_without_spark(pipeline)
     for relname, rows in (("item", 21), ("item__history", 22)):
         assert [row["v"] for row in rows_of(pipeline, relname)] == [hashed] * rows
