@@ -252,7 +252,7 @@ def test_a_large_table_in_two_modes(database: Database, tmp_path: Path) -> None:
 
 
 def test_masked_columns_and_a_table_of_that_name(item: Item) -> None:
-    """Whatever the tables of the lake are called, those of the source are what is masked; another one is let through."""
+    """Whatever the tables of the lake are called, those of the source are what is masked; another is let through."""
     hashed = TableMask(("v",), b"a salt of some length").hashed(b"canary").decode()
     masked = tuple(replace(table, mask=("v",)) for table in in_modes(ITEM, "mirror", "history"))
     pipeline = replace(item.pipeline, tables=masked, mask_salt=SecretStr("a salt of some length"))
