@@ -414,8 +414,9 @@ class Pipeline:
         """The lake's tables of a source table, at least one: with the defaults if it is not in the configuration."""
         if known := self._by_relation.get(relation):
             return tuple(known)
-        follows = self.patterns is not None and self.patterns.follows(relation)
-        return self.patterns.settings(relation) if self.patterns is not None and follows else (Table(relation),)
+        if self.patterns is not None and self.patterns.follows(relation):
+            return self.patterns.settings(relation)
+        return (Table(relation),)
 
     def relation(self, name: QualifiedName) -> QualifiedName:
         """The source table that the lake's table shows."""

@@ -39,8 +39,11 @@ def stopped_tables(
     source, relations = pipeline.source, pipeline.relations(names)
     publication = find_publications(connection, source.publications) if source.has_publications else None
     there, selections = tables_there(connection, relations), pipeline.column_selections
-    sent_now = publication is not None
-    published = published_tables(connection, source.publications, relations, for_reading=False) if sent_now else {}
+    published = (
+        published_tables(connection, source.publications, relations, for_reading=False)
+        if publication is not None
+        else {}
+    )
     coming = published if source.has_publications else there
     keys = pipeline.declared_keys
     masks = pipeline.masks if pipeline.patterns is not None else {}  # a table's own entry was checked before
