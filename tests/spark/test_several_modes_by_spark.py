@@ -125,9 +125,8 @@ def test_partitions_that_come_and_go(spark: SparkSession, database: Database, tm
     database.execute("ALTER TABLE item ATTACH PARTITION item_2 FOR VALUES FROM (100) TO (200)")
     report = synced(item, "history", "mirror")
     assert [taken.name for taken in report.snapshots] == [ITEM]
-    (mirror,) = [done for done in report.tables if done.name != ITEM]
-    assert mirror.partitions is not None
-    assert mirror.partitions.rows == 51
+    read = [done.partitions.rows for done in report.tables if done.name != ITEM and done.partitions is not None]
+    assert read == [51]
     database.execute("UPDATE item SET v = 'z' WHERE id % 10 = 0")
     synced(item, "history", "mirror")
     verified = verify(pipeline_in(item, "history", "mirror"), lambda: spark).tables
