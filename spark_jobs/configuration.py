@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from spark_jobs.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, FolderTemplate
+from spark_jobs.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER, FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
@@ -118,6 +118,10 @@ class Lake:
     @property
     def cuts(self) -> Location:
         return self.root / "cuts"
+
+    @property
+    def unrepresentable(self) -> Location:
+        return self.root / UNREPRESENTABLE_FOLDER
 
     @property
     def messages(self) -> Location:
@@ -453,6 +457,11 @@ class Pipeline:
         for table in self.tables or ():
             tables.setdefault(table.relation, []).append(table)
         return tables
+
+    def may_replace_values(self, name: QualifiedName) -> bool:
+        """Whether a value of the table that its type cannot hold may be stored otherwise, in place of an error."""
+        options = self.column_options(name)
+        return any(policy != "error" for policy in (options.policy, *dict(options.policies).values()))
 
     def column_options(self, name: QualifiedName) -> ColumnOptions:
         """The options of the table's columns, including the pipeline's policy."""

@@ -12,7 +12,8 @@ from spark_jobs.qualified_name import QualifiedName, percent_encoded
 
 # as a name can be in a folder
 _NAME = r"[A-Za-z0-9_%-]+"
-_OWN_FOLDERS = ("change_log", "cuts", "_staging", "_being_dropped.json")
+UNREPRESENTABLE_FOLDER = "_unrepresentable"
+_OWN_FOLDERS = ("change_log", "cuts", "_staging", "_being_dropped.json", UNREPRESENTABLE_FOLDER)
 MESSAGES_FOLDER = "tables/_messages"
 
 

@@ -58,7 +58,8 @@ class TableStatus:
     last read again since the snapshot, and why. ``strategy``: how our last commit was written; None for a snapshot.
     ``differing``: the columns in which it differs from the source on purpose. ``waits_for``: the open transaction
     before whose end the table cannot get the snapshot that it needs. ``snapshot_progress``: how much of a new snapshot
-    is read, if that is read in chunks.
+    is read, if that is read in chunks. ``unrepresentable``: by column, how many values were stored otherwise than the
+    source had them, since the snapshot.
     """
 
     name: QualifiedName
@@ -78,6 +79,7 @@ class TableStatus:
     differing: DifferingColumns = SAME_COLUMNS
     waits_for: OpenTransaction | None = None
     snapshot_progress: SnapshotProgress | None = None
+    unrepresentable: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -291,6 +293,7 @@ def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again
         if read_again and isinstance(asked.trouble.get(name), NeedsSnapshotError)
         else None,
         snapshot_progress=asked.progress.get(name),
+        unrepresentable=state.unrepresentable.counts,
     )
 
 

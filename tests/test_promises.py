@@ -11,6 +11,7 @@ from cdc_assets.cli.invocation import INTERRUPTED, USAGE
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.lake.cuts import CUTS_SCHEMA
 from spark_jobs.lake.generation import Generation
+from spark_jobs.lake.unrepresentable import UNREPRESENTABLE_SCHEMA
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.writers.table_commit import ModeOrigin, Provenance
 
@@ -35,6 +36,13 @@ def test_the_columns_of_the_change_log() -> None:
 
 def test_the_columns_of_cuts() -> None:
     assert named(section("Cuts").partition(".")[0]) == CUTS_SCHEMA.names
+
+
+def test_the_columns_of_records_of_what_did_not_fit() -> None:
+    types = (Path(__file__).parents[1] / "docs" / "types.md").read_text()
+    listed = types.partition("### What did not fit")[2].partition("\n- ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", listed, re.MULTILINE)
+    assert {name for row in rows for name in named(row)} == {*UNREPRESENTABLE_SCHEMA.names}
 
 
 def test_the_keys_of_user_metadata() -> None:

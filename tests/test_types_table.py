@@ -79,11 +79,13 @@ def test_each_value_of_the_table(database: Database) -> None:
                 with pytest.raises(UnrepresentableError):
                     _cast(printed[value], lake)
                 nulled = cast_text(pa.array([printed[value]]), lake, name="c", table="t", on_unrepresentable="null")
-                assert nulled.to_pylist() == [None]
+                assert nulled.values.to_pylist() == [None]
+                assert nulled.misfits is not None
+                assert nulled.misfits.to_pylist() == [printed[value]]
 
 
 def _cast(text: str, lake: LakeType) -> object:
-    return cast_text(pa.array([text]), lake, name="c", table="t").to_pylist()[0]
+    return cast_text(pa.array([text]), lake, name="c", table="t").values.to_pylist()[0]
 
 
 def _text(value: object, like: str) -> str:

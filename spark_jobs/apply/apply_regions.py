@@ -18,6 +18,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.schema.table_shape import TableShape
@@ -57,9 +58,13 @@ def _commit(
     changes = net.changes if net is not None else NO_CHANGES
     provenance = replace(work.provenance(changes), partitions=read)
     net = None if net is None or net.is_empty else net
+    misfits = Misfits.all_of((rows.misfits, NO_MISFITS if net is None else net.misfits))
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
-    with spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path):
-        version = write_regions(spark, work.path, net, rows, provenance)
+    with (
+        spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path),
+        provenance.recording(work.pipeline.lake, work.name, misfits) as recorded,
+    ):
+        version = write_regions(spark, work.path, net, rows, recorded)
     return replace(
         TableApplied.nothing_of(work),
         outcome="applied",
@@ -76,7 +81,9 @@ def _staged(spark: SparkSession, work: TableRange, regions: RegionsRead, folder:
     """Stage all rows of the regions before anything is committed: the commit records how many there are."""
     schema = ddl(value_fields(regions.shape))
     with isolated_session(spark, {}) as own, spark_errors(f"{work.name}: partitions could not be read"):
-        regions.values(own).write.option("compression", "snappy").parquet(folder)
+        noted = regions.values(own)
+        noted.rows.write.option("compression", "snappy").parquet(folder)
+        misfits = noted.misfits().at(regions.lsn)
         count = own.read.schema(schema).parquet(folder).count()
     regions.require_unaltered()
 
@@ -87,7 +94,7 @@ def _staged(spark: SparkSession, work: TableRange, regions: RegionsRead, folder:
         rows = session.read.schema(schema).parquet(folder)
         return values_at(moment, rows, regions.shape, commit_columns)
 
-    return RegionRows(regions.regions, written, read, count, work.state.version)
+    return RegionRows(regions.regions, written, read, count, work.state.version, misfits)
 
 
 def _require_same_columns(

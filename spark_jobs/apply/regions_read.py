@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.lake.table_state import TableState
@@ -12,7 +13,10 @@ from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import keeps_past
 from spark_jobs.tables.catalogue_changes import regions_changed
-from spark_jobs.writers.net_source import Frame
+from spark_jobs.writers.staged_misfits import NotedFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class RegionsRead:
     at: int
     shape: TableShape
     reason: str
-    values: Frame
+    values: Callable[[SparkSession], NotedFrame]
     require_unaltered: Callable[[], None]
 
     def make_up_for(self, markers: Sequence[WindowMarker], state: TableState) -> bool:

@@ -65,6 +65,10 @@ class TextColumn:
         table[np.frombuffer(allowed, dtype=np.uint8)] = True
         return bool(table[self.used].all())
 
+    def where(self, rows: np.ndarray) -> TextColumn:
+        """These rows alone."""
+        return TextColumn.of(self.array.filter(pa.array(rows)))
+
     def without(self, rows: np.ndarray) -> TextColumn:
         """The column with these rows set to null."""
         return TextColumn.of(pc.if_else(pa.array(rows), pa.scalar(None, pa.binary()), self.array))

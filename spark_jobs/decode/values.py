@@ -30,9 +30,21 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
 NOT_IN_VARIANT = "a number with an exponent, or of more than 38 digits"
+# of what is noted of a value that does not fit; a longer text ends with …
+MOST_CHARACTERS = 1_000
+
 OTHER_SHAPE = "more dimensions than one, or a lower bound other than 1"
 
 _SPECIAL_FLOAT = r"^(NaN|-?Infinity)$"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Values of the lake type. ``misfits``: PostgreSQL's text of the values that the type cannot hold, in whose place
+    there are others; null in all other rows. It is cut off after ``MOST_CHARACTERS``. None: all values fit."""
+
+    values: pa.Array | pa.ChunkedArray
+    misfits: pa.Array | pa.ChunkedArray | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,7 @@ class Parsed:
 
 def cast_text(
     column: pa.Array, lake_type: LakeType, *, name: str, table: str, on_unrepresentable: OnUnrepresentable = "error"
-) -> pa.Array:
+) -> Fitted:
     """Cast ``column``, PostgreSQL's text output as strings or binary, to ``lake_type.arrow``.
 
     Nulls stay nulls. Unrepresentable values become null under ``"null"``; under ``"clamp"`` see ``clamped``. Raises
@@ -63,9 +75,7 @@ def cast_text(
             f"{table} column {name}: not PostgreSQL's text of {lake_type.sql}",
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",
         ) from None
-    if parsed.unrepresentable is not None and on_unrepresentable == "clamp":
-        return nearest(parsed, TextColumn.of(text.array.filter(pa.array(parsed.unrepresentable))), lake_type)
-    return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
+    return settled(parsed, text.where, lake_type, name=name, table=table, on_unrepresentable=on_unrepresentable)
 
 
 def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:
@@ -74,7 +84,7 @@ def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:
     return parsers[lake_type.kind](text, lake_type)
 
 
-def nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array:
+def _nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array:
     """The values, with the nearest representable one in place of each unrepresentable one (see ``clamped``).
 
     ``beyond``: what PostgreSQL prints for the unrepresentable ones alone, in order. In an array, each element is
@@ -96,15 +106,35 @@ def nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Array
     return pa.concat_arrays([parsed.values, split.lists(values)]).take(pa.array(places))
 
 
-def settled(parsed: Parsed, *, name: str, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
-    """The values, with null for unrepresentable ones. Raises UnrepresentableError if the policy is ``"error"``."""
-    if parsed.unrepresentable is not None and on_unrepresentable == "error":
-        count = int(parsed.unrepresentable.sum())
+def settled(
+    parsed: Parsed,
+    text_of: Callable[[np.ndarray], TextColumn],
+    lake_type: LakeType,
+    *,
+    name: str,
+    table: str,
+    on_unrepresentable: OnUnrepresentable,
+) -> Fitted:
+    """The values, with what the policy stores in place of unrepresentable ones. ``text_of``: what PostgreSQL prints for
+    these rows alone, in order. Raises UnrepresentableError if the policy is ``"error"``."""
+    lost = parsed.unrepresentable
+    if lost is None or not lost.any():
+        return Fitted(parsed.values)
+    if on_unrepresentable == "error":
         raise UnrepresentableError(
-            f"{table} column {name}: {parsed.reason}, in {count} of {len(parsed.values)} values",
+            f"{table} column {name}: {parsed.reason}, in {int(lost.sum())} of {len(parsed.values)} values",
             hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value',
         )
-    return parsed.values
+    beyond = text_of(lost)
+    values = _nearest(parsed, beyond, lake_type) if on_unrepresentable == "clamp" else parsed.values
+    nothing = pa.nulls(len(lost), pa.string())
+    return Fitted(values, pc.replace_with_mask(nothing, pa.array(lost), _cut(beyond.valid_string())))
+
+
+def _cut(texts: pa.Array) -> pa.Array:
+    """A text may have a gigabyte, and what is noted of it is held in memory."""
+    cut = pc.binary_join_element_wise(pc.utf8_slice_codeunits(texts, 0, MOST_CHARACTERS), "…", "")
+    return pc.if_else(pc.greater(pc.utf8_length(texts), MOST_CHARACTERS), cut, texts)
 
 
 def _boolean(text: TextColumn, _: LakeType) -> Parsed:

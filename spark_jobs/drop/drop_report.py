@@ -7,7 +7,9 @@ from typing import Literal
 
 from spark_jobs.errors import CdcError
 
-Kind = Literal["slot", "publication", "table", "messages", "cuts", "change log", "temporary files"]
+Kind = Literal[
+    "slot", "publication", "table", "messages", "unrepresentable values", "cuts", "change log", "temporary files"
+]
 
 
 @dataclass(frozen=True)

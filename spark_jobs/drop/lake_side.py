@@ -17,7 +17,7 @@ from spark_jobs.delta.table import open_table
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.drop.drop_report import Kind, Left, Removal
 from spark_jobs.errors import LakeError
-from spark_jobs.folder_template import MESSAGES_FOLDER
+from spark_jobs.folder_template import MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER
 from spark_jobs.lake.drop_mark import MARK_NAME, DropMark, LakeOwner
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_folders import may_hold_tables
@@ -30,7 +30,11 @@ _LOG = "_delta_log/"
 # what staging.py and read_plan.py make, and what a doctor that was killed leaves
 _STAGED = re.compile(r"[^/]+/[^/]+/(\d+-[0-9a-f]{16}|chunks)/.+")
 _PROBE = re.compile(r"\.postgres-cdc-doctor-\w+")
-_LOGS: dict[str, Kind] = {"cuts": "cuts", "change_log": "change log"}
+_LOGS: dict[str, Kind] = {
+    UNREPRESENTABLE_FOLDER: "unrepresentable values",
+    "cuts": "cuts",
+    "change_log": "change log",
+}
 _FOREIGN = "not of this pipeline"
 # folders that we make even if no table is in them
 _MADE_EMPTY = ("tables", "_staging", *_LOGS)

@@ -32,6 +32,7 @@ from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
+from spark_jobs.lake.unrepresentable import ALL_FITTED, Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.object_stores import storage_options
 from spark_jobs.qualified_name import QualifiedName
@@ -45,6 +46,7 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 # commit_version, commit_id  the last of these; null in cuts of earlier versions, and where it is not known
 # commit_cut  the first cut that had this commit; null in cuts of earlier versions
 # differing  the columns in which the table differs from the source on purpose, as JSON; null if there are none
+# unrepresentable  the values that were stored otherwise than the source had them, as JSON; null if there are none
 # ends     the ends of days and hours that are the window's end (see ``PeriodsSeen``), as JSON; null if there are none
 CUTS_SCHEMA = pa.schema(
     [
@@ -61,6 +63,7 @@ CUTS_SCHEMA = pa.schema(
         pa.field("commit_id", pa.string()),
         pa.field("differing", pa.string()),
         pa.field("commit_cut", pa.int64()),
+        pa.field("unrepresentable", pa.string()),
         pa.field("ends", pa.string()),
     ]
 )
@@ -84,8 +87,8 @@ CUTS_LAYOUT = Layout(CUTS_SCHEMA, statistics=("cut", "window", "lsn"), unique=()
 class TableCut:
     """One table in a cut: read it at Delta ``version``. ``relid`` and ``generation`` identify the snapshot that it grew
     from, ``commits`` is the number of our commits that it had, ``last_commit`` the last of them, if it is known.
-    ``differing``: the columns in which it differs from the source on purpose. ``commit_cut``: the number of the first
-    cut that had ``last_commit``."""
+    ``differing``: the columns in which it differs from the source on purpose. ``unrepresentable``: the values that were
+    stored otherwise. ``commit_cut``: the number of the first cut that had ``last_commit``."""
 
     name: QualifiedName
     relid: int
@@ -94,6 +97,7 @@ class TableCut:
     commits: int = 0
     last_commit: KnownCommit | None = None
     differing: DifferingColumns = SAME_COLUMNS
+    unrepresentable: Unrepresentable = ALL_FITTED
     commit_cut: int | None = field(default=None, compare=False)
 
     def after(self, earlier: TableCut | None, number: int) -> TableCut:
@@ -252,6 +256,7 @@ def _table_cut(row: Mapping[str, Any]) -> TableCut:
         row.get("commits") or 0,
         None if version is None or commit_id is None else KnownCommit(version, commit_id),
         DifferingColumns.of(json.loads(row.get("differing") or "{}")),
+        Unrepresentable.of(json.loads(row.get("unrepresentable") or "null")),
         row.get("commit_cut"),
     )
 
@@ -323,6 +328,7 @@ def _rows(cut: Cut, ends: tuple[str, ...] = ()) -> list[dict[str, Any]]:
             "commit_version": table.last_commit.version if table.last_commit else None,
             "commit_id": table.last_commit.id if table.last_commit else None,
             "differing": json.dumps(asdict(table.differing)) if table.differing else None,
+            "unrepresentable": json.dumps(table.unrepresentable.fields) if table.unrepresentable else None,
             "commit_cut": table.commit_cut,
             "ends": json.dumps(ends) if ends else None,
         }

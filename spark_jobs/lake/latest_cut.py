@@ -46,6 +46,7 @@ def show_in_latest_cut(
             commits=state.commits,
             last_commit=state.last_commit,
             differing=state.differing,
+            unrepresentable=state.unrepresentable,
         )
 
     tables = tuple(map(shown, latest.tables))

@@ -28,6 +28,7 @@ from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.generation import NO_GENERATION, Generation
+from spark_jobs.lake.unrepresentable import ALL_FITTED, RecordsOf, Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
@@ -75,7 +76,7 @@ class TableState:
     if it is not known. ``cause``: why the generation's snapshot was taken, None if a user asked for it.
     ``partitions``: the partitions last read again since that snapshot. ``strategy``: how our last commit was written;
     None if it was a snapshot, or is not known. ``differing``: the columns in which it differs from the source on
-    purpose.
+    purpose. ``unrepresentable``: the values that it holds, or held, otherwise than the source.
     """
 
     name: QualifiedName
@@ -90,6 +91,7 @@ class TableState:
     strategy: Strategy | None = None
     last_commit: KnownCommit | None = None
     differing: DifferingColumns = SAME_COLUMNS
+    unrepresentable: Unrepresentable = ALL_FITTED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snapshot_lsn", self.generation.snapshot_lsn)  # a field of its own in reports
@@ -125,6 +127,11 @@ def stream_id(system_identifier: int, slot: str) -> str:
 def txn_app_id(system_identifier: int, slot: str) -> str:
     """The ``txnAppId`` of our commits to any table of this slot."""
     return f"{stream_id(system_identifier, slot)}table"
+
+
+def records_of(lake: Lake, state: TableState, identity: SlotIdentity) -> RecordsOf:
+    """The records of the values that the table's commits stored otherwise than the source had them."""
+    return RecordsOf(lake, state.name, stream_id(*identity.stream), state.generation)
 
 
 def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: str) -> TableState | None:
@@ -227,6 +234,7 @@ def state_written(
         written.get("strategy"),
         commit,
         DifferingColumns.of(written.get("differing")),
+        Unrepresentable.of(written.get("unrepresentable")),
     )
 
 
@@ -255,6 +263,7 @@ def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
         known.commits,
         last_commit=known.last_commit,
         differing=known.differing,
+        unrepresentable=known.unrepresentable,
     )
 
 

@@ -7,7 +7,7 @@ of its commits yields to a commit of a sync.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import starmap
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_messages import MESSAGES_LAYOUT
 from spark_jobs.change_log.retention import keep_log_small
+from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.files import decoded_path
@@ -24,7 +25,8 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import keep_cuts_small
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.messages_state import has_messages_table, messages_state
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.lake.table_state import TableState, records_of
+from spark_jobs.lake.unrepresentable import keep_records_small
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.needed_windows import needed_windows
 from spark_jobs.postgres.write_guard import WriteGuard, write_guard
@@ -66,6 +68,7 @@ class MaintainReport:
     tables: tuple[TableMaintained, ...]
     errors: tuple[CdcError, ...]
     seconds: float
+    unrepresentable: Upkeep | None = None
 
 
 def maintain(
@@ -82,7 +85,7 @@ def maintain(
     ledger = Ledger.required(pipeline.lake).reading(all_followed_names(pipeline), exactly=True)
     log, last, states = ledger.log, ledger.last, ledger.found
     needed, errors = needed_windows(pipeline, ledger), _Errors()
-    change_log = cuts = messages = None
+    change_log = cuts = messages = unrepresentable = None
     done: dict[QualifiedName, TableKept | CdcError] = {}
     with write_guard(pipeline.source) as guard:
         with errors.collected(), guard.log():
@@ -95,6 +98,9 @@ def maintain(
             progress(Step("maintain", "messages", 2, 3 + len(states), "tables"))
             if has_messages_table(pipeline) and messages_state(pipeline.lake, last.identity) is not None:
                 messages = _keep_messages_small(pipeline)
+        with errors.collected():
+            if any(pipeline.may_replace_values(name) or _has_records(state) for name, state in states.items()):
+                unrepresentable = _keep_records_small(pipeline, states.values(), last.identity)
         for name, state in states.items():
             progress(Step("maintain", str(name), 3 + len(done), 3 + len(states), "tables"))
             if isinstance(state, TableState):
@@ -117,6 +123,7 @@ def maintain(
         tuple(starmap(_told, done.items())),
         (*errors.found, *(table for table in done.values() if isinstance(table, CdcError))),
         time.monotonic() - began,
+        unrepresentable,
     )
 
 
@@ -143,6 +150,19 @@ def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
     files = CountedFiles(decoded_path(pipeline.lake.messages), "window", MESSAGES_LAYOUT.schema)
     history = History.for_cuts(pipeline.retention.cuts)
     return keep_small(CountedTable(files, MESSAGES_LAYOUT, by_day=False), history.properties, None, history)
+
+
+def _has_records(state: TableState | CdcError) -> bool:
+    return isinstance(state, TableState) and bool(state.unrepresentable)
+
+
+def _keep_records_small(
+    pipeline: Pipeline, states: Iterable[TableState | CdcError], identity: SlotIdentity
+) -> Upkeep | None:
+    for state in states:
+        if isinstance(state, TableState):
+            records_of(pipeline.lake, state, identity).add(state.unrepresentable.file)
+    return keep_records_small(pipeline.lake, pipeline.retention.change_log)
 
 
 def _maintain_table(

@@ -28,9 +28,10 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.writers.staged_misfits import NotedFrame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -109,12 +110,12 @@ class RegionPlan:
                 found.append(part.relid)
         return found
 
-    def _values(self, read: TableRead) -> Callable[[SparkSession], DataFrame]:
+    def _values(self, read: TableRead) -> Callable[[SparkSession], NotedFrame]:
         pipeline, exported = self.pipeline, self.exported
         source = conninfo(pipeline.source.dsn)
 
-        def values(spark: SparkSession) -> DataFrame:
-            return read.values(spark, source, exported.snapshot_name, pipeline.on_unrepresentable)
+        def values(spark: SparkSession) -> NotedFrame:
+            return read.noted_values(spark, source, exported.snapshot_name, pipeline.on_unrepresentable)
 
         return values
 

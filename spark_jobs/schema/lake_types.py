@@ -34,6 +34,16 @@ class LakeKind(Enum):
     VARIANT = "variant"
 
 
+_WITH_MISFITS = (
+    LakeKind.DECIMAL,
+    LakeKind.DATE,
+    LakeKind.TIMESTAMP,
+    LakeKind.TIMESTAMP_NTZ,
+    LakeKind.ARRAY,
+    LakeKind.VARIANT,
+)
+
+
 @dataclass(frozen=True)
 class LakeType:
     """A column's type in the lake. ``precision`` and ``scale`` are a decimal's, else 0; ``element`` is an array's.
@@ -67,6 +77,11 @@ class LakeType:
         if self.element is not None:
             return f"array<{self.element.sql}>"
         return str(self.kind.value)
+
+    @property
+    def has_misfits(self) -> bool:
+        """Whether PostgreSQL may have a value of the column that this type cannot hold."""
+        return self.kind in _WITH_MISFITS
 
     @property
     def decoded_sql(self) -> str:

@@ -50,6 +50,16 @@ def old_key(index: int) -> str:
     return f"f{index}"
 
 
+def misfit(index: int) -> str:
+    """The column with PostgreSQL's text of those values of ``shape.columns[index]`` that the lake's type cannot hold.
+    Decoding adds it beside the values if there are any; it is no part of what is written."""
+    return f"x{index}"
+
+
+# beside these, of rows of changes: the LSN of the commit that made the row what it is
+MISFIT_LSN = NetField("misfit_lsn", pa.int64(), "bigint")
+
+
 @dataclass(frozen=True)
 class NetColumns:
     """``op`` (1 upsert, 0 delete) and a value for each of ``shape.columns``, which may end with commit columns. If some
@@ -91,6 +101,12 @@ class NetColumns:
 def value_fields(shape: TableShape) -> tuple[NetField, ...]:
     """Only the values: the columns that a snapshot reads."""
     return tuple(NetField(value(i), *_types(shape, i)) for i in range(len(shape.columns)))
+
+
+def misfit_fields(shape: TableShape) -> tuple[NetField, ...]:
+    """All columns that there may be for misfits."""
+    places = [i for i, column in enumerate(shape.columns) if column.lake_type.has_misfits]
+    return (*(NetField(misfit(i), pa.string(), "string") for i in places), *((MISFIT_LSN,) if places else ()))
 
 
 def arrow_schema(fields: Iterable[NetField]) -> pa.Schema:

@@ -5,7 +5,7 @@ Server, decoder and Parquet writer are C++ that runs beside Python, so threads u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import create_local_folder, table_filesystem
 from spark_jobs.retries import again_when_lost
-from spark_jobs.snapshot.table_read import TaskReader
+from spark_jobs.snapshot.table_read import Rows
 from spark_jobs.storage import Location
 from spark_jobs.writers.whole_table import WrittenFiles
 
@@ -47,7 +47,7 @@ def range_threads(count: int) -> Iterator[RangeThreads]:
 
 
 def read_into_files(
-    tasks: int, read_task: TaskReader, path: Location, layout: Layout, threads: RangeThreads
+    tasks: int, read_task: Callable[[int], Rows], path: Location, layout: Layout, threads: RangeThreads
 ) -> WrittenFiles:
     """Read so many tasks, as many at once as there are ``threads``, into files in the folder ``path``.
 

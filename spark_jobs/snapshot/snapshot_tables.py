@@ -12,22 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
 
 import pyarrow as pa
 
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.lake.table_state import TableState, records_of
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
 from spark_jobs.postgres.connection import Connection, conninfo
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
 from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
-from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
 from spark_jobs.table_mode import holds_changes
@@ -37,11 +39,18 @@ from spark_jobs.writers.delta_table import replace_table, rows_written, table_at
 from spark_jobs.writers.leftovers import files_without_table, remove_files
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
 from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
-from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.staged_misfits import NotedFrame
+from spark_jobs.writers.table_commit import (
+    Provenance,
+    commit_without_rows,
+    committed_version,
+    committing_session,
+    overtaking,
+)
 from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +132,7 @@ class SnapshotRows(Protocol):
         Raises CdcError."""
         ...
 
-    def frame(self, spark: SparkSession) -> DataFrame:
+    def frame(self, spark: SparkSession) -> NotedFrame:
         """The rows with the Delta table's column names and types."""
         ...
 
@@ -153,44 +162,53 @@ class _ExportedRows:
             return self._with_past(target)
         reader = table.task_reader(self.read, self.connect)
 
+        noted: dict[int, MisfitsRead] = {}
+
         def read_task(task: int) -> Generator[pa.RecordBatch, None, None]:
-            with closing(reader(task)) as batches:
+            noted[task] = MisfitsRead()  # also if it is read again
+            with closing(reader(task, noted[task].note)) as batches:
                 for rows in batches:
                     yield rows_of_snapshot(rows, table.form, table.moment)
 
-        return read_into_files(len(self.read.tasks), read_task, target.path, target.layout, self.threads)
+        files = read_into_files(len(self.read.tasks), read_task, target.path, target.layout, self.threads)
+        return replace(files, misfits=Misfits.all_of(noted[task].found for task in sorted(noted)))
 
     def _with_past(self, target: WholeTable) -> WrittenFiles | None:
         """With the table's past rows, in memory."""
-        table, pipeline = self.table, self.table.work.pipeline
-        rows = self.read.values_on_driver(self.connect, table.exported.snapshot_name, pipeline.on_unrepresentable)
+        table, pipeline, read = self.table, self.table.work.pipeline, MisfitsRead()
+        rows = self.read.values_on_driver(
+            self.connect, table.exported.snapshot_name, pipeline.on_unrepresentable, read.note
+        )
         held = None if rows is None else target.held(pipeline.writes)
         if rows is None or held is None:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
         now = pa.Table.from_batches([rows_of_snapshot(batch, table.form, table.moment)])
         all_rows = with_snapshot(held, now, table.written(self.read), table.mode, table.moment)
-        return target.written(all_rows)
+        return replace(target.written(all_rows), misfits=read.found)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
+    def frame(self, spark: SparkSession) -> NotedFrame:
         pipeline, snapshot_name = self.table.work.pipeline, self.table.exported.snapshot_name
-        return self.read.rows(spark, conninfo(pipeline.source.dsn), snapshot_name, pipeline.on_unrepresentable)
+        return self.read.noted_rows(spark, conninfo(pipeline.source.dsn), snapshot_name, pipeline.on_unrepresentable)
 
 
 @again_when_overtaken
 def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> TableSnapshot:
     """Write the table, in one commit. Raises OvertakenError when another writer of ours commits in between."""
-    path = table.path
+    path, lake = table.path, table.work.pipeline.lake
     with table.work.run.guard.table(table.name):
         before = table.state()
         if before is not None:
             table.require_accepted(read, before)
+            records_of(lake, before, table.work.checkpoint.identity).add(before.unrepresentable.file)
         provenance = table.provenance(read, before)
         left = files_without_table(path) if before is None else ()
         target = rows.target(provenance, before)
         written = None if target is None else _written_files(table, rows, target)
         if target is not None and written is not None:
-            version, count = target.commit(written.actions, written.rows, provenance), written.rows
+            misfits, count = written.misfits.at(table.exported.lsn), written.rows
+            with provenance.recording(lake, table.name, misfits) as recorded:
+                version = target.commit(written.actions, count, recorded)
             names = frozenset(action.path for action in written.actions)
         else:
             version, count = _written_by_spark(table.work.run.spark(), table, read, rows, before, provenance)
@@ -227,7 +245,8 @@ def _written_by_spark(
         overtaking(path, by_any=True, creates=before is None),
         committing_session(spark, path, provenance) as own,
     ):
-        rows_read = rows.frame(own)
+        noted = rows.frame(own)
+        rows_read = noted.rows
         if before is not None and table.goes_on_from(before):
             all_rows = rows_with_past(rows_read, path, read.shape, table.form, table.moment)
         else:
@@ -238,6 +257,11 @@ def _written_by_spark(
         told = with_metadata(all_rows, read.shape.columns, table.form, table.annotations, held)
         replace_table(told, path, table.layout)
         version = committed_version(own, path, provenance)
+        misfits = noted.misfits().at(table.exported.lsn)
+        if misfits:  # Spark has only counted them when it had written the rows
+            again = replace(provenance, commits=provenance.commits + 1, id=uuid4().hex)
+            with again.recording(table.work.pipeline.lake, table.name, misfits) as recorded:
+                commit_without_rows(spark, path, recorded)
     count = rows_written(path, version)
     if table.annotations is not None:  # a write cannot describe the table
         with spark_errors(table.failed, name=table.name, path=path):

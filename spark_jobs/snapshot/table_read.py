@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -20,7 +20,8 @@ from spark_jobs.postgres.password_command import Conninfo
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns, shape_in_lake
-from spark_jobs.schema.net_columns import arrow_schema, ddl, value, value_fields
+from spark_jobs.schema.misfits import MOST_RECORDS, NO_MISFITS, Misfits
+from spark_jobs.schema.net_columns import MISFIT_LSN, arrow_schema, ddl, misfit, misfit_fields, value, value_fields
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
@@ -29,6 +30,7 @@ from spark_jobs.snapshot.values import SnapshotColumn
 from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.writers.merge_sql import named_columns
+from spark_jobs.writers.staged_misfits import NotedFrame, counted_misfits, misfits_among
 from spark_jobs.writers.variants import with_variants
 
 if TYPE_CHECKING:
@@ -40,8 +42,29 @@ _RANGES_PER_TASK = 4  # the most: 256 MB of heap, which a retried task reads aga
 _SMALL_BYTES = 4 << 20
 _DRIVER_BYTES = 32 << 20  # values of a small table may be compressed: with more than this, executors read it
 
-# to be closed if it is not read to its end: then its session is, too
-TaskReader: TypeAlias = Callable[[int], Generator[pa.RecordBatch, None, None]]
+# is told of the misfits of each batch, before the batch is yielded
+Note: TypeAlias = Callable[[Misfits], None]
+Rows: TypeAlias = Generator[pa.RecordBatch, None, None]
+
+
+def not_noted(_: Misfits) -> None:
+    """For readers that write nothing."""
+
+
+@dataclass
+class MisfitsRead:
+    """Those of the rows that one task has read so far."""
+
+    found: Misfits = NO_MISFITS
+
+    def note(self, misfits: Misfits) -> None:
+        self.found = Misfits.all_of((self.found, misfits))
+
+
+class TaskReader(Protocol):
+    """Reads the rows of a task. To be closed if it is not read to its end: then its session is, too."""
+
+    def __call__(self, task: int, note: Note = not_noted, /) -> Rows: ...
 
 
 @dataclass(frozen=True)
@@ -118,8 +141,7 @@ class TableRead:
         ``conninfo``: a result of ``connection.conninfo``. Raises SourceError and UnrepresentableError for a small
         table; for others, the Spark action raises them.
         """
-        values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
-        return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
+        return self._stored(self.values(spark, conninfo, snapshot_name, on_unrepresentable))
 
     def values(
         self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
@@ -130,26 +152,84 @@ class TableRead:
         if (rows := self.values_on_driver(connect, snapshot_name, on_unrepresentable)) is not None:
             return spark.createDataFrame(rows, schema=schema).coalesce(1)
         read = self.task_reader(connect, snapshot_name, on_unrepresentable)
-        tasks = spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
-        return tasks.mapInArrow(_on_executors(read), schema)
+        return self._tasks(spark).mapInArrow(_on_executors(read), schema)
+
+    def noted_rows(
+        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
+    ) -> NotedFrame:
+        """What ``rows`` returns, to be written."""
+        noted = self.noted_values(spark, conninfo, snapshot_name, on_unrepresentable)
+        return replace(noted, rows=self._stored(noted.rows))
+
+    def noted_values(
+        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
+    ) -> NotedFrame:
+        """What ``values`` returns, to be written. If executors read the table, they count the misfits, and it is read
+        again for the records if there are any."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as fn
+
+        connect, shape, read = partial(bulk_connection, conninfo), self.shape, MisfitsRead()
+        if (found := self.values_on_driver(connect, snapshot_name, on_unrepresentable, read.note)) is not None:
+            small = spark.createDataFrame(found, schema=ddl(value_fields(shape))).coalesce(1)
+            return NotedFrame(small, lambda: read.found)
+        if not (counts := counted_misfits(shape)):
+            values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
+            return NotedFrame(values, lambda: NO_MISFITS)
+        fields = (*value_fields(shape), *(field for field in misfit_fields(shape) if field != MISFIT_LSN))
+        reader = _complete(self._fitted_reader(connect, snapshot_name, on_unrepresentable), arrow_schema(fields))
+        whole = self._tasks(spark).mapInArrow(_on_executors(reader), ddl(fields))
+        seen = Observation()
+        values = whole.observe(seen, *map(fn.expr, counts)).select(*(field.name for field in value_fields(shape)))
+        return NotedFrame(values, lambda: misfits_among(whole, seen.get, shape))
+
+    def _tasks(self, spark: SparkSession) -> DataFrame:
+        """Their numbers."""
+        return spark.range(0, len(self.tasks), 1, max(1, len(self.tasks)))
+
+    def _stored(self, values: DataFrame) -> DataFrame:
+        return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
 
     def task_reader(
         self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
     ) -> TaskReader:
         """The function that reads the rows of a task, by its number. ``connect``, with the connection string, and
         the salt of masked columns travel to executors only in its closure, so no plan, log or web page shows them."""
+        fitted, shape = self._fitted_reader(connect, snapshot_name, on_unrepresentable), self.shape
+        names = [value(i) for i in range(len(shape.columns))]
+
+        def read_task(task: int, note: Note = not_noted) -> Rows:
+            left = MOST_RECORDS
+            with closing(fitted(task)) as batches:
+                for rows in batches:
+                    if rows.num_columns > len(names):
+                        misfits = Misfits.of(pa.Table.from_batches([rows]), shape, left)
+                        left -= misfits.records.num_rows
+                        note(misfits)
+                    yield rows.select(names)
+
+        return read_task
+
+    def _fitted_reader(
+        self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
+    ) -> Callable[[int], Rows]:
+        """As ``task_reader``, but the rows have the columns of their misfits, if there are any."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
 
-        def read_task(task: int) -> Generator[pa.RecordBatch, None, None]:
+        def read_task(task: int) -> Rows:
             for query in tasks[task]:
                 with closing(read_range(connect, snapshot_name, query)) as batches:
                     for rows in batches:
-                        yield _typed(rows, columns, table, on_unrepresentable)
+                        yield _fitted(rows, columns, table, on_unrepresentable)
 
         return read_task
 
     def values_on_driver(
-        self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
+        self,
+        connect: BulkConnect,
+        snapshot_name: str | None,
+        on_unrepresentable: OnUnrepresentable,
+        note: Note = not_noted,
     ) -> pa.Table | None:
         """What ``values`` returns, read by the driver; None if the table is not small. Raises as ``rows`` does."""
         if not self.is_small:
@@ -159,7 +239,7 @@ class TableRead:
         size = 0
         try:
             for task in range(len(self.tasks)):
-                with closing(read(task)) as of_task:
+                with closing(read(task, note)) as of_task:
                     for rows in of_task:
                         batches.append(rows)
                         size += rows.nbytes
@@ -170,7 +250,20 @@ class TableRead:
         return pa.Table.from_batches(batches, arrow_schema(value_fields(self.shape)))
 
 
-def _on_executors(read_task: TaskReader) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _complete(read_task: Callable[[int], Rows], schema: pa.Schema) -> Callable[[int], Rows]:
+    """The rows with all columns of ``schema``."""
+
+    def read(task: int) -> Rows:
+        with closing(read_task(task)) as batches:
+            for rows in batches:
+                missing = {name: pa.nulls(rows.num_rows, schema.field(name).type) for name in schema.names}
+                found = {name: rows.column(name) for name in rows.schema.names}
+                yield pa.RecordBatch.from_pydict({**missing, **found}, schema)
+
+    return read
+
+
+def _on_executors(read_task: Callable[[int], Rows]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that executors run: task numbers in, rows out."""
 
     def read_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -181,11 +274,13 @@ def _on_executors(read_task: TaskReader) -> Callable[[Iterator[pa.RecordBatch]],
     return read_tasks
 
 
-def _typed(
+def _fitted(
     rows: pa.RecordBatch, columns: tuple[SnapshotColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
 ) -> pa.RecordBatch:
-    arrays = [
+    fitted = [
         column.values(rows.column(i), table=table, on_unrepresentable=on_unrepresentable)
         for i, column in enumerate(columns)
     ]
-    return pa.RecordBatch.from_arrays(arrays, [value(i) for i in range(len(columns))])
+    named = {value(i): each.values for i, each in enumerate(fitted)}
+    named |= {misfit(i): each.misfits for i, each in enumerate(fitted) if each.misfits is not None}
+    return pa.RecordBatch.from_pydict(named)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.masked_text import masked_text
-from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
 from spark_jobs.schema.wire_type import wire_type
 from spark_jobs.table_mask import TableMask
@@ -64,13 +64,13 @@ class SnapshotColumn:
     def form(self) -> Form:
         return form_of(self.base_typid, self.lake_type, masked=self.mask is not None)
 
-    def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> pa.Array:
+    def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> Fitted:
         """The values of ``read`` as ``lake_type.arrow``, with nulls and errors as ``cast_text`` has them."""
         if self.mask is not None:
-            return masked_text(read, self.mask)
+            return Fitted(masked_text(read, self.mask))
         policy = self.on_unrepresentable or on_unrepresentable
         if self.form is Form.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
-            return read
+            return Fitted(read)
         if self.form is Form.BINARY:
             return cast_binary(
                 read,

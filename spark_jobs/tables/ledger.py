@@ -189,5 +189,5 @@ def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
     if beyond or state.relid is None:
         return None
-    generation, commit = str(state.generation), state.last_commit
-    return TableCut(state.name, state.relid, generation, state.version, state.commits, commit, state.differing)
+    generation, differing = str(state.generation), (state.differing, state.unrepresentable)
+    return TableCut(state.name, state.relid, generation, state.version, state.commits, state.last_commit, *differing)

@@ -64,7 +64,7 @@ def _filled(
         name=column.name,
         table=str(shape.name),
         on_unrepresentable=column.on_unrepresentable or policy,
-    )
+    ).values
     nothing = pa.nulls(rows.num_rows, column.lake_type.arrow)
     if holds_changes(mode):
         return nothing

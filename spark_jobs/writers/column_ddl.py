@@ -112,7 +112,7 @@ def _missing_values(
             name=column.name,
             table=str(shape.name),
             on_unrepresentable=column.on_unrepresentable or policy,
-        )
+        ).values
         for column in columns
     ]
     ddl = ", ".join(f"{_between_sql(column)} {column.lake_type.decoded_sql}" for column in columns)

@@ -12,7 +12,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, value
+from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, misfit_fields, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.causes import MISSING_ROW
 from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
@@ -25,16 +25,18 @@ _SOURCE = "copies_of_rows"  # a temporary view
 
 
 def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
-    """One row for each set of equal rows, with the sum of their copies; sums of 0 are left out."""
+    """One row for each set of equal rows, with the sum of their copies; sums of 0 are left out. ``rows`` may have the
+    columns of misfits."""
     from pyspark.sql import functions as fn
 
     summed = fn.sum(COPIES.name).cast("bigint").alias(COPIES.name)
+    noted = [field.name for field in misfit_fields(shape) if field.name in rows.columns]
     equal = (printed(fn.col(value(i)), column).alias(f"equal{i}") for i, column in enumerate(shape.columns))
     return (
         rows.groupBy(*equal)
-        .agg(summed, *_firsts(shape))
+        .agg(summed, *_firsts(shape), *(fn.max(name).alias(name) for name in noted))
         .where(f"{COPIES.name} <> 0")
-        .select(*_names(shape, COPIES.name))
+        .select(*_names(shape, COPIES.name), *noted)
     )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
@@ -29,7 +30,8 @@ class NetSource:
     for a table without a key, no row is deleted. ``lenient``: deleted rows may be missing in the table. ``changes``:
     those that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of
     the table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
-    rows are not shuffled. ``in_memory``: the rows, if the driver has them.
+    rows are not shuffled. ``in_memory``: the rows, if the driver has them. ``misfits``: of the rows, which hold other
+    values in their place.
     """
 
     columns: NetColumns
@@ -43,6 +45,7 @@ class NetSource:
     ended: Moment | None = None
     broadcast: bool = False
     in_memory: pa.Table | None = None
+    misfits: Misfits = NO_MISFITS
 
     @property
     def is_empty(self) -> bool:

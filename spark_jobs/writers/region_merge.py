@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.retries import again_when_concurrent
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, unchanged, value
 from spark_jobs.schema.partition_bounds import BoundColumn, Region
 from spark_jobs.schema.region_sql import in_spark
@@ -32,13 +33,14 @@ _MOVED = "moved_rows"
 @dataclass(frozen=True)
 class RegionRows:
     """All ``count`` rows of ``regions`` in the source, in the columns of ``shape``; ``read`` returns their values in a
-    given session. ``version``: the Delta version at which the table's state was read."""
+    given session. ``version``: the Delta version at which the table's state was read. ``misfits``: of these rows."""
 
     regions: tuple[Region, ...]
     shape: TableShape
     read: Frame
     count: int
     version: int
+    misfits: Misfits = NO_MISFITS
 
 
 @again_when_concurrent(is_concurrent_commit)

@@ -7,6 +7,7 @@ than the table had when its state was read; Delta compares it with the table's n
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -17,11 +18,13 @@ from deltalake import CommitProperties
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
+from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, remove_checksum_of_another
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties
+from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_state import (
@@ -31,11 +34,14 @@ from spark_jobs.lake.table_state import (
     Strategy,
     TableState,
     state_written,
+    stream_id,
     txn_app_id,
 )
+from spark_jobs.lake.unrepresentable import ALL_FITTED, RecordsOf, Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overtaken
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.spark.session_conf import FEW_LOG_PARTITIONS, LOG_PARTITIONS
@@ -44,6 +50,8 @@ from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _FILES_OF_PARTITION = 10_000
@@ -69,7 +77,8 @@ class Provenance:
     how the table's columns changed since the previous commit. ``mode_changed`` is set in the commit that puts the table
     into another mode; its windows are those that were applied again. ``partitions``: the latest partitions that were
     read again alone, by this commit or an earlier one. ``strategy``: how a net change was written; None for a snapshot.
-    ``differing``: the columns in which the table differs from the source on purpose.
+    ``differing``: the columns in which the table differs from the source on purpose. ``unrepresentable``: the values
+    that were stored otherwise than the source had them, those of this commit included.
     ``id`` tells this commit from all others, those of the same number included.
     """
 
@@ -90,6 +99,7 @@ class Provenance:
     partitions: PartitionsRead | None = None
     strategy: Strategy | None = None
     differing: DifferingColumns = SAME_COLUMNS
+    unrepresentable: Unrepresentable = ALL_FITTED
     id: str = field(default_factory=lambda: uuid4().hex)
 
     @classmethod
@@ -99,11 +109,30 @@ class Provenance:
         """That of the commit after ``state``, in the same generation, with what each commit repeats of the one
         before."""
         following = cls(*identity.stream, state.generation, first, last, lo, hi, relid, state.commits + 1, run_id)
-        return replace(following, cause=state.cause, partitions=state.partitions, differing=state.differing)
+        return replace(
+            following,
+            cause=state.cause,
+            partitions=state.partitions,
+            differing=state.differing,
+            unrepresentable=state.unrepresentable,
+        )
 
     @property
     def txn_app_id(self) -> str:
         return txn_app_id(self.system_identifier, self.slot)
+
+    @contextmanager
+    def recording(self, lake: Lake, name: QualifiedName, misfits: Misfits) -> Iterator[Provenance]:
+        """That of a commit which stores other values in place of these; made within the context. Their records are
+        written before it, and added after it."""
+        records = RecordsOf(lake, name, stream_id(self.system_identifier, self.slot), self.generation)
+        records.add(self.unrepresentable.file)  # unless the process that made that commit was killed, it is
+        file = records.written(misfits, self.commits) if misfits else None
+        yield replace(self, unrepresentable=self.unrepresentable.and_(misfits, file))
+        try:
+            records.add(file)
+        except CdcError as error:  # the table's commit is made, and the next one tries again
+            _log.warning("%s: the records of what did not fit are added later: %s", name, error)
 
     def state(self, name: QualifiedName, version: int) -> TableState:
         """That of the table ``name`` after this commit, which made ``version``."""
@@ -132,6 +161,7 @@ class Provenance:
                 "cause": None if self.cause is None else {**asdict(self.cause), "at": self.cause.at.isoformat()},
                 "strategy": self.strategy,
                 "differing": asdict(self.differing),
+                "unrepresentable": self.unrepresentable.fields,
                 "partitions_read": None if self.partitions is None else asdict(self.partitions),
                 **_mode_change(self.mode_changed),
             },

@@ -64,6 +64,11 @@ class Written:
 
 def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool = False) -> Written:
     """Commit a net change that is not empty. ``compacts``: a compaction of the table is due. Raises CdcError."""
+    with provenance.recording(table.pipeline.lake, table.name, net.misfits) as recorded:
+        return _write(table, net, recorded, compacts=compacts)
+
+
+def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool) -> Written:
     held, engine, limits = table.facts(net), table.pipeline.merge_engine, table.pipeline.writes
     way = write_way(net, held, engine, limits, compacts=compacts)
     if way.writer == "deltalake" and table.opened is not None:

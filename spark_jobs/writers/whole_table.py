@@ -28,6 +28,7 @@ from spark_jobs.delta.written_tables import keep_written
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
@@ -54,10 +55,11 @@ _CASTS = {
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """Data files that are not yet part of a table, and their number of rows."""
+    """Data files that are not yet part of a table, and their number of rows. ``misfits``: of these rows."""
 
     actions: tuple[AddAction, ...]
     rows: int
+    misfits: Misfits = NO_MISFITS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from spark_jobs.decode.binary.cast import cast_binary, text_of_binary
 from spark_jobs.decode.binary.value_text import value_text
-from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
@@ -95,15 +95,16 @@ def differences(sample: Sample, column: LakeColumn, texts: list[object], binarie
     return wrong
 
 
-def outcome(cast: Callable[..., pa.Array], policy: OnUnrepresentable) -> object:
+def outcome(cast: Callable[..., Fitted], policy: OnUnrepresentable) -> object:
     """What the cast gives, NaN made comparable; or its error."""
     try:
-        result = cast(name="v", table="t", on_unrepresentable=policy)
+        fitted = cast(name="v", table="t", on_unrepresentable=policy)
     except CdcError as error:
         return type(error), str(error)
+    result, misfits = fitted.values, fitted.misfits
     result.validate(full=True)
     comparable = result.cast(pa.int64()) if pa.types.is_timestamp(result.type) else result
-    return [repr(value) for value in comparable.to_pylist()]
+    return [repr(value) for value in comparable.to_pylist()], None if misfits is None else misfits.to_pylist()
 
 
 def begin_capture(database: Database) -> None:

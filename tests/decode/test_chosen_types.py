@@ -33,12 +33,12 @@ STRINGS, INTS = array(LakeType(LakeKind.STRING)), array(LakeType(LakeKind.INT))
 
 def cast(texts: list[str | None], to: LakeType, policy: OnUnrepresentable = "null") -> list[object]:
     column = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
-    result = cast_text(column, to, name="c", table="s.t", on_unrepresentable=policy)
+    result = cast_text(column, to, name="c", table="s.t", on_unrepresentable=policy).values
     result.validate(full=True)
     assert result.type == to.arrow
     # a slice of a longer column, whose nulls take bytes, is read alike
     padded = pa.concat_arrays([pa.array([b"%"], pa.binary()), column])[1:]
-    assert cast_text(padded, to, name="c", table="s.t", on_unrepresentable=policy).equals(result)
+    assert cast_text(padded, to, name="c", table="s.t", on_unrepresentable=policy).values.equals(result)
     return list(result.to_pylist())
 
 

@@ -27,13 +27,13 @@ def cast(
 ) -> list[object]:
     wanted = lake_type if isinstance(lake_type, LakeType) else LakeType(lake_type)
     as_string = pa.array(texts, pa.string())
-    result = cast_text(as_string, wanted, name="c", table="s.t", on_unrepresentable=on_unrepresentable)
+    result = cast_text(as_string, wanted, name="c", table="s.t", on_unrepresentable=on_unrepresentable).values
     assert result.type == wanted.arrow
     assert len(result) == len(texts)
     result.validate(full=True)
     # binary in, a slice in, other nulls around: the same
     padded = pa.concat_arrays([pa.array([None, "junk"], pa.string()), as_string]).cast(pa.binary()).slice(2)
-    again = cast_text(padded, wanted, name="c", table="s.t", on_unrepresentable=on_unrepresentable)
+    again = cast_text(padded, wanted, name="c", table="s.t", on_unrepresentable=on_unrepresentable).values
     assert repr(again.to_pylist()) == repr(result.to_pylist())
     return list(result.to_pylist())
 
@@ -259,5 +259,5 @@ def test_the_nearest_value_that_fits(
 )
 def test_the_nearest_value_of_binary_ones(typid: int, sent: str, lake_type: LakeType, value: object) -> None:
     given = pa.array([None, bytes.fromhex(sent)], pa.binary())
-    found = cast_binary(given, wire_type(typid), lake_type, name="c", table="s.t", on_unrepresentable="clamp")
+    found = cast_binary(given, wire_type(typid), lake_type, name="c", table="s.t", on_unrepresentable="clamp").values
     assert found.to_pylist() == [None, value]

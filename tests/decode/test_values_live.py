@@ -33,7 +33,7 @@ def as_postgres_writes(database: Database, expression: str, check: str, source: 
 
 def cast(rows: list[tuple[str | None, object]], to: LakeType, policy: str = "error") -> list[object]:
     texts = pa.array([text for text, _ in rows], pa.string())
-    return list(cast_text(texts, to, name="c", table="s.t", on_unrepresentable=policy).to_pylist())  # type: ignore[arg-type]
+    return list(cast_text(texts, to, name="c", table="s.t", on_unrepresentable=policy).values.to_pylist())  # type: ignore[arg-type]
 
 
 def test_integers_and_oid(every_database: Database) -> None:
@@ -96,7 +96,7 @@ def test_days_and_microseconds(every_database: Database) -> None:
         source += f" UNION ALL SELECT unnest(ARRAY['0001-01-01', '9999-12-31 23:59:59.999999', NULL]::{name}[])) AS s"
         rows = as_postgres_writes(every_database, "v", check, source)
         texts = pa.array([text for text, _ in rows], pa.string())
-        got = cast_text(texts, lake_type(oid, -1), name="c", table="s.t").cast(pa.int64()).to_pylist()
+        got = cast_text(texts, lake_type(oid, -1), name="c", table="s.t").values.cast(pa.int64()).to_pylist()
         assert got == [micros for _, micros in rows]
 
 
@@ -122,7 +122,7 @@ def test_a_time_zone_with_seconds(every_database: Database) -> None:
         ).fetchall()
     assert any(str(row[0]).count(":") == 4 for row in found)
     texts = pa.array([row[0] for row in found], pa.string())
-    got = cast_text(texts, lake_type(1184, -1), name="c", table="s.t").cast(pa.int64()).to_pylist()
+    got = cast_text(texts, lake_type(1184, -1), name="c", table="s.t").values.cast(pa.int64()).to_pylist()
     assert got == [row[1] for row in found]
 
 

@@ -217,9 +217,9 @@ def _on_both_ways(
         [batch] = read_range(partial(bulk_connection, conninfo(source.dsn)), snapshot.snapshot_name, query)
     for read, text, facts_of in zip(batch.columns, sent, facts.columns, strict=True):
         column = snapshot_column(facts_of)
-        found = column.values(read, table="t", on_unrepresentable="null")
+        found = column.values(read, table="t", on_unrepresentable="null").values
         named = {"name": column.name, "table": "t"}
-        expected = cast_text(pa.array([text], pa.string()), column.lake_type, **named, on_unrepresentable="null")
+        expected = cast_text(pa.array([text], pa.string()), column.lake_type, **named, on_unrepresentable="null").values
         assert found.type == expected.type == column.lake_type.arrow
         if pa.types.is_floating(found.type):  # to Arrow NaN is no NaN, and 0 is -0
             found, expected = found.cast(pa.string()), expected.cast(pa.string())

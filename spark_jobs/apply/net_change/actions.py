@@ -17,12 +17,13 @@ from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
+from spark_jobs.decode.values import Fitted
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind
 
 WHOLE, DELETE_HALF, PUT_HALF = -1, 0, 1  # the part of a change that a row stands for
 
-Cast = Callable[[pa.Array], pa.Array]
+Cast = Callable[[pa.Array], Fitted]
 
 _FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
 
@@ -45,7 +46,7 @@ class Spans:
         binary = kinds == BINARY
         return cls(starts, lengths, text | binary, binary if binary.any() else None)
 
-    def cast(self, data: np.ndarray, in_text: Cast, in_binary: Cast, to: pa.DataType) -> pa.ChunkedArray:
+    def cast(self, data: np.ndarray, in_text: Cast, in_binary: Cast, to: pa.DataType) -> Fitted:
         """The values as ``to``: those in text cast by ``in_text``, those in binary by ``in_binary``."""
         if self.binary is None:
             found = self._each(data, self.valid, in_text)
@@ -53,11 +54,21 @@ class Spans:
             found = self._each(data, self.binary, in_binary)
             is_text = self.valid & ~self.binary
             if is_text.any():
-                found = list(map(pc.coalesce, found, self._each(data, is_text, in_text)))
-        return pa.chunked_array(found, type=to)
+                found = list(map(_either, found, self._each(data, is_text, in_text)))
+        values = pa.chunked_array([each.values for each in found], type=to)
+        if all(each.misfits is None for each in found):
+            return Fitted(values)
+        texts = (pa.nulls(len(each.values), pa.string()) if each.misfits is None else each.misfits for each in found)
+        return Fitted(values, pa.chunked_array(texts, type=pa.string()))
 
-    def _each(self, data: np.ndarray, wanted: np.ndarray, cast: Cast) -> list[pa.Array]:
+    def _each(self, data: np.ndarray, wanted: np.ndarray, cast: Cast) -> list[Fitted]:
         return [cast(chunk) for chunk in gather(data, self.starts, self.lengths, wanted).chunks]
+
+
+def _either(first: Fitted, second: Fitted) -> Fitted:
+    """The values of both, of which each row has at most one."""
+    texts = [each.misfits for each in (first, second) if each.misfits is not None]
+    return Fitted(pc.coalesce(first.values, second.values), pc.coalesce(*texts) if texts else None)
 
 
 @dataclass(frozen=True)
@@ -199,11 +210,11 @@ def _key_text(ordered: OrderedChanges, column: int, slots: np.ndarray, *, old: b
     spans = _key_spans(ordered, column, slots, np.full(len(slots), old))
     lake_column = ordered.shape.columns[column]
 
-    def rendered(values: pa.Array) -> pa.Array:
+    def rendered(values: pa.Array) -> Fitted:
         name, table = lake_column.name, str(ordered.shape.name)
-        return text_of_binary(values, lake_column.binary_type, name=name, table=table)
+        return Fitted(text_of_binary(values, lake_column.binary_type, name=name, table=table))
 
-    text = spans.cast(ordered.changes.data, lambda values: values, rendered, pa.binary())
+    text = spans.cast(ordered.changes.data, Fitted, rendered, pa.binary()).values
     if lake_column.lake_type.kind in _FLOATS and len(text):
         # 0 and -0 are the same key to PostgreSQL and to MERGE
         text = pc.if_else(pc.equal(text, b"-0"), pa.scalar(b"0", pa.binary()), text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.apply.net_change.rows import misfit_columns
 from spark_jobs.apply.net_change.sides import Sides
 from spark_jobs.decode.columnar import DELETE, INSERT
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -15,7 +16,8 @@ from spark_jobs.schema.table_shape import TableShape
 
 
 def appended_changes(ordered: OrderedChanges, rows: pa.Table, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
-    """One row per change, in total order; an update's old row, if it was sent, comes right before its new one.
+    """One row per change, in total order; an update's old row, if it was sent, comes right before its new one. Misfits
+    have columns of their own.
 
     ``rows``: those that ``ordered`` was made of, with ``commit_time`` and ``xid``. Raises DecodeError,
     UnrepresentableError.
@@ -31,7 +33,11 @@ def appended_changes(ordered: OrderedChanges, rows: pa.Table, *, on_unrepresenta
         XID.net: rows.column("xid").take(given),
         NOT_SENT.net: values.not_sent,
     }
-    return pa.table(named).cast(_schema(ordered.shape))
+    noted = misfit_columns(values.fitted, ordered.commit_lsns[sides.slots])
+    appended: pa.Table = pa.table(named).cast(_schema(ordered.shape))
+    for name, column in noted.items():
+        appended = appended.append_column(name, column)
+    return appended
 
 
 def appended_truncates(truncates: pa.Table, shape: TableShape) -> pa.Table:

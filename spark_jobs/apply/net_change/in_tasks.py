@@ -40,7 +40,7 @@ from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
 from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.rows import NetRows, all_columns
-from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema
+from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema, misfit_fields
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import CommitColumn, Mode, holds_changes, keeps_past
 
@@ -79,7 +79,12 @@ def partial_fields(mode: Mode, commit_columns: tuple[CommitColumn, ...] = ()) ->
 
 def final_fields(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
     """All columns that a net change written in this shape can have, then the flags that the driver asks for."""
-    return (*NetColumns.all_possible(shape, mode).fields, FRESH, LEANS)
+    return (*fields_of_changes(shape, mode), FRESH, LEANS)
+
+
+def fields_of_changes(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
+    """All columns of ``net_of_changes``: those of misfits come last."""
+    return (*NetColumns.all_possible(shape, mode).fields, *misfit_fields(shape))
 
 
 def partial_net(rules: NetRules) -> Task:
@@ -123,7 +128,7 @@ def net_of_changes(rules: NetRules) -> Task:
 
     def run(batches: Batches) -> Batches:
         for rows in _pieces(batches, rules):
-            yield from _in_batches(rules.rows_of_changes(rules.counting(rows)))
+            yield from _in_batches(all_columns(rules.rows_of_changes(rules.counting(rows)), rules.written, rules.mode))
 
     return run
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Spans
 from spark_jobs.apply.net_change.moments import Moments
-from spark_jobs.apply.net_change.rows import typed_values
+from spark_jobs.apply.net_change.rows import misfit_columns, typed_values
 from spark_jobs.decode.columnar import DELETE, INSERT, Changes
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
-from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.decode.values import Fitted, OnUnrepresentable
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
 from spark_jobs.schema.table_faults import whole_rows_sql
@@ -40,23 +41,30 @@ def net_copies(
     removed = np.flatnonzero(changes.kinds != INSERT)
     _require_old_rows(ordered, removed)
 
-    def column(index: int) -> pa.ChunkedArray:
+    def column(index: int) -> Fitted:
         new, old = _new_spans(ordered, index, added), _old_spans(changes, index, removed)
         return typed_values(ordered, index, _both(new, old), on_unrepresentable)
 
     values = in_threads(column, range(len(shape.columns)))
     copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])
     commits = moments.take(added).then(Moments.never(len(removed))).values(written)
-    columns = [pa.array(copies), *values, *commits.values()]
-    return summed(pa.table(columns, schema=arrow_schema(NetColumns(written).fields)))
+    columns = [pa.array(copies), *(each.values for each in values), *commits.values()]
+    rows = pa.table(columns, schema=arrow_schema(NetColumns(written).fields))
+    # rows that are removed note nothing
+    lsns, is_added = ordered.commit_lsns[np.concatenate([added, removed])], pa.array(copies > 0)
+    noted = misfit_columns(values, lsns)
+    for name, found in noted.items():
+        rows = rows.append_column(name, pc.if_else(is_added, found, pa.scalar(None, found.type)))
+    return summed(rows, tuple(noted))
 
 
-def summed(rows: pa.Table) -> pa.Table:
+def summed(rows: pa.Table, noted: tuple[str, ...] = ()) -> pa.Table:
     """One row for each set of equal rows, with the sum of their copies; sums of 0 are left out. Arrow groups floats by
-    their bits."""
-    names = rows.column_names[1:]
-    together = rows.group_by(names).aggregate([(COPIES.name, "sum")]).rename_columns([*names, COPIES.name])
-    found: pa.Table = together.select(rows.column_names).filter(pa.compute.not_equal(together.column(COPIES.name), 0))
+    their bits. ``noted``: columns that make no row another one."""
+    names = [name for name in rows.column_names[1:] if name not in noted]
+    sums = [(COPIES.name, "sum"), *((name, "max") for name in noted)]
+    together = rows.group_by(names).aggregate(sums).rename_columns([*names, COPIES.name, *noted])
+    found: pa.Table = together.select(rows.column_names).filter(pc.not_equal(together.column(COPIES.name), 0))
     return found.cast(rows.schema)
 
 

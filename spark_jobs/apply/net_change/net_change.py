@@ -23,6 +23,7 @@ from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import plain_columns
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import DecodeError
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
@@ -38,6 +39,7 @@ class NetChange:
     one for each row that is added or removed. ``truncated``: the table is emptied before the rows are written.
     ``insert_only``: every row is an upsert of a key that did not exist before the range; for a table without a key, no
     row is removed. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: see ``NetRules``.
+    ``misfits``: of these rows.
     """
 
     columns: NetColumns
@@ -46,6 +48,7 @@ class NetChange:
     insert_only: bool
     changes: ChangeCounts
     ended: Moment | None = None
+    misfits: Misfits = NO_MISFITS
 
 
 def net_change(
@@ -69,14 +72,17 @@ def net_change(
     changes = rules.counting(rows)
     if rules.nets_by_key:
         net = rules.rows_by_key(rules.actions(changes), changes)
+        columns, found = net.columns, net.rows
         insert_only = rules.ended is None and bool(net.fresh.all())
-        return NetChange(net.columns, net.rows, rules.truncated, insert_only, counts, rules.ended)
-    found = rules.rows_of_changes(changes)
-    if holds_changes(mode):
-        found, only_come = pa.concat_tables([found, appended_truncates(truncates_of(rows), shape)]), True
     else:
-        only_come = not pc.any(pc.less(found.column(COPIES.name), 0)).as_py()
-    return NetChange(NetColumns(rules.written, mode=mode), found, rules.truncated, only_come, counts)
+        columns, found = NetColumns(rules.written, mode=mode), rules.rows_of_changes(changes)
+        if holds_changes(mode):
+            emptied = appended_truncates(truncates_of(rows), shape)
+            found, insert_only = pa.concat_tables([found, emptied], promote_options="default"), True
+        else:
+            insert_only = not pc.any(pc.less(found.column(COPIES.name), 0)).as_py()
+    written, misfits = found.select([field.name for field in columns.fields]), Misfits.of(found, columns.shape)
+    return NetChange(columns, written, rules.truncated, insert_only, counts, rules.ended, misfits)
 
 
 def _counts(rows: pa.Table, shape: TableShape) -> ChangeCounts:

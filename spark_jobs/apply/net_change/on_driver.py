@@ -65,6 +65,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
             ended=net.ended,
             broadcast=broadcast,
             in_memory=net.rows,
+            misfits=net.misfits,
         )
 
 

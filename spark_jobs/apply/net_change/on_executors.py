@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.apply.landed_changes import LandedChanges, described_changes
 from spark_jobs.apply.net_change.appended import appended_truncates
 from spark_jobs.apply.net_change.in_tasks import (
+    fields_of_changes,
     final_fields,
     final_net,
     input_fields,
@@ -29,11 +30,21 @@ from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.net_columns import COPIES, FRESH, LEANS, NetColumns, ddl, old_key, unchanged, value
+from spark_jobs.schema.net_columns import (
+    COPIES,
+    FRESH,
+    LEANS,
+    NetColumns,
+    ddl,
+    old_key,
+    unchanged,
+    value,
+)
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.copies_merge import summed_copies
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 from spark_jobs.writers.net_source import Frame, NetSource
+from spark_jobs.writers.staged_misfits import counted_misfits, misfits_among
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -99,19 +110,22 @@ def _by_key(rows: DataFrame, rules: NetRules, parts: int, folder: str) -> NetSou
 def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: str) -> NetSource:
     """Mode ``append``: one row per change, TRUNCATEs included."""
     columns = NetColumns(rules.shape, mode=rules.mode)
-    schema = ddl(columns.fields)
+    schema, whole = ddl(columns.fields), ddl(fields_of_changes(rules.shape, rules.mode))
     emptied = rows.sparkSession.createDataFrame(appended_truncates(truncates_of(landed.rows), rules.shape), schema)
-    read = _written(rows.mapInArrow(net_of_changes(rules), schema).unionByName(emptied), folder, schema)
-    return NetSource(columns, False, True, None, read, read(rows.sparkSession).count())
+    given = rows.mapInArrow(net_of_changes(rules), whole).unionByName(emptied, allowMissingColumns=True)
+    read = _written(given, folder, whole)
+    seen: Row = read(rows.sparkSession).selectExpr("count(*) AS rows", *counted_misfits(rules.shape)).collect()[0]
+    misfits = misfits_among(read(rows.sparkSession), seen.asDict(), rules.shape)
+    return NetSource(columns, False, True, None, _selected(read, columns), seen["rows"], misfits=misfits)
 
 
 def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
     shape, columns = rules.written, NetColumns(rules.written)
-    schema = ddl(columns.fields)
+    schema = ddl(fields_of_changes(shape))
     read = _written(summed_copies(rows.mapInArrow(net_of_changes(rules), schema), shape), folder, schema)
     goes, place = f"{COPIES.name} < 0", ranged_key(shape)
-    asked = ["count(*) AS rows", f"count_if({goes}) AS going"]
+    asked = ["count(*) AS rows", f"count_if({goes}) AS going", *counted_misfits(shape, f"{COPIES.name} > 0")]
     if place is not None:
         ends = f"FILTER (WHERE {goes})"
         asked += [f"{end}({value(place)}) {ends} AS {name}" for end, name in (("min", "low"), ("max", "high"))]
@@ -119,7 +133,15 @@ def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     found: Row = read(rows.sparkSession).selectExpr(*asked).collect()[0]
     ranged = place is not None and found["low"] is not None and not found["unranged"]
     key_range = KeyRange(found["low"], found["high"]) if ranged else None
-    return NetSource(columns, rules.truncated, not found["going"], key_range, read, found["rows"])
+    return NetSource(
+        columns,
+        rules.truncated,
+        not found["going"],
+        key_range,
+        _selected(read, columns),
+        found["rows"],
+        misfits=misfits_among(read(rows.sparkSession), found.asDict(), shape),
+    )
 
 
 def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
@@ -132,6 +154,7 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     asked += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
     asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
     asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
+    asked += counted_misfits(rules.written)
     seen: Row = staged(net.sparkSession).selectExpr(*asked).collect()[0]
     if seen["leans"]:
         return None
@@ -141,13 +164,23 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
         old_keys=tuple(i for i in widest.old_keys if seen[old_key(i)]),
     )
     key_range = None if seen["low"] is None else KeyRange(seen["low"], seen["high"])
-    names = [field.name for field in columns.fields]
-
-    def read(own: SparkSession) -> DataFrame:
-        return staged(own).select(*names)
-
     insert_only = rules.ended is None and bool(seen["fresh"])
-    return NetSource(columns, rules.truncated, insert_only, key_range, read, seen["rows"], ended=rules.ended)
+    return NetSource(
+        columns,
+        rules.truncated,
+        insert_only,
+        key_range,
+        _selected(staged, columns),
+        seen["rows"],
+        ended=rules.ended,
+        misfits=misfits_among(staged(net.sparkSession), seen.asDict(), rules.written),
+    )
+
+
+def _selected(staged: Frame, columns: NetColumns) -> Frame:
+    """Only what is written."""
+    names = [field.name for field in columns.fields]
+    return lambda own: staged(own).select(*names)
 
 
 def _written(rows: DataFrame, folder: str, schema: str) -> Frame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +15,17 @@ from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, UnrepresentableError
 from spark_jobs.schema.net_columns import (
     DELETE,
+    MISFIT_LSN,
     OPERATION,
     UPSERT,
     NetColumns,
     arrow_schema,
+    misfit,
+    misfit_fields,
     old_key,
     unchanged,
     value,
@@ -48,8 +51,10 @@ class NetRows:
         written_by: Moments,
         fresh: np.ndarray,
     ) -> NetRows:
-        """``named``: the columns but for those of the commit. ``written_by``: the commit that last wrote each row."""
+        """``named``: the columns but for those of the commit, with those of misfits if there are any. ``written_by``:
+        the commit that last wrote each row."""
         found, names = {**named, **written_by.values(columns.shape)}, [field.name for field in columns.fields]
+        names += [field.name for field in misfit_fields(columns.shape) if field.name in named]
         return cls(columns, pa.table([found[name] for name in names], names), fresh)
 
 
@@ -121,9 +126,10 @@ def outcome_of(
         OPERATION: pa.array(np.where(valued, UPSERT, DELETE).astype(np.int8))
     }
     for index, column in enumerate(columns):
-        named[value(index)] = column.values
+        named[value(index)] = column.fitted.values
         if column.kept is not None:
             kept, roots = kept | column.kept, np.where(column.kept, column.roots, roots)
+    named |= misfit_columns([column.fitted for column in columns], actions.ordered.commit_lsns[actions.slots[rows]])
     flags = {index: pa.array(column.kept) for index, column in enumerate(columns) if column.kept is not None}
     old_keys = reader.old_keys(kept, roots)
     named |= {unchanged(index): flag for index, flag in flags.items()}
@@ -135,7 +141,7 @@ def outcome_of(
 class _Column:
     """One column of the outcome; ``kept`` and ``roots`` as in ``Carried``."""
 
-    values: pa.ChunkedArray
+    fitted: Fitted
     kept: np.ndarray | None
     roots: np.ndarray
 
@@ -186,7 +192,7 @@ class _Outcome:
         places[moved] = np.arange(len(left))
         columns = {}
         for index in self._shape.key_indices:
-            values = self._key(index, left, actions.moved[left]).combine_chunks()
+            values = self._key(index, left, actions.moved[left]).values.combine_chunks()
             nothing = pa.nulls(1, values.type)
             columns[index] = pa.concat_arrays([values, nothing]).take(pa.array(places))
         return columns
@@ -197,26 +203,24 @@ class _Outcome:
             return Carried(known_spans(self._actions, index, puts), None, puts)
         return self._carry.column(index, puts)
 
-    def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> pa.ChunkedArray:
+    def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> Fitted:
         # a null in a key would match no row, so the policy does not apply to keys
         return self._cast(index, self._actions.key_spans(index, actions, from_old), "error")
 
-    def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> pa.ChunkedArray:
+    def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> Fitted:
         return typed_values(self._actions.ordered, index, spans, policy)
 
 
-def typed_values(
-    ordered: OrderedChanges, index: int, spans: Spans, on_unrepresentable: OnUnrepresentable
-) -> pa.ChunkedArray:
+def typed_values(ordered: OrderedChanges, index: int, spans: Spans, on_unrepresentable: OnUnrepresentable) -> Fitted:
     """The values of one column in its lake type. Raises DecodeError, UnrepresentableError."""
     column = ordered.shape.columns[index]
     name, table, to = column.name, str(ordered.shape.name), column.lake_type
     policy = column.on_unrepresentable or on_unrepresentable
 
-    def in_text(values: pa.Array) -> pa.Array:
+    def in_text(values: pa.Array) -> Fitted:
         return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)
 
-    def in_binary(values: pa.Array) -> pa.Array:
+    def in_binary(values: pa.Array) -> Fitted:
         binary_type = column.binary_type
         return cast_binary(values, binary_type, to, name=name, table=table, on_unrepresentable=policy)
 
@@ -225,6 +229,12 @@ def typed_values(
     except (DecodeError, UnrepresentableError) as error:
         span = f"in the changes {ordered.position(0)} to {ordered.position(len(ordered.changes) - 1)}"
         raise type(error)(f"{error.what}, {span}", hint=error.hint) from None
+
+
+def misfit_columns(columns: Sequence[Fitted], lsns: np.ndarray) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """Those that rows of these ``columns``, in the shape's order, need for misfits. ``lsns``: of each row's commit."""
+    found = {misfit(index): column.misfits for index, column in enumerate(columns) if column.misfits is not None}
+    return {**found, MISFIT_LSN.name: pa.array(lsns)} if found else {}
 
 
 def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
@@ -241,7 +251,7 @@ def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
 
 def all_columns(rows: pa.Table, shape: TableShape, mode: Mode = "mirror") -> pa.Table:
     """``rows`` with every possible column, so that the schema is always the same. Added columns are false or null."""
-    schema = arrow_schema(NetColumns.all_possible(shape, mode).fields)
+    schema = arrow_schema((*NetColumns.all_possible(shape, mode).fields, *misfit_fields(shape)))
     arrays = [
         rows.column(field.name)
         if field.name in rows.column_names

@@ -13,7 +13,7 @@ from spark_jobs.decode.columnar import DELETE, UPDATE
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.tuple_vectors import ABSENT, NULL, UNCHANGED, has_value
-from spark_jobs.decode.values import OnUnrepresentable
+from spark_jobs.decode.values import Fitted, OnUnrepresentable
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,15 @@ class _Column:
 
 @dataclass(frozen=True)
 class SideValues:
-    """``columns``: the values of each of the shape's columns. ``not_sent``: for each side the names of the columns that
+    """``fitted``: the values of each of the shape's columns. ``not_sent``: for each side the names of the columns that
     it lacks; null if it lacks none."""
 
-    columns: list[pa.ChunkedArray]
+    fitted: list[Fitted]
     not_sent: pa.Array
+
+    @property
+    def columns(self) -> list[pa.ChunkedArray]:
+        return [each.values for each in self.fitted]
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Sides:
         is_whole = self.ordered.has_whole_old_row[self.slots]
         found = [self._column(index, is_whole) for index in range(len(self.ordered.shape.columns))]
 
-        def typed(index: int) -> pa.ChunkedArray:
+        def typed(index: int) -> Fitted:
             return typed_values(self.ordered, index, found[index].spans, on_unrepresentable)
 
         return SideValues(in_threads(typed, range(len(found))), self._names_of([column.lacks for column in found]))

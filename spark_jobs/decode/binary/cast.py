@@ -19,9 +19,9 @@ from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.decode.values import (
     NOT_IN_DECIMAL,
     OUT_OF_RANGE,
+    Fitted,
     OnUnrepresentable,
     Parsed,
-    nearest,
     parse_text,
     settled,
 )
@@ -38,7 +38,7 @@ def cast_binary(
     name: str,
     table: str,
     on_unrepresentable: OnUnrepresentable = "error",
-) -> pa.Array:
+) -> Fitted:
     """Cast ``column``, which holds what the type's send function writes. Result and errors as ``values.cast_text``."""
     with _as_decode_error(wire_type, name=name, table=table):
         values = TextColumn.of(column)
@@ -46,10 +46,11 @@ def cast_binary(
         parsed = direct(values, lake_type) if direct is not None else None
         if parsed is None:
             parsed = parse_text(TextColumn.of(column_text(values, wire_type)), lake_type)
-        if parsed.unrepresentable is not None and on_unrepresentable == "clamp":
-            beyond = TextColumn.of(values.array.filter(pa.array(parsed.unrepresentable)))
-            return nearest(parsed, TextColumn.of(column_text(beyond, wire_type)), lake_type)
-    return settled(parsed, name=name, table=table, on_unrepresentable=on_unrepresentable)
+
+        def text_of(rows: np.ndarray) -> TextColumn:
+            return TextColumn.of(column_text(values.where(rows), wire_type))
+
+        return settled(parsed, text_of, lake_type, name=name, table=table, on_unrepresentable=on_unrepresentable)
 
 
 def text_of_binary(column: pa.Array, wire_type: WireType, *, name: str, table: str) -> pa.Array:

@@ -6,7 +6,7 @@ what was read of their keys, and the table becomes what a snapshot at the end of
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import wait_until_flushed
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.snapshot.chunks.chunked_table import (
     ChunkedTable,
@@ -46,19 +47,20 @@ from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
-from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
 from spark_jobs.spark.session_conf import local_cores
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.rewritten_rows import rows_of_snapshot
+from spark_jobs.writers.staged_misfits import NotedFrame
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.variants import with_variants
 from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 # each time, rows that change while they are read by their keys are read again
 _ATTEMPTS = 5
@@ -80,14 +82,16 @@ def finished(
         ((table, transactions),) = planned(wanted, [chunked.name], last)
         if not same_as_planned(chunked, table, last):
             raise VoidPlanError("the table was altered")
-        files, unknown = _corrected(run, chunked, done, last, doubtful)
+        files, unknown, misfits = _corrected(run, chunked, done, last, doubtful)
         if not unknown.num_rows:
-            return _written(chunked, replace(table, began=chunked.plan.began), read, last, files)
-        files += _read_by_key(chunked, unknown, connect)
+            done = replace(done, files=files, misfits=misfits)
+            return _written(chunked, replace(table, began=chunked.plan.began), read, last, done)
+        by_key, of_keys = _read_by_key(chunked, unknown, connect)
+        files, misfits = (*files, *by_key), Misfits.all_of((misfits, of_keys))
         log = ChangeLog(run.pipeline.lake.change_log)
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
-        chunked.record.correct(files, first)
-        done = ChunksRead(files, first, is_corrected=True)
+        chunked.record.correct(files, first, misfits)
+        done = ChunksRead(files, first, is_corrected=True, misfits=misfits)
         doubtful = unknown if first > last.ordinal else None
     raise LakeError(
         f"{chunked.name}: rows of it change faster than they can be read by their keys", hint="run it again"
@@ -110,18 +114,19 @@ def _captured(run: Run, capturing: AbstractContextManager[object]) -> WindowMark
 
 def _corrected(
     run: Run, chunked: ChunkedTable, done: ChunksRead, last: WindowMarker, doubtful: pa.Table | None
-) -> tuple[tuple[AddAction, ...], pa.Table]:
-    """The files with the rows at the end of window ``last``, without those rows whose keys are the other result."""
-    staged, files = chunked.staged, done.files
+) -> tuple[tuple[AddAction, ...], pa.Table, Misfits]:
+    """The files with the rows at the end of window ``last``, without those rows whose keys are the second result.
+    Third are the misfits so far."""
+    staged, files, misfits = chunked.staged, done.files, done.misfits
     unknown: pa.Table | None = None
     added: tuple[AddAction, ...] = ()
     for net in _net_changes(run, chunked, done.first_window, last):
         found = corrected(staged, files, net, doubtful=doubtful, unknown=unknown)
         superseded = [file for file in added if file not in found.files]
-        files, unknown = found.files, found.unknown
+        files, unknown, misfits = found.files, found.unknown, Misfits.all_of((misfits, net.misfits))
         staged.remove(superseded)
         added = tuple(file for file in (*added, *found.added) if file in files)
-    return files, pa.table({}) if unknown is None else unknown
+    return files, pa.table({}) if unknown is None else unknown, misfits
 
 
 def _net_changes(run: Run, chunked: ChunkedTable, first: int, last: WindowMarker) -> Iterator[NetChange]:
@@ -181,24 +186,28 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
         yield replace(whole, markers=tuple(waiting))
 
 
-def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> tuple[AddAction, ...]:
+def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> tuple[tuple[AddAction, ...], Misfits]:
     """The rows with these keys, as they are now."""
     pipeline = chunked.table.work.pipeline
     with connected(pipeline.source.dsn) as connection:
         queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
     read = replace(chunked.read, tasks=(queries,))
-    reader = read.task_reader(connect, None, pipeline.on_unrepresentable)
-    return tuple(chunked.staged.write(reader(0)).actions)
+    reader, noted = read.task_reader(connect, None, pipeline.on_unrepresentable), MisfitsRead()
+    return tuple(chunked.staged.write(reader(0, noted.note)).actions), noted.found
 
 
 @dataclass(frozen=True)
 class _StagedRows:
-    """The rows in the staged ``files``, which are those of the table at the snapshot's LSN."""
+    """The rows in the staged files, which are those of the table at the snapshot's LSN."""
 
     chunked: ChunkedTable
     table: PlannedTable
     read: TableRead
-    staged_files: tuple[AddAction, ...]
+    done: ChunksRead
+
+    @property
+    def staged_files(self) -> tuple[AddAction, ...]:
+        return self.done.files
 
     def target(self, provenance: Provenance, _: TableState | None) -> WholeTable | None:
         plan = self.chunked.plan
@@ -215,31 +224,33 @@ class _StagedRows:
 
     def files(self, target: WholeTable) -> WrittenFiles:
         if not self.chunked.commit_columns:
-            return WrittenFiles(self.staged_files, rows_of(self.staged_files))
+            return WrittenFiles(self.staged_files, rows_of(self.staged_files), self.done.misfits)
 
         def read_file(number: int) -> Generator[pa.RecordBatch, None, None]:
             for rows in self.chunked.staged.batches(self.staged_files[number]):
                 yield rows_of_snapshot(rows, self.table.form, self.table.moment)
 
         with range_threads(local_cores(self.table.work.pipeline.spark)) as threads:
-            return read_into_files(len(self.staged_files), read_file, target.path, target.layout, threads)
+            files = read_into_files(len(self.staged_files), read_file, target.path, target.layout, threads)
+        return replace(files, misfits=self.done.misfits)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
+    def frame(self, spark: SparkSession) -> NotedFrame:
         shape, folder = self.read.shape, self.chunked.staged.path
         schema = ddl(value_fields(shape))
         paths = [f"{folder}/{file.path}" for file in self.staged_files]
         rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
-        return with_variants(rows, shape.columns).selectExpr(*named_columns(shape.columns))
+        stored = with_variants(rows, shape.columns).selectExpr(*named_columns(shape.columns))
+        return NotedFrame(stored, lambda: self.done.misfits)
 
 
 def _written(
-    chunked: ChunkedTable, table: PlannedTable, read: TableRead, last: WindowMarker, files: Sequence[AddAction]
+    chunked: ChunkedTable, table: PlannedTable, read: TableRead, last: WindowMarker, done: ChunksRead
 ) -> TableSnapshot:
     run, lake = table.work.run, table.work.pipeline.lake
     table = replace(table, exported=ExportedSnapshot(None, last.window.hi))
     with run.guard.cuts():
         forget(lake, [table.name])
-    taken = write_snapshot(table, read, _StagedRows(chunked, table, read, tuple(files)))
+    taken = write_snapshot(table, read, _StagedRows(chunked, table, read, done))
     with run.guard.cuts():  # a concurrent run may have written a cut with the old table
         forget(lake, [table.name])
     chunked.record.remove()

@@ -13,8 +13,9 @@ import pyarrow as pa
 from deltalake.transaction import AddAction
 
 from spark_jobs.retries import again_when_lost
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
-from spark_jobs.snapshot.table_read import TaskReader
+from spark_jobs.snapshot.table_read import MisfitsRead, TaskReader
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
@@ -51,9 +52,10 @@ def read_chunks(
     staged: StagedFiles,
     pace: Pace,
     parallel: int,
-    is_read: Callable[[int, Sequence[AddAction]], None],
+    is_read: Callable[[int, Sequence[AddAction], Misfits], None],
 ) -> None:
-    """Read the chunks ``numbers``, in order; ``is_read`` is called with each that is read, and its files.
+    """Read the chunks ``numbers``, in order; ``is_read`` is called with each that is read, its files, and
+    the misfits of its rows.
 
     A chunk whose connection is lost is read again. If one fails, those that are being read stop, and its error is
     raised: a SourceError, an UnrepresentableError or a LakeError. What ``is_read`` was told of is kept.
@@ -61,11 +63,13 @@ def read_chunks(
     stopped, waiting = Event(), iter(numbers)
 
     @again_when_lost
-    def read(number: int) -> tuple[AddAction, ...]:
-        with closing(read_chunk(number)) as batches:
-            return tuple(staged.write(_paced(batches, pace, stopped)).actions)
+    def read(number: int) -> tuple[tuple[AddAction, ...], Misfits]:
+        noted = MisfitsRead()
+        with closing(read_chunk(number, noted.note)) as batches:
+            files = staged.write(_paced(batches, pace, stopped)).actions
+        return tuple(files), noted.found
 
-    running: dict[Future[tuple[AddAction, ...]], int] = {}
+    running: dict[Future[tuple[tuple[AddAction, ...], Misfits]], int] = {}
     with ThreadPoolExecutor(parallel, thread_name_prefix="snapshot-chunk") as pool:
         try:
             while True:
@@ -77,7 +81,7 @@ def read_chunks(
                     return
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    is_read(running.pop(future), future.result())
+                    is_read(running.pop(future), *future.result())
                 if pace.is_over:
                     waiting = iter(())
         finally:  # also if this thread is interrupted

@@ -22,12 +22,15 @@ from spark_jobs.delta.removal import files_below, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
 from spark_jobs.writers.write_choice import Engine
 
 _FOLDER = "chunks"
 _PLAN, _CHUNK, _CORRECTED = "plan.json", "chunk-{:06}.json", "corrected-{:020}.json"
+_OF_MISFITS = "misfits-"
+_MISFITS = _OF_MISFITS + "{:06}.json"
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,13 @@ class ReadPlan:
 @dataclass(frozen=True)
 class ChunksRead:
     """``files``: those with the rows of the chunks that are read. ``first_window``: see ``ReadPlan``.
-    ``is_corrected``: all chunks are read, and the files show all changes before ``first_window``."""
+    ``is_corrected``: all chunks are read, and the files show all changes before ``first_window``. ``misfits``: of these
+    rows, and of rows that a change has replaced since they were read."""
 
     files: tuple[AddAction, ...]
     first_window: int
     is_corrected: bool = False
+    misfits: Misfits = NO_MISFITS
 
 
 @dataclass(frozen=True)
@@ -155,9 +160,12 @@ class ReadRecord:
         there = self._names()
         if (corrected := _newest_correction(there)) and (data := self._read(corrected)) is not None:
             fields = json.loads(data)
-            return ChunksRead(_files(fields["files"]), fields["first_window"], is_corrected=True)
+            misfits = Misfits.from_json(fields["misfits"]) if "misfits" in fields else NO_MISFITS
+            return ChunksRead(_files(fields["files"]), fields["first_window"], is_corrected=True, misfits=misfits)
         files = self._files_of_chunks(plan, there).values()
-        return ChunksRead(tuple(file for chunk in files for file in chunk), plan.first_window)
+        noted = (data for name in sorted(there) if name.startswith(_OF_MISFITS) and (data := self._read(name)))
+        misfits = Misfits.all_of(map(Misfits.from_json, noted))
+        return ChunksRead(tuple(file for chunk in files for file in chunk), plan.first_window, misfits=misfits)
 
     def forget(self, plan: ReadPlan, gone: Set[str]) -> None:
         """Those chunks are not read of which a file is ``gone``. Raises LakeError."""
@@ -175,13 +183,19 @@ class ReadRecord:
     def _names(self) -> frozenset[str]:
         return frozenset(file.name for file in files_below(self.folder))
 
-    def add(self, number: int, files: Sequence[AddAction]) -> None:
+    def add(self, number: int, files: Sequence[AddAction], misfits: Misfits = NO_MISFITS) -> None:
         """This chunk is read. Raises LakeError."""
+        if misfits:
+            self._write(_MISFITS.format(number), misfits.to_json().encode())
         self._write(_CHUNK.format(number), json.dumps([asdict(file) for file in files]).encode())
 
-    def correct(self, files: Sequence[AddAction], first_window: int) -> None:
+    def correct(self, files: Sequence[AddAction], first_window: int, misfits: Misfits) -> None:
         """These files have the rows of all chunks, and show all changes before ``first_window``. Raises LakeError."""
-        fields = {"files": [asdict(file) for file in files], "first_window": first_window}
+        fields = {
+            "files": [asdict(file) for file in files],
+            "first_window": first_window,
+            "misfits": misfits.to_json(),
+        }
         self._write(_CORRECTED.format(time.time_ns()), json.dumps(fields).encode())
 
     def void(self, plan: ReadPlan) -> None:

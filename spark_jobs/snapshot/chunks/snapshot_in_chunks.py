@@ -12,6 +12,7 @@ from spark_jobs.errors import CdcError, SnapshotGoesOnError, SourceError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.chunked_table import (
     ChunkedTable,
     VoidPlanError,
@@ -99,8 +100,8 @@ def _read(
     read_chunk = chunked.read.task_reader(connect, None, run.pipeline.on_unrepresentable)
     left = set(numbers)
 
-    def is_read(number: int, files: Sequence[AddAction]) -> None:
-        record.add(number, files)
+    def is_read(number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
+        record.add(number, files, misfits)
         left.discard(number)
         size = plan.size - sum(plan.chunks[each].stored_bytes for each in left)
         run.progress(Step("read", str(chunked.name), size, plan.size, "bytes"))
