@@ -31,6 +31,7 @@ SLOT_HEALTH_CHECK = "slot_health"
 WATERMARK_CHECK = "watermark_is_last_window"
 VERIFY_CHECK = "verify"
 SCHEMA_CHECK = "schema_unchanged"
+UNREPRESENTABLE_CHECK = "unrepresentable"
 # the name under which the messages table is recorded when it is stopped; no QualifiedName prints like it
 MESSAGES = "_messages"
 

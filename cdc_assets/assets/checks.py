@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.blueprint import SCHEMA_CHECK, SLOT_HEALTH_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.blueprint import SCHEMA_CHECK, SLOT_HEALTH_CHECK, UNREPRESENTABLE_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import description_of, failures, for_dagster
 from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, health_metadata, landed_chapters, observed_health
@@ -123,6 +123,31 @@ def schema_result(
     )
 
 
+def unrepresentable_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        UNREPRESENTABLE_CHECK,
+        asset=table,
+        description="Since the table's snapshot, every value was stored as the source had it.",
+    )
+
+
+def unrepresentable_result(pipeline: Pipeline, name: QualifiedName, table: dg.AssetKey) -> dg.AssetCheckResult:
+    """Read from the table's newest commit. Records may hold personal data, so only the columns are named here."""
+    from spark_jobs.tables.ledger import Ledger
+
+    ledger = Ledger.of(pipeline.lake)
+    state = None if ledger is None else ledger.state_of(name)
+    found = None if state is None or not state.unrepresentable else state.unrepresentable
+    return dg.AssetCheckResult(
+        asset_key=table,
+        check_name=UNREPRESENTABLE_CHECK,
+        passed=found is None,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="every value fits" if found is None else found.words,
+        metadata={} if found is None else {**found.counts, "records": pipeline.lake.unrepresentable},
+    )
+
+
 def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int, int, int]:
     """Read from the lake: the ordinal of the window that the table shows, that of the last window that begins before
     ``upto``, and the number of the table's changes between the two; -1 if the table has no snapshot in this chapter.
@@ -165,6 +190,9 @@ def watermark_checks(context: dg.AssetExecutionContext, blueprint: Blueprint) ->
     """The selected checks, without a run of windows: what was marked before must be in the tables."""
     chapters = landed_chapters(blueprint.pipeline)
     for table, spec in blueprint.table_specs.items():
+        if dg.AssetCheckKey(spec.key, UNREPRESENTABLE_CHECK) in context.selected_asset_check_keys:
+            with failures(blueprint.remedies):
+                yield unrepresentable_result(blueprint.pipeline, table, spec.key)
         if dg.AssetCheckKey(spec.key, WATERMARK_CHECK) in context.selected_asset_check_keys:
             marked = well_formed(context.instance.get_materialized_partitions(spec.key))
             present = [window for window in marked if chapters is not None and chapters.present.holds(window)]

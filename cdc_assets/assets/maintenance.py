@@ -65,7 +65,12 @@ def _delete_old_partitions(instance: dg.DagsterInstance, blueprint: Blueprint) -
 
 
 def _metadata(report: MaintainReport) -> dict[str, Any]:
-    kept = {"change_log": report.change_log, "cuts": report.cuts, "messages": report.messages}
+    kept = {
+        "change_log": report.change_log,
+        "cuts": report.cuts,
+        "messages": report.messages,
+        "unrepresentable": report.unrepresentable,
+    }
     found: dict[str, Any] = {
         "first_window": report.first_window,
         "reaches_back_to": str(report.reaches_back_to),

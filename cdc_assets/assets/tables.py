@@ -17,6 +17,8 @@ from cdc_assets.asset_keys import change_log_key, snapshot_key, table_key
 from cdc_assets.assets.checks import (
     schema_result,
     schema_spec,
+    unrepresentable_result,
+    unrepresentable_spec,
     watermark,
     watermark_checks,
     watermark_result,
@@ -39,7 +41,7 @@ from cdc_assets.assets.window_events import (
     landed_earlier,
     require_present_chapter,
 )
-from cdc_assets.blueprint import MESSAGES, SCHEMA_CHECK, WATERMARK_CHECK, Blueprint
+from cdc_assets.blueprint import MESSAGES, SCHEMA_CHECK, UNREPRESENTABLE_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.configuration.table_model import TableModel
 from cdc_assets.failures import description_of, failure_of, failures
 from cdc_assets.partitions import lsn_partitions, windows_of
@@ -106,7 +108,12 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
         name=f"{blueprint.name}_tables",
         specs=[spec.replace_attributes(skippable=True) for spec in specs],
         check_specs=[
-            check(spec.key) for spec in blueprint.table_specs.values() for check in (watermark_spec, schema_spec)
+            *(check(spec.key) for spec in blueprint.table_specs.values() for check in (watermark_spec, schema_spec)),
+            *(
+                unrepresentable_spec(spec.key)
+                for table, spec in blueprint.table_specs.items()
+                if blueprint.pipeline.may_replace_values(table)
+            ),
         ],
         can_subset=True,
         pool=blueprint.pool,
@@ -308,8 +315,12 @@ def _stopped_events(
     }
     for name, error in stopped.items():
         text = description_of(error, run.blueprint.remedies)
+        asked = context.selected_asset_check_keys
         yield from _shown_at(context, keys[name], text, dg.AssetCheckSeverity.ERROR)
-        if dg.AssetCheckKey(keys[name], SCHEMA_CHECK) in context.selected_asset_check_keys:
+        if dg.AssetCheckKey(keys[name], UNREPRESENTABLE_CHECK) in asked:
+            with failures(run.blueprint.remedies):
+                yield unrepresentable_result(run.blueprint.pipeline, QualifiedName.parse(name), keys[name])
+        if dg.AssetCheckKey(keys[name], SCHEMA_CHECK) in asked:
             # evaluated in any case: Dagster shows as failed what a failed step has left out
             changed = text if isinstance(error, RefusedChangeError) else ""
             yield schema_result(keys[name], changed, dg.AssetCheckSeverity.ERROR)
@@ -349,7 +360,8 @@ def _table_events(
     with failures(run.blueprint.remedies):
         version = table_version(pipeline, outcome.name, markers[-1].identity)
         shown = watermark(pipeline, outcome.name, upto)
-    checks = [watermark_result(key, *shown), schema_result(key, _changed_by_ddl(outcome, begun))]
+        replaced = unrepresentable_result(pipeline, outcome.name, key)
+    checks = [watermark_result(key, *shown), schema_result(key, _changed_by_ddl(outcome, begun)), replaced]
     table = known_table_metadata(context.instance, key, version)
     if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)
@@ -385,6 +397,8 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
     mode = {} if changed is None else {"mode_changed": changed.what}
     columns = {"columns_changed": "; ".join(outcome.columns)} if outcome.columns else {}
     read = outcome.partitions
+    state = outcome.state
+    replaced = sum(state.unrepresentable.counts.values()) if state is not None else 0
     partitions = {} if read is None else {"partitions_read": read.reason, "partition_rows": read.rows}
     return {
         "outcome": outcome.outcome,
@@ -397,4 +411,5 @@ def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) 
         **mode,
         **columns,
         **partitions,
+        **({"unrepresentable": replaced} if replaced else {}),
     }

@@ -45,7 +45,12 @@ def _display(report: MaintainReport) -> Group:
 
 def _files(report: MaintainReport) -> Table:
     shown = new_table("what", "files before", "files after", "size", "removed", right=("files before", "files after"))
-    for name, done in (("change log", report.change_log), ("cuts", report.cuts), ("_messages", report.messages)):
+    for name, done in (
+        ("change log", report.change_log),
+        ("cuts", report.cuts),
+        ("_messages", report.messages),
+        ("_unrepresentable", report.unrepresentable),
+    ):
         if done is not None:
             before, after = f"{done.files_before:,}", f"{done.files_after:,}"
             shown.add_row(name, before, after, size(done.bytes_after), f"{done.deleted:,}")

@@ -15,6 +15,7 @@ from cdc_assets.cli.prometheus import prometheus_text
 from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
+from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.published_tables import unseen_operations
 from spark_jobs.readable_size import size
@@ -67,6 +68,9 @@ def _display(status: PipelineStatus, everything: bool = False) -> RenderableType
         parts += [Text(), Text("\n".join(unseen), style="yellow")]
     if differing := [f"{table.name}: {'; '.join(table.differing.words)}" for table in status.tables if table.differing]:
         parts += [Text(), Text("\n".join(["columns that differ from the source's, by on_schema_change:", *differing]))]
+    found = ((table.name, Unrepresentable(table.unrepresentable)) for table in status.tables)
+    if replaced := [f"{name}: {values.words}" for name, values in found if values]:
+        parts += [Text(), Text("\n".join(replaced), style="yellow")]
     return Group(*parts)
 
 

@@ -20,6 +20,7 @@ from cdc_assets.cli.table_reports import (
     partitions_read,
     snapshot_table,
     tables_waiting,
+    unrepresentable_values,
 )
 from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -64,6 +65,8 @@ def _display(report: SyncReport, everything: bool = False) -> RenderableType:
         parts += [columns_followed(tables), Text()]
     if any(table.partitions for table in tables):
         parts += [partitions_read(tables), Text()]
+    if replaced := unrepresentable_values([*report.snapshots, *tables]):
+        parts += [replaced, Text()]
     if report.waiting:
         parts += [tables_waiting(report.waiting), Text()]
     parts.append(

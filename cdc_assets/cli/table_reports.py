@@ -81,6 +81,13 @@ def partitions_read(applied: Sequence[TableApplied]) -> Text:
     return Text("\n".join(lines))
 
 
+def unrepresentable_values(done: Sequence[TableApplied | TableSnapshot]) -> Text | None:
+    """How many values of tables that were written do not fit: one line per table, as it is now. None if all fit."""
+    states = {table.name: table.state for table in done if table.state is not None}
+    lines = [f"{name}: {state.unrepresentable.words}" for name, state in states.items() if state.unrepresentable]
+    return Text("\n".join(lines), style="yellow") if lines else None
+
+
 def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> RenderableType:
     """Rows read, their one LSN, why tables were read again without being asked for, and which kept columns that cost.
     Of many first snapshots, only the number, unless ``everything`` is asked for."""

@@ -417,7 +417,7 @@ class PipelineModel(StrictModel):
         default="error",
         description="What happens to a value that the lake's type cannot hold, such as an infinite date, NaN in a"
         ' decimal or a year beyond 9999. error stops the table, "null" stores NULL, clamp stores the nearest value that'
-        " fits.",
+        " fits; either keeps a record of it.",
     )
     on_rewrite: Literal["resnapshot", "error"] = Field(
         default="resnapshot",
