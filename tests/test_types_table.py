@@ -38,7 +38,8 @@ class Documented:
     lost: tuple[str, ...]
 
 
-MAP, CHOICES = DOCUMENT.read_text().split("## Another type for a column")
+MAP = DOCUMENT.read_text().partition("## Values without a counterpart")[0]
+CHOICES = DOCUMENT.read_text().partition("## Another type for a column")[2]
 
 
 def cells(text: str, number: int) -> list[list[list[str]]]:

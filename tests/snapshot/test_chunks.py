@@ -19,6 +19,7 @@ from spark_jobs.configuration import Retention
 from spark_jobs.errors import LakeInUseError
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.run import Run
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks import finish
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
@@ -141,8 +142,8 @@ def after_last_chunk(large: LargeTable, monkeypatch: pytest.MonkeyPatch, *statem
     """Execute ``statements`` when all chunks are read, before anything is captured."""
     add = ReadRecord.add
 
-    def added(record: ReadRecord, number: int, files: Sequence[AddAction]) -> None:
-        add(record, number, files)
+    def added(record: ReadRecord, number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
+        add(record, number, files, misfits)
         if len(large.chunks_read) == len(large.plan["chunks"]):
             large.database.execute(*statements)
 

@@ -77,7 +77,7 @@ def test_partitions_that_are_read_again_have_their_records(
     )
     report = sync(pipeline, lambda: spark)
     assert report.errors == ()
-    assert [table.partitions is not None for table in report.tables] == [True]
+    assert any(table.partitions for table in report.tables)
     assert sorted(records(pipeline, "public.parted"), key=str) == [
         ('{"id": "1"}', "day", "-infinity", None),
         ('{"id": "150"}', "day", "infinity", None),
