@@ -85,7 +85,7 @@ class TableShape:
         if fault := unsent_key_fault(facts, [column.name for column in columns]):
             raise fault.error
         shows = facts.name if name not in (None, facts.name) else None
-        return cls(facts.relid, name or facts.name, columns, facts.leaf_identities, shows)
+        return cls(facts.relid, name or facts.name, columns, facts.leaf_identities, shows=shows)
 
     @property
     def relation(self) -> QualifiedName:
