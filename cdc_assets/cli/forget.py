@@ -13,6 +13,7 @@ from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.forget.forget import ForgetReport, forget
+from spark_jobs.forget.forget_rows import RowsForgotten
 from spark_jobs.logged_changes.changes import table_named
 
 
@@ -38,12 +39,16 @@ def command(terminal: Terminal, config: Path, table: str | None, keys: tuple[str
 
 
 def _display(report: ForgetReport) -> Text:
-    if not report.rows and not report.changes:
+    return Text("\n".join(_line(report, table) for table in report.tables))
+
+
+def _line(report: ForgetReport, table: RowsForgotten) -> str:
+    if not table.rows and not report.changes:
         found = "neither table nor change log had such a row; older versions"
     else:
-        rows, changes = counted(report.rows, "row"), counted(report.changes, "change")
+        rows, changes = counted(table.rows, "row"), counted(report.changes, "change")
         found = f"{rows} of the table, {changes} in the change log, and all older versions"
-    return Text(
-        f"{report.name}: {found} are gone; {counted(report.files, 'data file')} deleted. Delta version"
-        f" {report.delta_version} is the oldest that can be read"
+    return (
+        f"{table.name}: {found} are gone; {counted(table.files, 'data file')} deleted. Delta version"
+        f" {table.delta_version} is the oldest that can be read"
     )

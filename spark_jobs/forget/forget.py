@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from spark_jobs.apply.apply import apply
@@ -16,7 +17,8 @@ from spark_jobs.change_log.retention import remove_changes
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
-from spark_jobs.forget.forget_rows import forget_rows, require_fit
+from spark_jobs.forget.forget_records import forget_records
+from spark_jobs.forget.forget_rows import RowsForgotten, forget_rows, require_fit
 from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
 from spark_jobs.forget.row_keys import refuse_if_there, row_keys
 from spark_jobs.postgres.connection import Connection, connected
@@ -33,16 +35,13 @@ from spark_jobs.tables.matching_tables import resolved
 
 @dataclass(frozen=True)
 class ForgetReport:
-    """What was removed of ``keys`` rows of the table: ``changes`` of them from the change log; ``rows`` from the newest
-    version of the table, which in modes that keep the past may be several of each; and ``files`` of it from the
-    storage. No Delta version before ``delta_version`` can be read any more."""
+    """What was removed of ``keys`` rows of the source table ``name``: ``changes`` of them from the change log, and what
+    the lake's ``tables`` of it had."""
 
     name: QualifiedName
     keys: int
     changes: int
-    rows: int
-    files: int
-    delta_version: int
+    tables: tuple[RowsForgotten, ...]
     seconds: float
 
 
@@ -55,37 +54,44 @@ def forget(
     run_id: str = "",
     progress: Progress = silent,
 ) -> ForgetReport:
-    """Remove the rows of the table with these ``keys``, at least one, each in the form of ``row_keys.pairs_of``.
+    """Remove the rows of the table with these ``keys``, at least one, each in the form of ``row_keys.pairs_of``. If the
+    lake has several tables of its source table, one for each mode, from all of them.
 
-    The table is brought up to date first. Raises PreconditionError, before anything is removed, if the source has one
+    They are brought up to date first. Raises PreconditionError, before anything is removed, if the source has one
     of the rows, or if one had another key at a time that is not among ``keys``; and CdcError for whatever else stops
     it.
     """
     began = time.monotonic()
     pipeline = resolved(pipeline)
     require_followed([name], all_followed_names(pipeline))
+    relation = pipeline.relation(name)
+    names = sorted(table.name for table in pipeline.tables_of(relation))
     with (
         connected(pipeline.source.dsn) as source,
         Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
     ):
-        wanted = row_keys(source, pipeline, name, keys)
+        wanted = row_keys(source, pipeline, relation, keys)
         refuse_if_there(source, wanted)
         # what happened to the rows before they were gone is in WAL before this point
-        last = _brought_up(run, name, source)
-        with run.guard.table(name):
+        last = _brought_up(run, names, source)
+        with ExitStack() as locks:
+            for each in names:
+                locks.enter_context(run.guard.table(each))
             refuse_if_there(source, wanted)  # a row that came meanwhile may be in the table by now
-            require_fit(run, wanted, last)
+            states = [require_fit(run, each, wanted, last) for each in names]
             found = logged_traces(pipeline.lake, wanted, last.ordinal)
-            progress(Step("forget", "change log", 0, 2, "parts"))
+            progress(Step("forget", "change log", 0, 1 + len(names), "parts"))
             _forget_changes(run, source, found)
-            progress(Step("forget", str(name), 1, 2, "parts"))
-            gone = forget_rows(run, wanted, last)
-    seconds = time.monotonic() - began
-    return ForgetReport(name, len(wanted.texts), found.count, gone.rows, gone.files, gone.version, seconds)
+            forget_records(pipeline.lake, wanted, states, last.identity)
+            gone: list[RowsForgotten] = []
+            for each in names:
+                progress(Step("forget", str(each), 1 + len(gone), 1 + len(names), "parts"))
+                gone.append(forget_rows(run, each, wanted, last))
+    return ForgetReport(relation, len(wanted.texts), found.count, tuple(gone), time.monotonic() - began)
 
 
-def _brought_up(run: Run, name: QualifiedName, source: Connection) -> WindowMarker:
-    """A window whose end the table shows after this, and that ends after what is flushed now. All tables are brought
+def _brought_up(run: Run, names: Sequence[QualifiedName], source: Connection) -> WindowMarker:
+    """A window whose end the tables show after this, and that ends after what is flushed now. All tables are brought
     there, so that a cut shows it."""
     log, upto = ChangeLog(run.pipeline.lake.change_log), flushed_lsn(source)
     while not capture(run.pipeline, upto=upto, progress=run.progress).caught_up:
@@ -94,11 +100,13 @@ def _brought_up(run: Run, name: QualifiedName, source: Connection) -> WindowMark
     if last is None:
         raise no_change_log(log.path)
     for table in apply(run).tables:
-        if table.name == name and table.error is not None:
+        if table.name in names and table.error is not None:
             raise table.error
-    shown = Ledger.required(run.pipeline.lake).state_of(name)
-    if shown is None or shown.ordinal < last.ordinal:
-        raise LakeError(f"{name} does not show {last.window.hi}", hint="`postgres-cdc sync` says why")
+    ledger = Ledger.required(run.pipeline.lake)
+    for name in names:
+        shown = ledger.state_of(name)
+        if shown is None or shown.ordinal < last.ordinal:
+            raise LakeError(f"{name} does not show {last.window.hi}", hint="`postgres-cdc sync` says why")
     return last
 
 

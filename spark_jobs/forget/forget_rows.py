@@ -27,6 +27,7 @@ from spark_jobs.errors import LakeError, NeedsSnapshotError
 from spark_jobs.forget.row_keys import RowKeys, matches
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.net_columns import value
@@ -55,12 +56,13 @@ _KEYS = "forgotten_keys"
 
 @dataclass(frozen=True)
 class RowsForgotten:
-    """``rows``: how many the newest version had. ``files``: data files that were removed from the storage. ``version``:
-    the oldest Delta version that can be read."""
+    """What was removed of one table: ``rows`` of its newest version, which in modes that keep the past may be several
+    of each, and ``files`` from the storage. No Delta version before ``delta_version`` can be read any more."""
 
+    name: QualifiedName
     rows: int
     files: int
-    version: int
+    delta_version: int
 
 
 @dataclass(frozen=True)
@@ -73,57 +75,57 @@ class _Erased:
     version: int
 
 
-def require_fit(run: Run, keys: RowKeys, last: WindowMarker) -> TableState:
+def require_fit(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> TableState:
     """The table's state. Raises CdcError if rows of the table cannot be forgotten as it is now."""
-    state = table_state(run.pipeline.lake, keys.name, *last.identity.stream)
+    state = table_state(run.pipeline.lake, name, *last.identity.stream)
     if state is None or state.is_lost:
-        raise LakeError(f"{keys.name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
+        raise LakeError(f"{name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
     if why := why_masked_otherwise(state.generation.mask, keys.facts.mask):
-        raise NeedsSnapshotError.because(keys.name, why)
-    if any(plan.name == keys.name for plan in plans(run.pipeline.lake)):
-        raise LakeError(f"a snapshot of {keys.name} is not read to its end", hint="`postgres-cdc sync` reads on")
+        raise NeedsSnapshotError.because(name, why)
+    if any(plan.name == name for plan in plans(run.pipeline.lake)):
+        raise LakeError(f"a snapshot of {name} is not read to its end", hint="`postgres-cdc sync` reads on")
     return state
 
 
 @again_when_overtaken
-def forget_rows(run: Run, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
-    """Remove the rows with these keys, of whatever version, from a table that shows the window ``last`` or a later one.
-    The caller has the table's lock. Raises CdcError."""
-    path = run.pipeline.lake.table(keys.name)
+def forget_rows(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
+    """Remove the rows with these keys, of whatever version, from the table ``name`` of the lake, which shows the window
+    ``last`` or a later one. The caller has the table's lock. Raises CdcError."""
+    path = run.pipeline.lake.table(name)
     with table_errors(f"{path} cannot be written"):
-        provenance = _provenance(run, keys, last)
+        provenance = _provenance(run, name, keys, last)
         table = plain_table(path)
-        if table is not None and has_known_columns(table) and _is_written_here(run, keys):
-            erased = _erased_here(run, keys, table, provenance)
+        if table is not None and has_known_columns(table) and _is_written_here(run, name):
+            erased = _erased_here(run, name, keys, table, provenance)
         else:
-            erased = _erased_by_spark(run, keys, path, provenance)
+            erased = _erased_by_spark(run, name, keys, path, provenance)
         newest = _read(path)
         if newest.checkpoint < erased.version:
             raise LakeError(f"{path} has no checkpoint of version {erased.version} yet", hint="run it again")
         with run.guard.cuts():
-            show_in_latest_cut(run.pipeline.lake, last.identity, [keys.name])
+            show_in_latest_cut(run.pipeline.lake, last.identity, [name])
         files = erased.listed.remove_all_but(newest, erased.version - 1)
         remove_empty_folders(path)  # those of partitions have values in their names
-        sweep_staging(run.pipeline.lake, require_fit(run, keys, last))
-    return RowsForgotten(erased.rows, files, erased.version)
+        sweep_staging(run.pipeline.lake, require_fit(run, name, keys, last))
+    return RowsForgotten(name, erased.rows, files, erased.version)
 
 
-def _provenance(run: Run, keys: RowKeys, last: WindowMarker) -> Provenance:
+def _provenance(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> Provenance:
     """That of a commit that changes nothing, and repeats how far the table is."""
-    state, at = require_fit(run, keys, last), last
+    state, at = require_fit(run, name, keys, last), last
     if state.ordinal > last.ordinal:
         at = ChangeLog(run.pipeline.lake.change_log).marker(state.ordinal) or last
     relid, ends = state.relid or keys.facts.relid, (at.ordinal, at.ordinal, at.window.lo, at.window.hi)
     return Provenance.following(state, last.identity, relid, *ends, run.run_id)
 
 
-def _is_written_here(run: Run, keys: RowKeys) -> bool:
+def _is_written_here(run: Run, name: QualifiedName) -> bool:
     pipeline = run.pipeline
-    layout = pipeline.table(keys.name).options.layout
+    layout = pipeline.table(name).options.layout
     return compaction_writer(pipeline.merge_engine, pipeline.spark, layout, 0, pipeline.writes) == "deltalake"
 
 
-def _erased_here(run: Run, keys: RowKeys, table: ListedTable, provenance: Provenance) -> _Erased:
+def _erased_here(run: Run, name: QualifiedName, keys: RowKeys, table: ListedTable, provenance: Provenance) -> _Erased:
     values = keys.values(keys.in_lake)
 
     def chosen(rows: pa.RecordBatch) -> pa.Array:
@@ -135,17 +137,17 @@ def _erased_here(run: Run, keys: RowKeys, table: ListedTable, provenance: Proven
     if opened is not None and commit_without_rows_here(opened, provenance):
         version = listed.version + 1
     else:
-        with spark_errors(f"{keys.name} was not forgotten", name=keys.name, path=table.path):
+        with spark_errors(f"{name} was not forgotten", name=name, path=table.path):
             version = commit_without_rows(run.spark(), table.path, provenance)
     write_checkpoint(table.path)
     return _Erased(rows, listed, version)
 
 
-def _erased_by_spark(run: Run, keys: RowKeys, path: Location, provenance: Provenance) -> _Erased:
+def _erased_by_spark(run: Run, name: QualifiedName, keys: RowKeys, path: Location, provenance: Provenance) -> _Erased:
     table, values = delta_identifier(path), keys.values(keys.in_lake)
     named = values.rename_columns([value(place) for place in range(values.num_columns)])
     same = " AND ".join(f"t.{quoted(name)} = s.{value(place)}" for place, name in enumerate(values.column_names))
-    with spark_errors(f"{keys.name} was not forgotten", name=keys.name, path=path):
+    with spark_errors(f"{name} was not forgotten", name=name, path=path):
         spark = run.spark()
         with isolated_session(spark, _WHOLE_FILES) as own:
             own.createDataFrame(named).createOrReplaceTempView(_KEYS)

@@ -84,7 +84,7 @@ class RowKeys:
             if self.mask is None:
                 raise SchemaChangeError(f"{self.name}: column {column.name} was masked, and is not any more")
             return masked_text(texts, self.mask)
-        return cast_text(texts, column.lake_type, name=column.name, table=str(self.name))
+        return cast_text(texts, column.lake_type, name=column.name, table=str(self.name)).values
 
 
 def matches(side: Mapping[str, pa.Array], values: pa.Table) -> pa.Array:

@@ -21,8 +21,11 @@ from spark_jobs.delta.files import lake_errors
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.removal import files_below
 from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.upkeep import Chosen
 from spark_jobs.delta.whole_files import content_of
 from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.folder_template import UNREPRESENTABLE_FOLDER
+from spark_jobs.forget.forget_records import of_rows
 from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
 from spark_jobs.forget.row_keys import RowKeys, matches, row_keys
 from spark_jobs.postgres.connection import connected
@@ -77,11 +80,15 @@ def find_traces(
     search_texts = [_TextSearch(text) for text in texts]
     searches = _Searches([each.in_bytes for each in search_texts], [each.in_rows for each in search_texts])
     if name is not None and keys:
+        relation = pipeline.relation(name)
         with connected(pipeline.source.dsn) as source:
-            wanted = row_keys(source, pipeline, name, keys)
-        of_table = _TableSearch.of(pipeline, wanted)
-        searches.of_bytes.append(of_table.in_bytes)
-        searches.of_rows.extend([of_table.in_rows, _of_log(logged_traces(pipeline.lake, wanted, sys.maxsize))])
+            wanted = row_keys(source, pipeline, relation, keys)
+        names = [table.name for table in pipeline.tables_of(relation)]
+        of_tables = [_TableSearch.of(pipeline, each, wanted) for each in names]
+        searches.of_bytes.extend(each.in_bytes for each in of_tables)
+        searches.of_rows.extend(each.in_rows for each in of_tables)
+        searches.of_rows.append(_of_log(logged_traces(pipeline.lake, wanted, sys.maxsize)))
+        searches.of_rows.append(_of_records(of_rows(names, wanted)))
     files = files_below(pipeline.lake.root)
     found: list[TraceFound] = []
     for number, file in enumerate(files):
@@ -161,6 +168,14 @@ def _of_log(logged: LoggedTraces) -> Callable[[str, pa.RecordBatch], Iterator[st
     return in_rows
 
 
+def _of_records(chosen: Chosen) -> Callable[[str, pa.RecordBatch], Iterator[str]]:
+    def in_rows(name: str, rows: pa.RecordBatch) -> Iterator[str]:
+        if name.startswith(f"{UNREPRESENTABLE_FOLDER}/") and _LOG not in name and pc.any(chosen(rows)).as_py():
+            yield "key"
+
+    return in_rows
+
+
 @dataclass(frozen=True)
 class _TableSearch:
     """``folder``: the table's, below the lake. ``physical``: the names of the key's columns in its files, in order."""
@@ -170,13 +185,13 @@ class _TableSearch:
     physical: tuple[str, ...]
 
     @classmethod
-    def of(cls, pipeline: Pipeline, keys: RowKeys) -> _TableSearch:
-        path = pipeline.lake.table(keys.name)
+    def of(cls, pipeline: Pipeline, name: QualifiedName, keys: RowKeys) -> _TableSearch:
+        path = pipeline.lake.table(name)
         with table_errors(f"{path} cannot be read"):
             table = ListedTable.read(path, log_alone=True)
         fields = json.loads(table.metadata["schemaString"])["fields"] if table is not None else ()
         names = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
-        physical = tuple(names.get(name, name) for name in keys.names)
+        physical = tuple(names.get(column, column) for column in keys.names)
         return cls(keys, path.removeprefix(f"{pipeline.lake.root}/"), physical)
 
     def in_rows(self, name: str, rows: pa.RecordBatch) -> Iterator[str]:

@@ -99,11 +99,16 @@ class Misfits:
 NO_MISFITS = Misfits()
 
 
+def key_text(values: Mapping[str, Any]) -> str:
+    """How a record names a row: by the values of its key's columns, by name, as JSON."""
+    return json.dumps({name: _text(value) for name, value in values.items()}, ensure_ascii=False)
+
+
 def _records(rows: pa.Table, shape: TableShape, place: int) -> pa.Table:
     """One for each row."""
     names = [shape.columns[index].name for index in shape.key_indices]
     values = zip(*(rows.column(value(index)).to_pylist() for index in shape.key_indices), strict=True)
-    keys = [json.dumps(dict(zip(names, map(_text, key), strict=True)), ensure_ascii=False) for key in values]
+    keys = [key_text(dict(zip(names, key, strict=True))) for key in values]
     is_of_changes = MISFIT_LSN.name in rows.column_names
     unknown = pa.repeat(pa.scalar(_NOT_KNOWN, pa.int64()), rows.num_rows)
     return pa.table(

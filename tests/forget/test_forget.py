@@ -106,13 +106,13 @@ def test_no_file_has_a_trace_of_a_forgotten_row_and_all_goes_on(database: Databa
     before = {mode: len(changes(pipeline, person(mode)).read_all()) for mode in MODES}
     found = {mode: forgotten(pipeline, mode) for mode in MODES}
     rows = {"mirror": 0, "soft_delete": 1, "history": 3, "append": 4}
-    assert {mode: report.rows for mode, report in found.items()} == rows
+    assert {mode: report.tables[0].rows for mode, report in found.items()} == rows
     assert {report.changes for report in found.values()} == {4}
     assert files_with_canary(lake) == []
     cut = latest_cut(pipeline.lake)
     assert cut is not None
     assert {table.name: table.version for table in cut.tables} == {
-        person(mode): report.delta_version for mode, report in found.items()
+        table.name: table.delta_version for report in found.values() for table in report.tables
     }
     for mode in MODES:
         left = changes(pipeline, person(mode)).read_all().to_pylist()
@@ -322,9 +322,42 @@ def test_masked_keys_are_given_in_clear(database: Database, tmp_path: Path) -> N
     pipeline = replace(pipeline, tables=tables, mask_salt=SecretStr("salt"))
     mask = pipeline.masks[person("append")]
     lived(database, pipeline)
-    assert forgotten(pipeline, "append").rows == 4
+    assert forgotten(pipeline, "append").tables[0].rows == 4
     assert files_with_canary(tmp_path / "lake") == []
     assert find_traces(pipeline, None, [], [mask.hashed(ERIKA.encode()).decode()]).traces == ()
+
+
+@pytest.mark.postgres
+def test_each_table_of_a_source_table_and_the_records_of_what_did_not_fit(database: Database, tmp_path: Path) -> None:
+    """Whichever of them is named. Records of other rows stay."""
+    people = QualifiedName("public", "people")
+    history = QualifiedName("public", "people__history")
+    tables = (Table(people), Table(history, mode="history", shows=people))
+    pipeline = replace(pipeline_of(database, tmp_path / "lake"), tables=tables, on_unrepresentable="null")
+    database.execute("CREATE TABLE people (mail text PRIMARY KEY, born date)", "INSERT INTO people VALUES ('a', NULL)")
+    assert sync(pipeline, no_spark).errors == ()
+    database.execute(f"INSERT INTO people VALUES ({literal(ERIKA)}, 'infinity'), ('b', '-infinity')")
+    assert sync(pipeline, no_spark).errors == ()
+    database.execute(f"DELETE FROM people WHERE mail = {literal(ERIKA)}")
+    assert sync(pipeline, no_spark).errors == ()
+    folders = {name.split("/")[0] for name in files_with_canary(tmp_path / "lake")}
+    assert folders == {"tables", "change_log", "_unrepresentable"}
+    traces = find_traces(pipeline, people, [KEY], []).traces
+    assert {trace.file.rpartition("/")[0] for trace in traces} >= {
+        "tables/public/people",
+        "tables/public/people__history",
+        "change_log",
+        "_unrepresentable",
+    }
+    report = forget(pipeline, no_spark, history, [KEY])
+    assert [(table.name, table.rows) for table in report.tables] == [(people, 0), (history, 1)]
+    assert files_with_canary(tmp_path / "lake") == []
+    assert find_traces(pipeline, people, [KEY], []).traces == ()
+    records = DeltaTable(pipeline.lake.unrepresentable).to_pyarrow_table(columns=["table", "key"]).to_pylist()
+    assert sorted(map(str, records)) == [
+        str({"table": str(name), "key": '{"mail": "b"}'}) for name in (people, history)
+    ]
+    assert_equal(pipeline)
 
 
 @pytest.mark.postgres
@@ -363,7 +396,8 @@ def test_the_command_forgets_beside_a_process_that_goes_on(database: Database, t
     searched = command("verify", "--erased", "--value", CANARY, "--json").document
     assert {trace["file"] for trace in searched["traces"]} == {*files_with_canary(lake)}
     forgot = command("forget", *of_row, "--json", without_java=True)
-    assert (forgot.exit_code, forgot.document["rows"], forgot.document["changes"]) == (0, 3, 4)
+    (of_table,) = forgot.document["tables"]
+    assert (forgot.exit_code, of_table["rows"], forgot.document["changes"]) == (0, 3, 4)
     after = command("verify", "--erased", *of_row, "--value", CANARY)
     assert (after.exit_code, after.stdout[:8]) == (0, "no trace")
     assert files_with_canary(lake) == []
