@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from deltalake import CommitProperties
@@ -16,7 +17,7 @@ from spark_jobs.delta.append import FilesMode, commit_files
 from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles, row_groups
 from spark_jobs.delta.files import table_filesystem
-from spark_jobs.delta.written_tables import keep_written
+from spark_jobs.delta.written_tables import is_made, keep_written
 from spark_jobs.errors import first_line
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.file_layout import file_layout
@@ -48,9 +49,10 @@ class ArrowWriter:
         commit = numbered_commit(opened.opened, provenance)
         if commit is None:
             return None
-        with commit_errors(opened.path):
+        with commit_errors(opened.path, is_made=partial(is_made, opened.opened, commit)):
             try:
-                version = self._written(net, way, commit)
+                if not self._is_written(net, way, commit):
+                    return None
             except CommitFailedError:
                 raise
             except DeltaError as error:
@@ -59,12 +61,11 @@ class ArrowWriter:
                 # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
                 _log.warning("%s is left to Spark, as deltalake failed: %s", opened.path, first_line(error))
                 return None
-        if version is not None:
             keep_written(opened.opened, commit)
-        return version
+        return opened.opened.log.version + 1
 
-    def _written(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> int | None:
-        """None if Spark has to do it: for a row that is not there, or for the size of those that are."""
+    def _is_written(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> bool:
+        """False if Spark has to do it: for a row that is not there, or for the size of those that are."""
         is_whole = way.strategy in ("overwrite", "rewrite")
         replaced: tuple[RemoveAction, ...] = ()
         if way.strategy in ("append", "overwrite"):
@@ -72,15 +73,15 @@ class ArrowWriter:
         else:
             held = self._all_rows() if is_whole else touched_files(self.opened, net, self.limits.in_memory_bytes)
             if held is None:
-                return None
+                return False
             rows, replaced = rewritten(held.rows, net), held.removals
         if rows is None:
-            return None
+            return False
         # a merge makes no more files than it replaces
         files = self._files(rows, len(replaced) if way.strategy == "merge" else pa.cpu_count())
         mode: FilesMode = "overwrite" if is_whole else "append"
         commit_files(self.opened.table, [*files, *replaced], mode, self.opened.table.schema(), commit)
-        return self.opened.opened.log.version + 1
+        return True
 
     def _all_rows(self) -> TouchedFiles | None:
         held = held_rows_within(self.opened.table, self.limits.in_memory_bytes)
@@ -117,7 +118,7 @@ def commit_without_rows_here(opened: OpenedTable, provenance: Provenance) -> boo
     commit = numbered_commit(opened.opened, provenance)
     if commit is None or not opened.features <= FEATURES:
         return False
-    with commit_errors(opened.path):
+    with commit_errors(opened.path, is_made=partial(is_made, opened.opened, commit)):
         commit_files(opened.table, [], "append", opened.schema, commit)
-    keep_written(opened.opened, commit)
+        keep_written(opened.opened, commit)
     return True

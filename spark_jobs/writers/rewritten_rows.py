@@ -1,6 +1,6 @@
-"""What a net change makes of the rows of a small table, computed in memory: the table's rows and the net change in, all
-rows of the table out. Each mode has its rule; that of Spark is the MERGE in ``merge_sql``, ``past_sql`` or
-``copies_merge``.
+"""What a net change makes of rows, computed in memory: in go all rows of a table, or of those of its files that may
+hold a changed row, and the net change; out come the rows that replace them. Each mode has its rule; that of Spark is
+the MERGE in ``merge_sql``, ``past_sql`` or ``copies_merge``.
 
 Rows without a key are equal if PostgreSQL prints them alike, and keys if it takes them for one: 0 and -0 are. Commit
 columns do not count: of rows that are equal but for these, the oldest go.

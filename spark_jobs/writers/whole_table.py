@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Literal
 from uuid import uuid4
@@ -24,7 +25,7 @@ from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.first_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
-from spark_jobs.delta.written_tables import keep_written
+from spark_jobs.delta.written_tables import is_made, keep_written
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind
@@ -195,10 +196,10 @@ class WholeTable:
         commit = numbered_commit(opened.opened, provenance)
         if commit is None:
             raise overtaken(self.path)
-        with commit_errors(self.path):
+        with commit_errors(self.path, is_made=partial(is_made, opened.opened, commit)):
             mode: FilesMode = "append" if self.keeps == "all" else "overwrite"
             commit_files(opened.table, files, mode, self._schema(opened), commit)
-        keep_written(opened.opened, commit)
+            keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
 
     def _opened_again(self) -> OpenedTable:
