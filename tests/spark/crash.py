@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+
 from spark_jobs.apply import apply_regions
 from spark_jobs.capture import chapter
 from spark_jobs.capture.capture import capture, capture_session, land_window
@@ -98,9 +100,20 @@ def recover_chapter_begun(pipeline: Pipeline) -> None:
 
 
 def recover_between_snapshots(pipeline: Pipeline) -> None:
-    """One table is read again, the others are not."""
+    """The first table is read again; the files of the last one are written, and not yet committed."""
+    first, *_, last = (pipeline.lake.table(table.name) for table in pipeline.tables or ())
+    commit, before = whole_table.WholeTable.commit, DeltaTable(first).version()
+
+    def commit_or_die(target: whole_table.WholeTable, *arguments: Any) -> Any:
+        while target.path == last:
+            if DeltaTable(first).version() > before:
+                _die()
+            time.sleep(0.01)
+        return commit(target, *arguments)
+
+    whole_table.WholeTable.commit = commit_or_die  # type: ignore[method-assign, assignment]
     spark = spark_session(pipeline.spark)
-    recover(pipeline, lambda: spark, progress=lambda step: _die() if step.what == "snapshot" else None)
+    recover(pipeline, lambda: spark)
 
 
 def partitions_staged(pipeline: Pipeline) -> None:

@@ -93,6 +93,8 @@ def test_a_table_that_waits_holds_up_no_other_and_fails_nothing(
         for change in ("UPDATE items SET sku = 'second'", "UPDATE orders SET a = 200 WHERE id = 2"):
             database.execute(change)
             report = hurried(spark, shop)
+            if not report.waiting:  # the server has written WAL of its own at the look: then the next window tells
+                report = hurried(spark, shop)
             assert report.errors == ()
             assert not [taken for taken in report.snapshots if taken.error is None]
             (waiting,) = report.waiting
