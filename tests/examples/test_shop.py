@@ -115,7 +115,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def test_a_week_and_what_follows(project: Project) -> None:
     assert FRESHNESS in README
     stale = project.runs(FRESHNESS, exit_code=1)
-    assert stale.count("ERROR STALE") == 2, "the newest rows are those of the first snapshot, a week ago"
+    assert stale.count("ERROR STALE freshness") == 2, "the newest rows are those of the first snapshot, a week ago"
     built = project.materialised(days=7)
     assert built["failed"] == []
     _days_show_what_was_committed_before_their_ends(project, built["complete"])
