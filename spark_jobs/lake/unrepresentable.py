@@ -95,7 +95,9 @@ class Unrepresentable:
     def words(self) -> str:
         """What is to be said of them."""
         by_column = ", ".join(f"{count:,} in {name}" for name, count in self.counts.items())
-        return f"since its snapshot, {sum(self.counts.values()):,} values were stored otherwise: {by_column}"
+        total = sum(self.counts.values())
+        stored = "1 value was" if total == 1 else f"{total:,} values were"
+        return f"since its snapshot, {stored} stored otherwise: {by_column}"
 
     def and_(self, misfits: Misfits, file: RecordsFile | None) -> Unrepresentable:
         return Unrepresentable(dict(Counter(self.counts) + Counter(misfits.counts)), file)
