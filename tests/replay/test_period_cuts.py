@@ -31,7 +31,7 @@ from spark_jobs.replay.consistent_cut import ConsistentCut, Incomplete, consiste
 from spark_jobs.run import Run
 from spark_jobs.sync import sync
 from tests.at_night import at_night
-from tests.fixtures.background import in_background
+from tests.fixtures.background import endless, in_background
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -105,15 +105,6 @@ def transfer(connection: psycopg.Connection[Any], chance: random.Random, more: t
             connection.execute(statement)
 
 
-def transfers(database: Database, seed: int) -> Generator[None]:
-    """Without an end."""
-    chance = random.Random(seed)  # noqa: S311
-    with database.connect() as connection:
-        while True:
-            transfer(connection, chance)
-            yield
-
-
 @pytest.fixture
 def accounts(database: Database, tmp_path: Path) -> Accounts:
     return followed(database, tmp_path / "lake")
@@ -151,7 +142,7 @@ def test_under_load_each_day_shows_exactly_what_was_committed_before_its_end(
 ) -> None:
     database, pipeline = accounts.database, accounts.pipeline
     small = replace(pipeline, windows=WindowLimits(max_bytes=64 << 10, max_per_run=3))
-    with in_background(*(transfers(database, seed) for seed in (1, 2, 3)), pause=0.002):
+    with in_background(*(endless(transfer, database, seed) for seed in (1, 2, 3)), pause=0.002):
         for _ in range(4):
             threading.Event().wait(0.15)
             accounts.end_day()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from tests.at_night import at_night
 from tests.cli.command import PROGRAM, Command, configured
-from tests.fixtures.background import in_background
+from tests.fixtures.background import endless, in_background
 from tests.fixtures.forked_programs import start_program
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
@@ -21,15 +21,10 @@ from tests.snapshot.large_table import ROWS, LargeTable, changes, created
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 
-def load(database: Database) -> Generator[None]:
-    """Without an end."""
-    chance = random.Random(5)  # noqa: S311
-    with database.connect() as connection:
-        while True:
-            with connection.transaction():
-                for statement in changes(chance):
-                    connection.execute(statement)
-            yield
+def change(connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    with connection.transaction():
+        for statement in changes(chance):
+            connection.execute(statement)
 
 
 def killed(command: Command, large: LargeTable, chunks: int) -> None:
@@ -65,7 +60,7 @@ def test_killed_under_load(database: Database, tmp_path: Path, kills: int) -> No
     large = LargeTable.at(created(database), tmp_path / "lake")
     options = {"chunk": "256KiB", "parallel": 1, "rate_limit": "1MiB"}
     command = configured(tmp_path, database.dsn, database.name, ["public.big"], snapshot=options)
-    with in_background(load(database), pause=0.05):
+    with in_background(endless(change, database, seed=5), pause=0.05):
         for _ in range(kills):
             killed(command, large, 1)
         under = command("sync")

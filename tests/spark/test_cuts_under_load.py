@@ -6,7 +6,6 @@ import os
 import random
 import re
 import sys
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.consistent_cut import ConsistentCut, consistent_cut
 from spark_jobs.sync import sync
 from tests.cli.command import DSN_VARIABLE, configured
-from tests.fixtures.background import in_background
+from tests.fixtures.background import endless, in_background
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -48,15 +47,6 @@ def transfer(connection: psycopg.Connection[Any], chance: random.Random) -> None
         connection.execute("UPDATE savings SET id = -id WHERE abs(id) = %s", [high])
 
 
-def transfers(database: Database, seed: int) -> Generator[None]:
-    """Without an end."""
-    chance = random.Random(seed)  # noqa: S311
-    with database.connect() as connection:
-        while True:
-            transfer(connection, chance)
-            yield
-
-
 def documented(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 
@@ -80,7 +70,7 @@ def test_the_sum_is_constant_at_every_cut_and_the_documents_snippets_see_it(
     pipeline = replace(
         pipeline_of(database, tmp_path / "lake", *TABLES), windows=WindowLimits(max_bytes=256 << 10, max_per_run=3)
     )
-    writers = (transfers(database, seed) for seed in (1, 2))
+    writers = (endless(transfer, database, seed) for seed in (1, 2))
     with in_background(*writers, pause=0.05), database.connect() as connection:
         for seed in range(3):
             transfer(connection, random.Random(seed))  # noqa: S311 - each run has something to apply
