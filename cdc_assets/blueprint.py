@@ -77,10 +77,6 @@ class Blueprint:
         return tables if self.messages_key is None else {**tables, MESSAGES: self.messages_key}
 
     @property
-    def maintenance_key(self) -> dg.AssetKey:
-        return self.specs.maintenance.key
-
-    @property
     def sensor(self) -> str:
         return f"{self.name}_slot_lag"
 

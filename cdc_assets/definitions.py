@@ -14,13 +14,13 @@ from cdc_assets.assets.verify_checks import verify_checks
 from cdc_assets.automation.jobs import (
     maintenance_job,
     maintenance_schedule,
+    recover_job,
     snapshot_job,
     sync_job,
     sync_schedule,
     verify_job,
     verify_schedule,
 )
-from cdc_assets.automation.recover_job import recover_job
 from cdc_assets.automation.slot_lag_sensor import slot_lag_sensor
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.shared_sources import DeclaredElsewhere

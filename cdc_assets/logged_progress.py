@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from cdc_assets.step_amount import step_amount
 from spark_jobs.progress import Progress, Step
 from spark_jobs.readable_size import size
 
@@ -25,7 +24,7 @@ def logged_progress(log: Callable[[str], object], clock: Callable[[], float] = t
         if now - last >= _SECONDS or step.done == step.total:
             last = now
             pace = (step.done - done) / (now - began) if now > began else 0.0
-            log(f"{step.what} {step.detail}: {step_amount(step)}{_rest(step, pace)}".replace(" :", ":"))
+            log(f"{step.what} {step.detail}: {step.amount}{_rest(step, pace)}".replace(" :", ":"))
 
     return progress
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from spark_jobs.readable_size import size
+
 
 @dataclass(frozen=True)
 class Step:
@@ -15,6 +17,13 @@ class Step:
     done: int
     total: int | None
     unit: str
+
+    @property
+    def amount(self) -> str:
+        """``3 of 10 windows``, ``412.3 MiB of 1.1 GiB``; without the total if it is not known."""
+        if self.unit == "bytes":
+            return size(self.done) if self.total is None else f"{size(self.done)} of {size(self.total)}"
+        return f"{self.done:,} {'' if self.total is None else f'of {self.total:,} '}{self.unit}"
 
 
 class Progress(Protocol):

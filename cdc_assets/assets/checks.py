@@ -93,20 +93,19 @@ def unreachable_evaluation(blueprint: Blueprint, error: CdcError) -> dg.AssetChe
     )
 
 
-def watermark_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        WATERMARK_CHECK,
-        asset=table,
-        description="The Delta table shows the source at the end of the last window that is marked as applied.",
-    )
+# what the checks of a table say when they pass
+_DESCRIPTIONS = {
+    WATERMARK_CHECK: "The Delta table shows the source at the end of the last window that is marked as applied.",
+    SCHEMA_CHECK: "No DDL at the source changed the table's columns, or had it read again, in the last run.",
+    UNREPRESENTABLE_CHECK: "Since the table's snapshot, every value was stored as the source had it.",
+}
 
 
-def schema_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        SCHEMA_CHECK,
-        asset=table,
-        description="No DDL at the source changed the table's columns, or had it read again, in the last run.",
-    )
+def table_checks(blueprint: Blueprint) -> Iterator[dg.AssetCheckSpec]:
+    for table, spec in blueprint.table_specs.items():
+        for name, description in _DESCRIPTIONS.items():
+            if name != UNREPRESENTABLE_CHECK or blueprint.pipeline.may_replace_values(table):
+                yield dg.AssetCheckSpec(name, asset=spec.key, description=description)
 
 
 def schema_result(
@@ -120,14 +119,6 @@ def schema_result(
         severity=severity,
         description=changed or "no column was changed",
         metadata={"changed": changed} if changed else {},
-    )
-
-
-def unrepresentable_spec(table: dg.AssetKey) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(
-        UNREPRESENTABLE_CHECK,
-        asset=table,
-        description="Since the table's snapshot, every value was stored as the source had it.",
     )
 
 
@@ -165,22 +156,16 @@ def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int,
         state = None  # it has no snapshot in this chapter, and LSNs of another one cannot be compared
     shown, relation = -1 if state is None else state.ordinal, pipeline.relation(table)
     between = [marker for marker in ledger.log.markers(max(shown, chapter - 1)) if marker.window.lo < upto]
-    changes = sum(
-        counts.changes.total
-        for marker in between
-        for counts in marker.relations
-        if QualifiedName(counts.nspname, counts.relname) == relation
-    )
+    changes = sum(each.changes.total for marker in between for each in marker.relations if each.name == relation)
     return shown, between[-1].ordinal if between else shown, changes if state is not None else -1
 
 
 def watermark_result(table: dg.AssetKey, shown: int, last: int, changes: int) -> dg.AssetCheckResult:
     """``shown``, ``last`` and ``changes``: see ``watermark``."""
-    passed = changes == 0
     return dg.AssetCheckResult(
         asset_key=table,
         check_name=WATERMARK_CHECK,
-        passed=passed,
+        passed=changes == 0,
         description=f"the table shows window {shown}; {max(changes, 0)} changes up to window {last} are missing",
         metadata={"window_shown": shown, "last_window": last, "changes_missing": changes},
     )

@@ -184,11 +184,6 @@ def source_tables(
 def window_metadata(markers: Sequence[WindowMarker], window: Window, table: QualifiedName) -> Mapping[str, int]:
     """A source table's changes in the windows that end in a partition, as the change log counted them; the UI plots
     them."""
-    counts = [
-        relation.changes
-        for marker in markers_in(window, markers)
-        for relation in marker.relations
-        if QualifiedName(relation.nspname, relation.relname) == table
-    ]
-    changes = sum(counts, start=NO_CHANGES)
+    landed = (relation for marker in markers_in(window, markers) for relation in marker.relations)
+    changes = sum((relation.changes for relation in landed if relation.name == table), start=NO_CHANGES)
     return {**asdict(changes), "dagster/partition_row_count": changes.rows}

@@ -16,13 +16,11 @@ import dagster as dg
 from cdc_assets.asset_keys import change_log_key, snapshot_key, table_key
 from cdc_assets.assets.checks import (
     schema_result,
-    schema_spec,
+    table_checks,
     unrepresentable_result,
-    unrepresentable_spec,
     watermark,
     watermark_checks,
     watermark_result,
-    watermark_spec,
 )
 from cdc_assets.assets.external import with_comment
 from cdc_assets.assets.messages import messages_events
@@ -107,14 +105,7 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{blueprint.name}_tables",
         specs=[spec.replace_attributes(skippable=True) for spec in specs],
-        check_specs=[
-            *(check(spec.key) for spec in blueprint.table_specs.values() for check in (watermark_spec, schema_spec)),
-            *(
-                unrepresentable_spec(spec.key)
-                for table, spec in blueprint.table_specs.items()
-                if blueprint.pipeline.may_replace_values(table)
-            ),
-        ],
+        check_specs=[*table_checks(blueprint)],
         can_subset=True,
         pool=blueprint.pool,
         op_tags=blueprint.op_tags,
@@ -388,28 +379,22 @@ def _changed_by_ddl(outcome: TableApplied, begun: NewGenerations) -> str:
 def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) -> Mapping[str, Any]:
     """The numbers of the whole run, which applies its tables together. Only one window has them, so that plots do not
     repeat them."""
-    version = {} if outcome.delta_version is None else {"delta_version": outcome.delta_version}
-    engine = {} if outcome.engine is None else {"engine": outcome.engine}
-    strategy = {} if outcome.strategy is None else {"strategy": outcome.strategy}
     taken = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
-    reason = {} if taken is None else {"snapshot_reason": taken.reason, "snapshot_lsn": str(taken.lsn)}
     changed = next((table for table in begun.modes if table.name == outcome.name), None)
-    mode = {} if changed is None else {"mode_changed": changed.what}
-    columns = {"columns_changed": "; ".join(outcome.columns)} if outcome.columns else {}
-    read = outcome.partitions
-    state = outcome.state
-    replaced = sum(state.unrepresentable.counts.values()) if state is not None else 0
-    partitions = {} if read is None else {"partitions_read": read.reason, "partition_rows": read.rows}
-    return {
+    read, state = outcome.partitions, outcome.state
+    found = {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
         "run_seconds": round(seconds, 1),
-        **version,
-        **engine,
-        **strategy,
-        **reason,
-        **mode,
-        **columns,
-        **partitions,
-        **({"unrepresentable": replaced} if replaced else {}),
+        "delta_version": outcome.delta_version,
+        "engine": outcome.engine,
+        "strategy": outcome.strategy,
+        "snapshot_reason": taken and taken.reason,
+        "snapshot_lsn": taken and str(taken.lsn),
+        "mode_changed": changed and changed.what,
+        "columns_changed": "; ".join(outcome.columns) or None,
+        "partitions_read": read and read.reason,
+        "partition_rows": read and read.rows,
+        "unrepresentable": (state and sum(state.unrepresentable.counts.values())) or None,
     }
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,5 +1,5 @@
-"""The jobs of one pipeline, with their schedules: ``{name}_sync``, ``{name}_snapshot``, ``{name}_maintenance`` and
-``{name}_verify``.
+"""The jobs of one pipeline, with their schedules: ``{name}_sync``, ``{name}_snapshot``, ``{name}_maintenance``,
+``{name}_verify`` and ``{name}_recover``.
 
 Each runs in one process: capture, snapshot and apply share one Spark session. A schedule is stopped until it is turned
 on in the UI, unless the configuration says ``default_status: running``.
@@ -12,12 +12,15 @@ from collections.abc import Mapping
 import dagster as dg
 
 from cdc_assets.assets.calendars import completed
+from cdc_assets.assets.lost_partitions import remove_lost_partitions
+from cdc_assets.assets.snapshots import snapshot_event
 from cdc_assets.automation.run_planning import plan_run, run_request
 from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
-from cdc_assets.failures import failures
+from cdc_assets.failures import failure_of, failures
+from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import add_partitions
-from cdc_assets.slot_observation import observe
+from cdc_assets.slot_observation import landed_chapters, observe
 
 _EVERY_FIVE_MINUTES = "*/5 * * * *"
 _EVERY_NIGHT = "17 3 * * *"
@@ -53,7 +56,7 @@ def maintenance_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
     """Retention, compaction and clean-up. It waits for the pool while a sync of this pipeline runs."""
     return _job(
         blueprint.maintenance_job,
-        dg.AssetSelection.assets(blueprint.maintenance_key),
+        dg.AssetSelection.assets(blueprint.specs.maintenance.key),
         "Remove what is older than retention, compact files, clean up Delta's logs, vacuum.",
         blueprint.run_tags,
     )
@@ -94,6 +97,55 @@ def verify_schedule(blueprint: Blueprint, verify: dg.UnresolvedAssetJobDefinitio
         cron_schedule=_SUNDAYS_AT_THREE,
         description="Compare every table with the source, row by row.",
     )
+
+
+def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
+    """Does what ``postgres-cdc recover`` does, for those who have no shell. Never runs on its own: a person must decide
+    whether to recover, or to correct the configuration."""
+    pipeline = blueprint.pipeline
+
+    @dg.op(
+        name=f"{blueprint.recover_job}_op",
+        description="Create a slot, begin a new chapter of the change log, take new snapshots, each only if needed.",
+        pool=blueprint.pool,
+        tags=blueprint.op.tags,
+        required_resource_keys={blueprint.spark_resource},
+        out=dg.Out(dg.Nothing),
+    )
+    def recover_pipeline(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
+        from spark_jobs.recover import recover
+
+        progress = logged_progress(context.log.info)
+        with failures(blueprint.remedies):
+            report = recover(pipeline, blueprint.spark_of(context), run_id=context.run.run_id, progress=progress)
+            chapters = landed_chapters(pipeline)
+        assert chapters is not None  # without a change log recover raises
+        remove_lost_partitions(context, blueprint, chapters)
+        if report.nothing_to_do:
+            context.log.info("there is nothing to recover")
+        if report.chapter is not None and report.chapter.broke is not None:
+            context.log.warning("%s; a new chapter begins at %s", report.chapter.broke.what, report.chapter.window.lo)
+        for changed in report.modes:
+            if changed.error is None:
+                context.log.info("mode of %s: %s", changed.name, changed.what)
+        for table in report.waiting:
+            context.log.warning("%s", table)
+        for taken in report.snapshots:
+            if taken.error is None:
+                context.log_event(snapshot_event(blueprint, taken))
+        if report.errors:
+            raise failure_of(report.errors, blueprint.remedies)
+
+    @dg.job(
+        name=blueprint.recover_job,
+        description="Recover from a slot that was lost, or no longer continues the change log.",
+        tags=blueprint.run_tags,
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        recover_pipeline()
+
+    return job
 
 
 def _job(

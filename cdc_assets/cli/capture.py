@@ -13,7 +13,6 @@ from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.readable_size import size
 from spark_jobs.sync import prepare
 
@@ -48,9 +47,7 @@ def _display(report: CaptureReport) -> Text:
     )
     done = f"{counted(len(report.landed), 'window')} with {counted(changes, 'change')} ({size(read)}) landed"
     lines = [f"{done}, up to {report.landed_end}{rest}"]
-    for marker in report.landed:
-        for table in marker.catalogue.changed if marker.catalogue else ():
-            if table.reasons:
-                name = QualifiedName(table.nspname, table.relname)
-                lines.append(f"{name} changed without a row event: {'; '.join(table.reasons)}")
+    looks = (marker.catalogue.changed for marker in report.landed if marker.catalogue)
+    changed = (table for look in looks for table in look if table.reasons)
+    lines += [f"{table.name} changed without a row event: {'; '.join(table.reasons)}" for table in changed]
     return Text("\n".join(lines))

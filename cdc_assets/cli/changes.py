@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.cli.change_lines import change_lines
-from cdc_assets.cli.options import config_option, output_options_of_changes
+from cdc_assets.cli.json_output import json_line
+from cdc_assets.cli.options import config_option, output_options_of_changes, read_point
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.points import read_point
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.change_counts import ChangeCounts
@@ -21,6 +24,7 @@ from spark_jobs.logged_changes.changes import ChangesRead, bounds, logged_table,
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.points import Point
+from spark_jobs.schema.mode_columns import COMMIT_LSN
 
 _KINDS = ("insert", "update", "delete", "truncate")
 
@@ -79,8 +83,33 @@ def _print(terminal: Terminal, read: ChangesRead) -> None:
                 stream.write_batch(batch)
     else:
         for batch in read.batches:
-            terminal.stdout.writelines(change_lines(batch))
+            terminal.stdout.writelines(_lines(batch))
     terminal.stdout.flush()
+
+
+def _lines(batch: pa.RecordBatch) -> Iterator[str]:
+    """One line of JSON for each change, without loss."""
+    for row in batch.to_pylist():
+        lsn = str(Lsn(row[COMMIT_LSN.name]))
+        yield json_line({**{name: _plain(value) for name, value in row.items()}, COMMIT_LSN.name: lsn}) + "\n"
+
+
+def _plain(value: object) -> object:
+    """A value of a row in JSON. Numbers that its readers may round (decimals), or that it does not have (NaN,
+    infinities), are strings with all their digits; bytea is as PostgreSQL prints it, times are in ISO 8601."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, date):  # times too
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _counts(batches: pa.RecordBatchReader) -> ChangeCounts:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import click
 
 from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
+from cdc_assets.cli.options import CommandFunction, read_by
 from cdc_assets.cli.terminal import Terminal
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_pattern import TablePattern, selected_names
 from spark_jobs.tables.followed_tables import all_followed_names
 
-CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
+_patterns = read_by(lambda names: tuple(map(TablePattern.parse, names)))
 
 
 def table_option(function: CommandFunction) -> CommandFunction:
@@ -25,7 +25,7 @@ def table_option(function: CommandFunction) -> CommandFunction:
         "tables",
         metavar="NAME",
         multiple=True,
-        callback=_read_patterns,
+        callback=_patterns,
         help="Only this table, or those that match a pattern such as 'public.*'; may be repeated.",
     )
     return option(function)
@@ -36,17 +36,10 @@ def tables_as_arguments(function: CommandFunction) -> CommandFunction:
     return click.argument("arguments", nargs=-1, metavar="", callback=_read_arguments)(function)
 
 
-def _read_patterns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[TablePattern, ...]:
-    try:
-        return tuple(map(TablePattern.parse, value))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
-def _read_arguments(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[TablePattern, ...]:
+def _read_arguments(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> object:
     if value:
         ctx.ensure_object(Terminal).deprecated(f"write --table before each table's name; {OLD_SPELLING_ENDS}")
-    return _read_patterns(ctx, param, value)
+    return _patterns(ctx, param, value)
 
 
 def chosen_tables(pipeline: Pipeline, patterns: Sequence[TablePattern]) -> tuple[QualifiedName, ...] | None:

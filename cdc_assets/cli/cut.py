@@ -6,13 +6,12 @@ from datetime import datetime
 from pathlib import Path
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.options import config_option, output_options
+from cdc_assets.cli.options import config_option, output_options, read_point
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.points import read_point
-from cdc_assets.cli.terminal import new_table
+from cdc_assets.cli.terminal import new_table, paragraphs
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.consistent_cut import ConsistentCut, consistent_cut
@@ -37,4 +36,4 @@ def _display(cut: ConsistentCut) -> RenderableType:
     shown = new_table("table", "Delta version", "path", right=("Delta version",))
     for table in cut.tables:
         shown.add_row(Text(str(table.name)), str(table.delta_version), Text(table.path))
-    return Group(Text(f"LSN {cut.lsn}, last commit {committed}, window {cut.window}"), Text(), shown)
+    return paragraphs(Text(f"LSN {cut.lsn}, last commit {committed}, window {cut.window}"), shown)

@@ -16,7 +16,7 @@ from cdc_assets.cli.output_choice import FEW
 from cdc_assets.cli.terminal import Terminal, counted, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.drop.drop import drop, plan_drop
-from spark_jobs.drop.drop_report import DropPlan, DropReport, Left, Removal
+from spark_jobs.drop.drop_report import DropPlan, DropReport, Removal
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.readable_size import size
 
@@ -71,7 +71,7 @@ def _table(heading: str, removals: Sequence[Removal]) -> Table:
 
 
 def _stays(report: DropPlan | DropReport) -> tuple[Text, ...]:
-    lines = [f"kept: {each.name}: {each.why}" for each in _few(report.left)]
+    lines = [f"kept: {each.name}: {each.why}" for each in report.left[:FEW]]
     if len(report.left) > len(lines):
         lines.append(f"kept: {len(report.left) - len(lines):,} others, which --json lists")
     if report.keeps_lake and report.tables:
@@ -80,7 +80,3 @@ def _stays(report: DropPlan | DropReport) -> tuple[Text, ...]:
             " --lake removes the lake too"
         )
     return tuple(map(Text, lines))
-
-
-def _few(left: Sequence[Left]) -> Sequence[Left]:
-    return left[:FEW]

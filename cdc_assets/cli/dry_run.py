@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
 
 import click
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cdc_assets.cli.options import CommandFunction
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.terminal import counted, new_table, only_counted, told_apart
+from cdc_assets.cli.terminal import counted, known, new_table, only_counted, told_apart
 from spark_jobs.dry_run import DryRun, SnapshotToTake
 from spark_jobs.readable_size import size
-
-CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
-
-_UNKNOWN = "–"
 
 
 def dry_run_option(function: CommandFunction) -> CommandFunction:
@@ -60,8 +55,6 @@ def _snapshots(snapshots: tuple[SnapshotToTake, ...], *, everything: bool) -> Re
 def _table(snapshots: tuple[SnapshotToTake, ...]) -> Table:
     shown = new_table("would be read", "rows", "size", "because", right=("rows", "size"))
     for table in snapshots:
-        rows = _UNKNOWN if table.rows is None else f"{table.rows:,}"
-        shown.add_row(
-            Text(str(table.name)), rows, _UNKNOWN if table.bytes is None else size(table.bytes), Text(table.reason)
-        )
+        taken = "–" if table.bytes is None else size(table.bytes)
+        shown.add_row(Text(str(table.name)), known(table.rows), taken, Text(table.reason))
     return shown

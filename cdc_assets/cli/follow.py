@@ -19,7 +19,7 @@ from cdc_assets.cli.follow_monitor import FollowMonitor
 from cdc_assets.cli.fresh_status import FreshStatus
 from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.listener import ListenAddress, listening
-from cdc_assets.cli.options import config_option, output_options, read_seconds
+from cdc_assets.cli.options import config_option, output_options, read_by, read_seconds
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import renewable_session
 from cdc_assets.cli.terminal import Terminal, counted
@@ -38,13 +38,6 @@ def _writable(ctx: click.Context, param: click.Parameter, value: Path | None) ->
     return value
 
 
-def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> ListenAddress | None:
-    try:
-        return None if value is None else ListenAddress.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
 @click.command("follow")
 @config_option
 @click.option(
@@ -59,7 +52,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> L
 )
 @click.option(
     "--listen",
-    callback=_address,
+    callback=read_by(ListenAddress.parse),
     metavar="ADDRESS",
     help="Serve /metrics and /healthz by HTTP here, such as 127.0.0.1:9464. Without it nothing listens.",
 )

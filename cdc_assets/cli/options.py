@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from cdc_assets.cli.output_choice import Form, options_of
 from cdc_assets.configuration.units import read_duration
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.replay.points import point
 
 CommandFunction = TypeVar("CommandFunction", bound=Callable[..., object])
+Value = TypeVar("Value")
 
 CONFIG_VARIABLE = "POSTGRES_CDC_CONFIG"
 DEFAULT_CONFIG = "postgres-cdc.yaml"
@@ -60,24 +62,28 @@ def keys_option(function: CommandFunction) -> CommandFunction:
     return option(function)
 
 
-def read_lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> Lsn | None:
-    """Callback of an option whose value is an LSN as PostgreSQL prints it."""
-    if value is None:
-        return None
-    try:
-        return Lsn.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
+def read_by(parse: Callable[[Any], Value]) -> Callable[[click.Context, click.Parameter, Any], Value | None]:
+    """The callback of an option whose value ``parse`` reads; its ValueError says what is wrong."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Value | None:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return read
 
 
-def read_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Callback of an option whose value is a length of time."""
+def _seconds(value: str) -> float:
     text = value.strip()
     try:
         # min is the old spelling of m
         return read_duration(text.removesuffix("in") if text.endswith("min") else text).total_seconds()
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not a time: {error}, as in 5s", ctx, param) from None
+        raise ValueError(f"{value!r} is not a time: {error}, as in 5s") from None
+
+
+read_lsn, read_point, read_seconds = read_by(Lsn.parse), read_by(point), read_by(_seconds)
 
 
 def read_location(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from cdc_assets.cli.dry_run import dry_run_option, dry_run_outcome
@@ -13,7 +13,7 @@ from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.table_reports import modes_changed, snapshot_table, tables_waiting
-from cdc_assets.cli.terminal import Terminal
+from cdc_assets.cli.terminal import Terminal, paragraphs
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.dry_run import DryRun, plan_recover
@@ -52,10 +52,12 @@ def _is_needed(plan: DryRun) -> bool:
 def _display(report: RecoverReport, everything: bool) -> RenderableType:
     if report.nothing_to_do:
         return _NOTHING
-    begun = [Text(_begun(report.chapter)), Text()] if report.chapter is not None else []
-    begun += [modes_changed(report.modes), Text()] if report.modes else []
-    waiting = [Text(), tables_waiting(report.waiting)] if report.waiting else []
-    return Group(*begun, snapshot_table(report.snapshots, everything=everything), *waiting)
+    return paragraphs(
+        None if report.chapter is None else Text(_begun(report.chapter)),
+        modes_changed(report.modes),
+        snapshot_table(report.snapshots, everything=everything),
+        tables_waiting(report.waiting),
+    )
 
 
 def _begun(chapter: WindowMarker) -> str:

@@ -7,22 +7,20 @@ from datetime import datetime
 from pathlib import Path
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from cdc_assets.cli.chosen_tables import chosen_tables, table_option
-from cdc_assets.cli.options import config_option, output_options, read_location, read_lsn
+from cdc_assets.cli.options import config_option, output_options, read_location, read_lsn, read_point
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.points import read_point
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.terminal import Terminal, counted, new_table
+from cdc_assets.cli.terminal import Terminal, counted, known, new_table, paragraphs
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import TableAsOf, table_as_of
 from spark_jobs.replay.rebuild import rebuild
-from spark_jobs.replay.replay import replay
-from spark_jobs.replay.table_replayed import ReplayReport
+from spark_jobs.replay.replay import ReplayReport, replay
 from spark_jobs.run import Run
 from spark_jobs.table_pattern import TablePattern
 
@@ -92,11 +90,11 @@ def _display(report: ReplayReport) -> RenderableType:
             f"{table.already_applied:,}",
             f"{table.applied:,}",
             *(f"{count:,}" for count in (*asdict(table.changes).values(), table.rows_written)),
-            "–" if table.delta_version is None else str(table.delta_version),
+            known(table.delta_version, "{}"),
             Text(table.outcome, style=style),
         )
     taken = f"{windows}, {report.first} to {report.last}: [{report.lo}, {report.hi})"
-    return Group(Text(taken), Text(), shown)
+    return paragraphs(Text(taken), shown)
 
 
 def _display_as_of(built: TableAsOf) -> RenderableType:

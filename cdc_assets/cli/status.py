@@ -12,7 +12,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options_with_metrics
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.prometheus import prometheus_text
-from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
+from cdc_assets.cli.terminal import Terminal, known, lines, new_table, only_counted, paragraphs, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.unrepresentable import Unrepresentable
@@ -45,33 +45,38 @@ def command(terminal: Terminal, config: Path) -> Outcome:
 
 
 def _display(status: PipelineStatus, everything: bool = False) -> RenderableType:
-    parts: list[RenderableType] = [_slot_and_log(status)]
-    parts += [Text(f"{each.severity}: {each.text}", style=_STYLES[each.severity]) for each in status.findings]
-    listed, well = told_apart(status.tables, _is_well, everything=everything)
-    if listed or status.messages is not None or not well:
-        parts += [Text(), _tables(listed, status.messages)]
-    if well:
-        parts += [Text(), only_counted(f"{len(well):,} tables are up to the log")]
-    if waiting := [(table.name, table.waits_for) for table in status.tables if table.waits_for is not None]:
-        lines = (f"{name} waits for its snapshot: the transaction {one} must end first" for name, one in waiting)
-        parts += [Text(), Text("\n".join(lines), style="yellow")]
-    if reasons := [table.snapshot_reason for table in status.tables if table.snapshot_reason]:
-        parts += [Text(), Text("\n".join(["snapshots taken because of a change:", *reasons]))]
-    if read := [(table.name, table.partitions) for table in status.tables if table.partitions is not None]:
-        lines = (f"{name}: {one.reason}: {one.rows:,} rows read again at {one.lsn}" for name, one in read)
-        parts += [
-            Text(),
-            Text("\n".join(["partitions that were read again, without the rest of their tables:", *lines])),
-        ]
-    unseen = [f"{t.name}: {unseen_operations(t.missing_operations)}" for t in status.tables if t.missing_operations]
-    if unseen:
-        parts += [Text(), Text("\n".join(unseen), style="yellow")]
-    if differing := [f"{table.name}: {'; '.join(table.differing.words)}" for table in status.tables if table.differing]:
-        parts += [Text(), Text("\n".join(["columns that differ from the source's, by on_schema_change:", *differing]))]
-    found = ((table.name, Unrepresentable(table.unrepresentable)) for table in status.tables)
-    if replaced := [f"{name}: {values.words}" for name, values in found if values]:
-        parts += [Text(), Text("\n".join(replaced), style="yellow")]
-    return Group(*parts)
+    tables = status.tables
+    findings = (Text(f"{each.severity}: {each.text}", style=_STYLES[each.severity]) for each in status.findings)
+    listed, well = told_apart(tables, _is_well, everything=everything)
+    read = ((table.name, table.partitions) for table in tables if table.partitions is not None)
+    replaced = ((table.name, Unrepresentable(table.unrepresentable)) for table in tables)
+    return paragraphs(
+        Group(_slot_and_log(status), *findings),
+        _tables(listed, status.messages) if listed or status.messages is not None or not well else None,
+        only_counted(f"{len(well):,} tables are up to the log") if well else None,
+        lines(
+            (
+                f"{table.name} waits for its snapshot: the transaction {table.waits_for} must end first"
+                for table in tables
+                if table.waits_for is not None
+            ),
+            style="yellow",
+        ),
+        lines(filter(None, (t.snapshot_reason for t in tables)), heading="snapshots taken because of a change:"),
+        lines(
+            (f"{name}: {one.reason}: {one.rows:,} rows read again at {one.lsn}" for name, one in read),
+            heading="partitions that were read again, without the rest of their tables:",
+        ),
+        lines(
+            (f"{t.name}: {unseen_operations(t.missing_operations)}" for t in tables if t.missing_operations),
+            style="yellow",
+        ),
+        lines(
+            (f"{table.name}: {'; '.join(table.differing.words)}" for table in tables if table.differing),
+            heading="columns that differ from the source's, by on_schema_change:",
+        ),
+        lines((f"{name}: {values.words}" for name, values in replaced if values), style="yellow"),
+    )
 
 
 def _slot_and_log(status: PipelineStatus) -> Table:
@@ -112,9 +117,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             str(table.snapshot_lsn or _UNKNOWN),
             str(table.applied_lsn or _UNKNOWN),
             _bytes(table.lag_bytes),
-            _count(table.pending_windows),
-            _count(table.pending_changes),
-            _count(table.delta_version),
+            *map(known, (table.pending_windows, table.pending_changes, table.delta_version)),
             _WAITS if table.waits_for is not None else _state_of(table),
         )
     if messages is not None:
@@ -123,9 +126,7 @@ def _tables(tables: tuple[TableStatus, ...], messages: MessagesStatus | None) ->
             _UNKNOWN,
             str(messages.applied_lsn or _UNKNOWN),
             _bytes(messages.lag_bytes),
-            _count(messages.pending_windows),
-            _count(messages.pending_messages),
-            _count(messages.delta_version),
+            *map(known, (messages.pending_windows, messages.pending_messages, messages.delta_version)),
             _state(messages.error, messages.applied_lsn, messages.pending_messages, "does not exist yet"),
         )
     return shown
@@ -151,7 +152,3 @@ def _state(error: CdcError | None, applied: Lsn | None, behind: int | None, not_
 
 def _bytes(count: int | None) -> str:
     return _UNKNOWN if count is None else size(count)
-
-
-def _count(count: int | None) -> str:
-    return _UNKNOWN if count is None else f"{count:,}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from cdc_assets.cli.dry_run import dry_run_option, dry_run_outcome
@@ -22,7 +22,7 @@ from cdc_assets.cli.table_reports import (
     tables_waiting,
     unrepresentable_values,
 )
-from cdc_assets.cli.terminal import Terminal, counted
+from cdc_assets.cli.terminal import Terminal, counted, paragraphs
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.dry_run import plan_sync
@@ -54,28 +54,20 @@ def command(terminal: Terminal, config: Path, dry_run: bool) -> Outcome:
 
 def _display(report: SyncReport, everything: bool = False) -> RenderableType:
     changes = sum(marker.changes for marker in report.windows)
-    parts: list[RenderableType] = []
-    if report.snapshots:
-        parts += [snapshot_table(report.snapshots, everything=everything), Text()]
-    if report.modes:
-        parts += [modes_changed(report.modes), Text()]
     tables = per_table(report.tables)
-    parts += [applied_table(tables, report.messages, everything=everything), Text()]
-    if any(table.columns for table in tables):
-        parts += [columns_followed(tables), Text()]
-    if any(table.partitions for table in tables):
-        parts += [partitions_read(tables), Text()]
-    if replaced := unrepresentable_values([*report.snapshots, *tables]):
-        parts += [replaced, Text()]
-    if report.waiting:
-        parts += [tables_waiting(report.waiting), Text()]
-    parts.append(
+    return paragraphs(
+        snapshot_table(report.snapshots, everything=everything) if report.snapshots else None,
+        modes_changed(report.modes),
+        applied_table(tables, report.messages, everything=everything),
+        columns_followed(tables),
+        partitions_read(tables),
+        unrepresentable_values([*report.snapshots, *tables]),
+        tables_waiting(report.waiting),
         Text(
             f"{counted(len(report.windows), 'window')} with {counted(changes, 'change')} in {report.seconds:.1f} s; "
             f"{size(report.lag_bytes_before)} behind before, {size(report.lag_bytes)} now"
-        )
+        ),
     )
-    return Group(*parts)
 
 
 def per_table(applied: Iterable[TableApplied]) -> tuple[TableApplied, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from cdc_assets.cli.terminal import new_table, only_counted, told_apart
+from cdc_assets.cli.terminal import known, lines, new_table, only_counted, paragraphs, told_apart
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.replay.change_mode import ModeChanged
@@ -25,31 +25,26 @@ def applied_table(
     """Changes seen, rows written after reducing them to one per key, and the end of the last window; messages last. Of
     many tables without a change, only the number, unless ``everything`` is asked for."""
     listed, idle = told_apart(applied, lambda table: table.outcome == "nothing to apply", everything=everything)
-    counted = only_counted(f"{len(idle):,} tables had nothing to apply")
-    if idle and not listed and messages is None:
+    counted = only_counted(f"{len(idle):,} tables had nothing to apply") if idle else None
+    if counted and not listed and messages is None:
         return counted
     shown = new_table("table", *_COUNTS, "through", "outcome", right=_COUNTS)
     for table in listed:
-        counts = (*asdict(table.changes).values(), table.rows_written)
-        style = "green" if table.outcome == "applied" else "dim"
-        shown.add_row(
-            Text(str(table.name)),
-            *(f"{count:,}" for count in counts),
-            "–" if table.delta_version is None else str(table.delta_version),
-            "–" if table.error else str(table.hi),
-            _stopped(table.error) if table.error else Text(table.outcome, style=style),
-        )
+        outcome = _stopped(table.error) if table.error else _outcome(table)
+        shown.add_row(Text(str(table.name)), *_figures(table, asdict(table.changes).values()), outcome)
     if messages is not None:
-        style = "bold red" if messages.error else "green" if messages.outcome == "applied" else "dim"
-        shown.add_row(
-            "_messages",
-            *("–" for _ in range(4)),
-            f"{messages.rows_written:,}",
-            "–" if messages.delta_version is None else str(messages.delta_version),
-            "–" if messages.error else str(messages.hi),
-            Text(messages.outcome, style=style),
-        )
-    return Group(shown, Text(), counted) if idle else shown
+        shown.add_row("_messages", *_figures(messages, [None] * 4), _outcome(messages))
+    return paragraphs(shown, counted)
+
+
+def _figures(table: TableApplied, changes: Iterable[int | None]) -> Iterator[str]:
+    yield from map(known, (*changes, table.rows_written))
+    yield known(table.delta_version, "{}")
+    yield "–" if table.error else str(table.hi)
+
+
+def _outcome(table: TableApplied) -> Text:
+    return Text(table.outcome, style="bold red" if table.error else "green" if table.outcome == "applied" else "dim")
 
 
 def _stopped(error: CdcError) -> Text:
@@ -57,35 +52,34 @@ def _stopped(error: CdcError) -> Text:
     return _WAITS if isinstance(error, SnapshotWaitsError) else Text("stopped", style="bold red")
 
 
-def tables_waiting(waiting: Sequence[TableWaiting]) -> Text:
-    """Which tables wait for their snapshot, and for whom: one line per table."""
-    return Text("\n".join(map(str, waiting)), style="yellow")
+def tables_waiting(waiting: Sequence[TableWaiting]) -> Text | None:
+    """Which tables wait for their snapshot, and for whom. This and the next ones: one line per table, None if no table
+    has one."""
+    return lines(map(str, waiting), style="yellow")
 
 
-def columns_followed(applied: Sequence[TableApplied]) -> Text:
-    """How columns changed to follow the source's: one line per table."""
-    changed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in applied if table.columns)
-    return Text("\n".join(changed))
+def columns_followed(applied: Sequence[TableApplied]) -> Text | None:
+    """How columns changed to follow the source's."""
+    return lines(f"columns of {table.name}: {'; '.join(table.columns)}" for table in applied if table.columns)
 
 
-def modes_changed(changed: Sequence[ModeChanged]) -> Text:
-    """How tables changed their mode: one line per table."""
-    lines = (f"mode of {table.name}: {'stopped' if table.error else table.what}" for table in changed)
-    return Text("\n".join(lines))
+def modes_changed(changed: Sequence[ModeChanged]) -> Text | None:
+    """How tables changed their mode."""
+    return lines(f"mode of {table.name}: {'stopped' if table.error else table.what}" for table in changed)
 
 
-def partitions_read(applied: Sequence[TableApplied]) -> Text:
-    """Which partitions were read again without the rest of their table, and how many rows: one line per table."""
+def partitions_read(applied: Sequence[TableApplied]) -> Text | None:
+    """Which partitions were read again without the rest of their table, and how many rows."""
     read = ((table.name, table.partitions) for table in applied if table.partitions is not None)
-    lines = (f"{name}: {one.reason}: only those rows were read again, {one.rows:,} at {one.lsn}" for name, one in read)
-    return Text("\n".join(lines))
+    return lines(
+        f"{name}: {one.reason}: only those rows were read again, {one.rows:,} at {one.lsn}" for name, one in read
+    )
 
 
 def unrepresentable_values(done: Sequence[TableApplied | TableSnapshot]) -> Text | None:
-    """How many values of tables that were written do not fit: one line per table, as it is now. None if all fit."""
-    states = {table.name: table.state for table in done if table.state is not None}
-    lines = [f"{name}: {state.unrepresentable.words}" for name, state in states.items() if state.unrepresentable]
-    return Text("\n".join(lines), style="yellow") if lines else None
+    """How many values of tables that were written do not fit, as it is now."""
+    states = {table.name: table.state.unrepresentable for table in done if table.state is not None}
+    return lines((f"{name}: {values.words}" for name, values in states.items() if values), style="yellow")
 
 
 def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> RenderableType:
@@ -94,8 +88,9 @@ def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> R
     listed, taken = told_apart(
         snapshots, lambda table: not (table.error or table.reason or table.lost), everything=everything
     )
-    counted = only_counted(f"{len(taken):,} snapshots were taken, of {sum(table.rows for table in taken):,} rows")
-    if taken and not listed:
+    rows = sum(table.rows for table in taken)
+    counted = only_counted(f"{len(taken):,} snapshots were taken, of {rows:,} rows") if taken else None
+    if counted and not listed:
         return counted
     reasons = ("because",) if any(table.reason for table in listed) else ()
     shown = new_table("table", "rows", "snapshot", "outcome", *reasons, right=("rows",))
@@ -104,4 +99,4 @@ def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> R
         outcome = _stopped(table.error) if table.error else Text(f"snapshot taken{lost}", style="green")
         lsn = "–" if table.error else str(table.lsn)
         shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *(Text(table.reason) for _ in reasons))
-    return Group(shown, Text(), counted) if taken else shown
+    return paragraphs(shown, counted)

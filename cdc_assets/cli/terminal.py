@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TextIO, TypeVar
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressDisplay
 from rich.segment import Segment
@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.output_choice import FEW, OutputChoice
-from cdc_assets.step_amount import step_amount
 from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.readable_size import size
@@ -40,6 +39,23 @@ def told_apart(
     if len(well) <= FEW:
         return tuple(items), ()
     return tuple(item for item in items if not is_well(item)), well
+
+
+def paragraphs(*parts: RenderableType | None) -> Group:
+    """Those of them that are there, with an empty line between two."""
+    there = [part for part in parts if part is not None]
+    return Group(*(line for part in there for line in (part, Text())[: 1 if part is there[-1] else 2]))
+
+
+def lines(found: Iterable[str], *, heading: str = "", style: str = "") -> Text | None:
+    """One line for each, below the heading; None if there is none."""
+    listed = list(found)
+    return Text("\n".join([*filter(None, [heading]), *listed]), style=style) if listed else None
+
+
+def known(figure: int | None, form: str = "{:,}") -> str:
+    """A figure of a report, or a dash."""
+    return "–" if figure is None else form.format(figure)
 
 
 def only_counted(said: str) -> Text:
@@ -173,5 +189,5 @@ class _Steps:
             description=description,
             completed=step.done,
             total=step.total,
-            amount=step_amount(step),
+            amount=step.amount,
         )

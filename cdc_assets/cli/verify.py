@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.chosen_tables import chosen_tables, table_option
-from cdc_assets.cli.options import config_option, keys_option, output_options, read_location, read_seconds
+from cdc_assets.cli.options import config_option, keys_option, output_options, read_by, read_location, read_seconds
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.terminal import Terminal, new_table, only_counted, told_apart
+from cdc_assets.cli.terminal import Terminal, known, new_table, only_counted, paragraphs, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import one_line
@@ -30,27 +30,22 @@ from spark_jobs.verify.verify import verify
 _STYLES = {"equal": "green", "different": "bold red", "not compared": "yellow"}
 
 
-def read_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option whose value is a percentage: ``5%`` or ``5``. Returns the share, 0 to 1."""
-    if value is None:
-        return None
+def _share(value: str) -> float:
+    """Of a percentage, ``5%`` or ``5``: 0 to 1."""
     try:
         percent = float(value.strip().removesuffix("%"))
     except ValueError:
         percent = 0.0
     if not 0 < percent <= 100:
-        raise click.BadParameter(f"{value!r} is not a share: expected 5%, say, and at most 100%", ctx, param)
+        raise ValueError(f"{value!r} is not a share: expected 5%, say, and at most 100%")
     return percent / 100
 
 
-def read_columns(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, str]:
-    """Callback of an option that is given as ``NAME=OTHER``, any number of times."""
-    pairs = dict(text.partition("=")[::2] for text in value)
-    if wrong := next((text for text in value if "=" not in text), None):
-        raise click.BadParameter(
-            f"{wrong!r} is not a pair: expected COLUMN=THEIRS, or COLUMN= to leave it out", ctx, param
-        )
-    return pairs
+def _pairs(values: Sequence[str]) -> dict[str, str]:
+    """Of an option that is given as ``NAME=OTHER``, any number of times."""
+    if wrong := next((text for text in values if "=" not in text), None):
+        raise ValueError(f"{wrong!r} is not a pair: expected COLUMN=THEIRS, or COLUMN= to leave it out")
+    return dict(text.partition("=")[::2] for text in values)
 
 
 @click.command("verify")
@@ -59,7 +54,7 @@ def read_columns(ctx: click.Context, param: click.Parameter, value: Sequence[str
 @click.option("--quick", is_flag=True, help="Compare hashes, and row by row only what differs.")
 @click.option(
     "--sample",
-    callback=read_share,
+    callback=read_by(_share),
     metavar="PERCENT",
     help="Read only this share of the source's blocks; rows that only the lake has are not looked for.",
 )
@@ -81,7 +76,7 @@ def read_columns(ctx: click.Context, param: click.Parameter, value: Sequence[str
     "--column",
     "columns",
     multiple=True,
-    callback=read_columns,
+    callback=read_by(_pairs),
     metavar="COLUMN=THEIRS",
     help="With --against: another name of a column in the copy; COLUMN= leaves it out.",
 )
@@ -172,12 +167,13 @@ def _traces(report: ErasureReport) -> RenderableType:
 
 def display(report: VerifyReport, everything: bool = False) -> RenderableType:
     listed, equal = told_apart(report.tables, lambda table: table.verdict == "equal", everything=everything)
-    parts: list[RenderableType] = [_counts(listed)] if listed or not equal else []
-    if equal:
-        rows = sum(table.counts.source_rows for table in equal)
-        parts += [*([Text()] if parts else []), only_counted(f"{len(equal):,} tables of {rows:,} rows are equal")]
-    parts += [part for table in report.tables if table.rows for part in (Text(), _rows(table))]
-    return Group(*parts, Text(), Text(f"compared in {report.seconds:.1f} s"))
+    rows = sum(table.counts.source_rows for table in equal)
+    return paragraphs(
+        _counts(listed) if listed or not equal else None,
+        only_counted(f"{len(equal):,} tables of {rows:,} rows are equal") if equal else None,
+        *(_rows(table) for table in report.tables if table.rows),
+        Text(f"compared in {report.seconds:.1f} s"),
+    )
 
 
 def _counts(tables: Sequence[TableVerified]) -> Table:
@@ -191,7 +187,7 @@ def _counts(tables: Sequence[TableVerified]) -> Table:
             Text(one_line(str(table.name))),
             *("–" if table.error else f"{number:,}" for number in numbers[: len(figures)]),
             str(table.lsn),
-            "–" if table.delta_version is None else str(table.delta_version),
+            known(table.delta_version, "{}"),
             Text(table.verdict, style=_STYLES[table.verdict]),
         )
     return shown

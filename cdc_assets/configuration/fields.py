@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -31,10 +31,32 @@ def require_named_once(names: Sequence[str]) -> None:
         raise ValueError(f"names {', '.join(twice)} twice")
 
 
-def _slot_name(text: str) -> str:
-    if not re.fullmatch(r"[a-z0-9_]{1,63}", text):
-        raise ValueError("expected 1 to 63 lower-case letters, digits and underscores")
-    return text
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    def matching(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {expected}")
+        return text
+
+    return AfterValidator(matching)
+
+
+def _at_least(least: int) -> AfterValidator:
+    def at_least(value: int) -> int:
+        if value < least:
+            raise ValueError(f"expected {least} or more")
+        return value
+
+    return AfterValidator(at_least)
+
+
+def _understood_by(parse: Callable[[str], object]) -> AfterValidator:
+    """A text stays as it is; ``parse`` raises ValueError if it is wrong."""
+
+    def understood(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(understood)
 
 
 def _identifier(text: str) -> str:
@@ -93,18 +115,6 @@ def _whole_seconds(duration: timedelta) -> int:
     return int(duration.total_seconds())
 
 
-def _positive(value: int) -> int:
-    if value < 1:
-        raise ValueError("expected 1 or more")
-    return value
-
-
-def _not_negative(value: int) -> int:
-    if value < 0:
-        raise ValueError("expected 0 or more")
-    return value
-
-
 def _cron(text: str) -> str:
     """Five fields, or a word such as @daily; whether the fields mean something, only Dagster knows."""
     if len(text.split()) != 5 and not re.fullmatch(r"@(hourly|daily|weekly|monthly)", text):
@@ -156,11 +166,6 @@ def _chosen_type(text: str) -> str:
     return str(ChosenType.parse(text))
 
 
-def _table_name(text: str) -> str:
-    TablePattern.parse(text)
-    return text
-
-
 def _lake_path(text: str) -> str:
     if not text.strip().rstrip("/"):
         raise ValueError("expected a folder or a URI")
@@ -184,11 +189,6 @@ def _catalog_template(text: str) -> str:
         raise ValueError("expected {table} in its last part: otherwise all tables would have one name")
     if others := re.findall(r"\{(?!schema\}|table\})[^}]*\}?|`", text):
         raise ValueError(f"holds {others[0]}; only {{schema}} and {{table}} stand for something")
-    return text
-
-
-def _folder_template(text: str) -> str:
-    FolderTemplate(text)
     return text
 
 
@@ -228,15 +228,9 @@ def _dsn(value: object) -> object:
     return value
 
 
-def _key_part(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_]+", text):
-        raise ValueError("expected letters, digits and underscores")
-    return text
-
-
-KeyPart = Annotated[str, AfterValidator(_key_part)]
+KeyPart = Annotated[str, _matching(r"[A-Za-z0-9_]+", "letters, digits and underscores")]
 Dsn = Annotated[SecretStr, BeforeValidator(_dsn)]
-SlotName = Annotated[str, AfterValidator(_slot_name)]
+SlotName = Annotated[str, _matching(r"[a-z0-9_]{1,63}", "1 to 63 lower-case letters, digits and underscores")]
 Publication = Annotated[
     str | tuple[str, ...],
     BeforeValidator(_publication, json_schema_input_type=str | list[str]),
@@ -245,12 +239,12 @@ MESSAGES = BeforeValidator(_messages)
 Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
 Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
 KeptFor = Annotated[int, BeforeValidator(_kept_for, json_schema_input_type=int | str)]
-Count = Annotated[int, AfterValidator(_positive)]
+Count = Annotated[int, _at_least(1)]
 Cron = Annotated[str, AfterValidator(_cron)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 Hour = Annotated[int, AfterValidator(_hour)]
 StartDate = Annotated[str, BeforeValidator(_start_date)]
-Retries = Annotated[int, AfterValidator(_not_negative)]
+Retries = Annotated[int, _at_least(0)]
 TagValue = Annotated[Any, BeforeValidator(_tag)]
 Streaming = Annotated[
     Literal["off", "on", "parallel"],
@@ -261,10 +255,10 @@ OrNull = Annotated[
     BeforeValidator(_null, json_schema_input_type=Literal["error", "null", "clamp"] | None),
 ]
 ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
-TableName = Annotated[str, AfterValidator(_table_name)]
+TableName = Annotated[str, _understood_by(TablePattern.parse)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
 CatalogTemplate = Annotated[str, AfterValidator(_catalog_template)]
-FolderTemplateText = Annotated[str, AfterValidator(_folder_template)]
+FolderTemplateText = Annotated[str, _understood_by(FolderTemplate)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
 SparkRemote = Annotated[str, AfterValidator(_spark_remote)]

@@ -19,8 +19,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.storage import Location
-from spark_jobs.tables.another_table import another_table, is_of_another
-from spark_jobs.tables.catalogue_changes import column_changes_of, is_annotated
+from spark_jobs.tables.catalogue_changes import another_table, column_changes_of, is_annotated, is_of_another
 from spark_jobs.writers.table_commit import Provenance
 
 if TYPE_CHECKING:

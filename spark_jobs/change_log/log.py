@@ -244,11 +244,8 @@ class ChangeLog:
     def commit_times(self, first_ordinal: int, last_ordinal: int) -> Iterator[pa.RecordBatch]:
         """The columns ``window`` and ``commit_time`` of the transactions in these windows, streamed in no particular
         order."""
-        files = self._listed(partial(self.files.after, first_ordinal - 1))
         condition = _between(first_ordinal, last_ordinal) & pc.field("commit_time").is_valid()
-        with table_errors(f"{self._what} cannot be read", hint=self._hint):
-            batches = self.files.dataset(files).to_batches(columns=["window", "commit_time"], filter=condition)
-            yield from (batch for batch in batches if batch.num_rows)
+        return self.scan(condition, ["window", "commit_time"], after_ordinal=first_ordinal - 1)
 
     def _table(self) -> DeltaTable | None:
         return open_table(self.path, self._what, hint=self._hint)

@@ -16,6 +16,7 @@ from typing import Any
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.folder_template import DEFAULT_FOLDERS, FolderTemplate
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.partition_bounds import Region
 
 
@@ -68,8 +69,19 @@ class ChapterBreak:
     end: int
 
 
+class _OfRelation:
+    """What a marker says of one relation, under the names that existing logs have."""
+
+    nspname: str
+    relname: str
+
+    @property
+    def name(self) -> QualifiedName:
+        return QualifiedName(self.nspname, self.relname)
+
+
 @dataclass(frozen=True)
-class RelationCounts:
+class RelationCounts(_OfRelation):
     """The number of changes of one relation in a window; ``bytes`` is the total length of their messages."""
 
     relid: int
@@ -93,7 +105,7 @@ class UnknownMessage:
 
 
 @dataclass(frozen=True)
-class FollowedSince:
+class FollowedSince(_OfRelation):
     """A table whose test_decoding lines the log has kept without interruption since the window ``since``."""
 
     nspname: str
@@ -102,7 +114,7 @@ class FollowedSince:
 
 
 @dataclass(frozen=True)
-class TableChanged:
+class TableChanged(_OfRelation):
     """A followed table that changed without a row event; ``word`` is its new fingerprint's.
 
     ``reasons``: why its rows may have changed. ``columns``: changes of its columns that left all rows as they are; the

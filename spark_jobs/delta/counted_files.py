@@ -162,11 +162,8 @@ class CountedFiles:
         rows = actions.filter(pc.or_kleene(wanted, pc.is_null(last))).to_pylist()
         return tuple(sorted(map(_listed_file, rows), key=lambda file: file.least.get(self.column) or 0))
 
-    def _greatest(self, file: DataFile) -> int | None:
-        return file.greatest.get(self.column)
-
     def _reaches(self, file: DataFile, number: int | None) -> bool:
-        last = self._greatest(file)
+        last = file.greatest.get(self.column)
         return number is None or last is None or last > number
 
 

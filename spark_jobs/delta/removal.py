@@ -63,7 +63,7 @@ def remove_empty_folders(path: Location) -> None:
                 Path(inner).rmdir()
     elif not files_below(path):
         with suppress(OSError):
-            _delete_whole(filesystem, folder)
+            filesystem.delete_dir(folder)
 
 
 def _file(name: str, info: fs.FileInfo) -> LakeFile:
@@ -84,8 +84,3 @@ def _below_local(folder: str) -> list[LakeFile]:
             stat = file.lstat()
             found.append(LakeFile(str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns // _NANOSECONDS))
     return found
-
-
-def _delete_whole(filesystem: fs.FileSystem, folder: str) -> None:
-    with suppress(FileNotFoundError):
-        filesystem.delete_dir(folder)

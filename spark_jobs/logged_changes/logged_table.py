@@ -73,11 +73,11 @@ class TableUntil:
         name = self.table.name
         for marker in reversed(self.markers):
             for counts in marker.relations:
-                if (counts.nspname, counts.relname) == (name.nspname, name.relname):
+                if counts.name == name:
                     return counts.relid
         if self._seen is not None:
             return self._seen.relid
-        changed = {QualifiedName(each.nspname, each.relname) for marker in self.markers for each in marker.relations}
+        changed = {each.name for marker in self.markers for each in marker.relations}
         known = ", ".join(map(str, sorted(changed)))
         raise ConfigurationError(
             f"the change log {self.table.log.path} knows no table {name}",

@@ -28,7 +28,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Position
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mask import why_masked_otherwise
-from spark_jobs.tables.another_table import another_table, is_of_another
+from spark_jobs.tables.catalogue_changes import another_table, is_of_another
 from spark_jobs.tables.understood_windows import unknown_messages, what_is_unknown
 
 # of messages that one piece holds. Decoded, they are about three times as large

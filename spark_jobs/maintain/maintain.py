@@ -24,14 +24,14 @@ from spark_jobs.delta.upkeep import CountedTable, Upkeep, keep_small
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import keep_cuts_small
 from spark_jobs.lake.latest_cut import show_in_latest_cut
-from spark_jobs.lake.messages_state import has_messages_table, messages_state
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
 from spark_jobs.lake.table_state import TableState, records_of
 from spark_jobs.lake.unrepresentable import keep_records_small
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.maintain.needed_windows import needed_windows
 from spark_jobs.postgres.write_guard import WriteGuard, write_guard
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
@@ -84,7 +84,7 @@ def maintain(
     began = time.monotonic()
     ledger = Ledger.required(pipeline.lake).reading(all_followed_names(pipeline), exactly=True)
     log, last, states = ledger.log, ledger.last, ledger.found
-    needed, errors = needed_windows(pipeline, ledger), _Errors()
+    needed, errors = _needed_windows(pipeline, ledger), _Errors()
     change_log = cuts = messages = unrepresentable = None
     done: dict[QualifiedName, TableKept | CdcError] = {}
     with write_guard(pipeline.source) as guard:
@@ -137,6 +137,41 @@ class _Errors:
             yield
         except CdcError as error:
             self.found.append(error)
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """Windows from ``ordinal`` on are needed. ``by`` names the table that is furthest behind; empty if only the last
+    window is needed."""
+
+    ordinal: int
+    by: str = ""
+
+
+def _needed_windows(pipeline: Pipeline, ledger: Ledger) -> _Needed:
+    """A table needs the marker of the window that it shows, and the windows after it. A table without a snapshot, or
+    that needs a new one, needs none, unless a snapshot is read in chunks now: then those since it was begun. A table
+    that cannot be read may need all."""
+    needs = [_Needed(ledger.last.ordinal), *(_Needed(0, f"{name}, which cannot be read") for name in ledger.errors)]
+    needs += [_Needed(state.ordinal, str(name)) for name, state in ledger.states.items() if not state.is_lost]
+    needs += [
+        _Needed(plan.first_window, f"{plan.name}, which is read in chunks") for plan in _goes_on(pipeline, ledger)
+    ]
+    if has_messages_table(pipeline):
+        messages = ledger.state_of(MESSAGES_NAME)
+        # a messages table that does not exist yet is built from everything in the change log
+        needs.append(_Needed(messages.ordinal if messages else 0, "the messages table"))
+    return min(needs, key=lambda need: need.ordinal)
+
+
+def _goes_on(pipeline: Pipeline, ledger: Ledger) -> Iterator[ReadPlan]:
+    """The snapshots in chunks that the next run reads on. The records of all others are removed."""
+    followed = all_followed_names(pipeline)
+    for plan in plans(pipeline.lake):
+        if plan.name in followed and plan.goes_on_from(ledger.states.get(plan.name)):
+            yield plan
+        elif plan.name not in ledger.errors:
+            ReadRecord(pipeline.lake, plan.name).remove()
 
 
 def _told(name: QualifiedName, done: TableKept | CdcError) -> TableMaintained:

@@ -154,7 +154,5 @@ def _differ(before: Fingerprint, after: Fingerprint) -> bool:
 def reasons_of(markers: Sequence[WindowMarker], relation: QualifiedName) -> str:
     """The reasons that these windows' looks give for the source table's changes."""
     looks = (marker.catalogue.changed for marker in markers if marker.catalogue is not None)
-    of_table = (
-        table for changed in looks for table in changed if QualifiedName(table.nspname, table.relname) == relation
-    )
+    of_table = (table for changed in looks for table in changed if table.name == relation)
     return "; ".join(dict.fromkeys(reason for table in of_table for reason in table.reasons))

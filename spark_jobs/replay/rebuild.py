@@ -22,8 +22,7 @@ from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build, BuiltAside
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.replay import followed_tables
-from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
+from spark_jobs.replay.replay import ReplayReport, TableReplayed, followed_tables
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.spark.errors import spark_errors

@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.table_replayed import ReplayReport, TableReplayed
 from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
 
+Outcome = Literal[
+    "applied", "nothing to apply", "already applied", "rebuilt", "in its snapshot", "not applied yet", "stopped"
+]
 
-def replay(
-    run: Run,
-    lo: Lsn,
-    hi: Lsn,
-    names: Sequence[QualifiedName] | None = None,
-) -> ReplayReport:
+
+@dataclass(frozen=True)
+class TableReplayed:
+    """``already_applied``: how many of the range's windows the table had before. ``applied``: how many this call added.
+
+    With outcome ``in its snapshot`` or ``not applied yet`` there was nothing to rebuild; with ``stopped`` there is an
+    ``error``. ``rebuilt_from``: the Delta version that the table was rebuilt from. ``changes``: those in all windows
+    that were applied, also before and after the range. ``delta_version`` is None if nothing was committed.
+    """
+
+    name: QualifiedName
+    outcome: Outcome
+    already_applied: int = 0
+    applied: int = 0
+    rebuilt_from: int | None = None
+    changes: ChangeCounts = NO_CHANGES
+    rows_written: int = 0
+    delta_version: int | None = None
+    error: CdcError | None = None
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """The windows ``first`` to ``last``, WAL [``lo``, ``hi``), that cover the range that was asked for."""
+
+    first: int
+    last: int
+    lo: Lsn
+    hi: Lsn
+    tables: tuple[TableReplayed, ...]
+    errors: tuple[CdcError, ...] = ()
+
+    @classmethod
+    def of(
+        cls, windows: Sequence[WindowMarker], tables: tuple[TableReplayed, ...], errors: tuple[CdcError, ...]
+    ) -> ReplayReport:
+        """``windows``: those that cover the range, at least one."""
+        first, last = windows[0], windows[-1]
+        return cls(first.ordinal, last.ordinal, first.window.lo, last.window.hi, tables, errors)
+
+
+def replay(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = None) -> ReplayReport:
     """Apply the windows that cover [lo, hi) to ``names`` (default: all followed tables), each from its own watermark.
 
     Windows before the range that a table lacks are applied first, as changes must be applied in order. A table that is

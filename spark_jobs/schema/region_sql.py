@@ -6,8 +6,13 @@ from collections.abc import Callable, Sequence
 
 from spark_jobs.schema.partition_bounds import LISTED_TYPES, Bound, BoundColumn, RangeEnd, Region
 
-_DATE, _TIMESTAMP, _TIMESTAMPTZ = 1082, 1114, 1184
-_INTEGERS = (20, 21, 23)
+# by the type's name in the lake; all others are text
+_OF_SPARK = {
+    **dict.fromkeys(("smallint", "int", "bigint"), "{}"),
+    "date": "DATE'{}'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'{}'",
+    "timestamp": "TIMESTAMP_LTZ'{}+00:00'",
+}
 _Terms = Callable[[BoundColumn], str]
 _Literal = Callable[[str, int], str]
 
@@ -53,18 +58,12 @@ def _beyond(bound: Bound, end: RangeEnd, operator: str, column: _Terms, literal:
 
 
 def _postgres_literal(value: str, typid: int) -> str:
-    text = value + "+00" if typid == _TIMESTAMPTZ else value
+    name, _ = LISTED_TYPES[typid]
+    text = value + "+00" if name == "timestamptz" else value
     # our sessions pin standard_conforming_strings
-    return "'" + text.replace("'", "''") + f"'::pg_catalog.{LISTED_TYPES[typid][0]}"
+    return "'" + text.replace("'", "''") + f"'::pg_catalog.{name}"
 
 
 def _spark_literal(value: str, typid: int) -> str:
-    if typid in _INTEGERS:
-        return value
-    if typid == _DATE:
-        return f"DATE'{value}'"
-    if typid == _TIMESTAMP:
-        return f"TIMESTAMP_NTZ'{value}'"
-    if typid == _TIMESTAMPTZ:
-        return f"TIMESTAMP_LTZ'{value}+00:00'"
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    _, name = LISTED_TYPES[typid]
+    return _OF_SPARK.get(name, "'{}'").format(value.replace("\\", "\\\\").replace("'", "\\'"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spark_jobs.change_log.window_marker import ChapterBreak, TableChanged, WindowMarker
+from spark_jobs.change_log.window_marker import ChapterBreak, RelationCounts, TableChanged, WindowMarker
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
@@ -73,6 +73,17 @@ def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str
     return SchemaChangeError.because(name, f"{'; '.join(reasons)} ({seen})")
 
 
+def is_of_another(counts: RelationCounts, name: QualifiedName, relid: int) -> bool:
+    """Whether these are changes of a table that has the name ``name``, and is not the one with this OID."""
+    return counts.relid != relid and counts.name == name
+
+
+def another_table(marker: WindowMarker, name: QualifiedName, *, hint: str) -> SchemaChangeError:
+    """The error for the first window with such changes. ``hint``: what helps who has asked."""
+    what = "is another table: it was dropped and re-created, or another was renamed to it"
+    return SchemaChangeError(f"{name} {what}, in window {marker.ordinal} ({marker.window})", hint=hint)
+
+
 def is_of_earlier_chapter(state: TableState, chapter: int) -> bool:
     """Whether the table grew from a snapshot of an earlier chapter than the one that begins with window ``chapter``."""
     return not state.is_lost and state.ordinal < chapter
@@ -87,8 +98,4 @@ def _broken_off(marker: WindowMarker, broke: ChapterBreak, state: TableState) ->
 
 def _changed(marker: WindowMarker, name: QualifiedName, relid: int | None) -> list[TableChanged]:
     changed = marker.catalogue.changed if marker.catalogue is not None else ()
-    return [
-        table
-        for table in changed
-        if table.relid == relid or (table.nspname, table.relname) == (name.nspname, name.relname)
-    ]
+    return [table for table in changed if table.relid == relid or table.name == name]

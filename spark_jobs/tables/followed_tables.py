@@ -118,7 +118,7 @@ def followed_since(checkpoint: WindowMarker | None, names: Sequence[QualifiedNam
     """For test_decoding: the window since which the log holds each source table's changes without interruption. For
     tables that are new, the window after ``checkpoint``."""
     followed = checkpoint.followed if checkpoint else ()
-    before = {QualifiedName(table.nspname, table.relname): table.since for table in followed}
+    before = {table.name: table.since for table in followed}
     following = checkpoint.ordinal + 1 if checkpoint else 1
     return {name: before.get(name, following) for name in names}
 

@@ -177,9 +177,7 @@ def concerns(marker: WindowMarker, state: TableState) -> bool:
     if marker.ordinal <= state.ordinal:
         return False
     name, relid = state.relation, state.relid
-    if any(
-        seen.relid == relid or (seen.nspname, seen.relname) == (name.nspname, name.relname) for seen in marker.relations
-    ):
+    if any(seen.relid == relid or seen.name == name for seen in marker.relations):
         return True
     return tells_of(marker, name, relid) or is_annotated(marker, relid) or bool(unknown_messages(marker, name, relid))
 

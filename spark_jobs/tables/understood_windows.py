@@ -13,10 +13,7 @@ from spark_jobs.qualified_name import QualifiedName
 
 def unknown_messages(marker: WindowMarker, name: QualifiedName, relid: int | None) -> tuple[UnknownMessage, ...]:
     """The messages of the window that may be about the table, by its OID or its name."""
-    relids = {
-        counts.relid for counts in marker.relations if (counts.nspname, counts.relname) == (name.nspname, name.relname)
-    }
-    relids |= {relid} if relid is not None else set()
+    relids = {relid, *(counts.relid for counts in marker.relations if counts.name == name)} - {None}
     return tuple(message for message in marker.unknown if not message.relids or relids & set(message.relids))
 
 

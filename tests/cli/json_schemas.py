@@ -40,7 +40,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import RecoverReport
 from spark_jobs.replay.as_of import TableAsOf
 from spark_jobs.replay.consistent_cut import ConsistentCut
-from spark_jobs.replay.table_replayed import ReplayReport
+from spark_jobs.replay.replay import ReplayReport
 from spark_jobs.status import PipelineStatus
 from spark_jobs.sync import SyncReport
 from spark_jobs.verify.table_verified import VerifyReport

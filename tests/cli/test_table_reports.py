@@ -44,7 +44,7 @@ def test_a_change_of_mode_says_since_when_the_past_is_known() -> None:
     changed = ModeChanged(ORDERS, "mirror", "history", Lsn(0x19A2F08), windows=3)
     failed = ModeChanged(ITEMS, "mirror", "append", error=LakeError("no space"))
     marked = ModeChanged(ITEMS, "mirror", "mirror", commit_columns=("_commit_lsn", "_commit_time"))
-    assert modes_changed([changed, failed, marked]).plain.splitlines() == [
+    assert shown(modes_changed([changed, failed, marked]) or "").splitlines() == [
         "mode of public.orders: mirror to history, rebuilt from the change log, known since 0/19A2F08",
         "mode of public.items: stopped",
         "mode of public.items: mirror with _commit_lsn and _commit_time, rebuilt from its own rows",
