@@ -117,6 +117,7 @@ def two_orphans(shop: Shop) -> list[Gate]:
     return gates
 
 
+@pytest.mark.nightly  # by day writers are held in this session: test_orphans
 def test_orphans_that_end_after_the_next_run(shop: Shop) -> None:
     gates = two_orphans(shop)
     shop.change(3)

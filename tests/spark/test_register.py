@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.spark.session_conf import INTERPRETED
 from tests.cli.command import configured
 from tests.fixtures.servers import Database
 
@@ -32,7 +33,7 @@ def test_names_appear_follow_a_rename_and_survive_recover(
         'CREATE TABLE "odd table" (id int PRIMARY KEY)',
         "CREATE TABLE taken (id int PRIMARY KEY)",
     )
-    config = {name: value.format(folder=tmp_path) for name, value in HIVE.items()}
+    config = INTERPRETED | {name: value.format(folder=tmp_path) for name, value in HIVE.items()}
     command = configured(
         tmp_path,
         database.dsn,

@@ -38,29 +38,35 @@ def shop(spark: SparkSession, database: Database, tmp_path: Path) -> Followed:
         "INSERT INTO orders SELECT g, 'new' FROM generate_series(1, 50) g",
         "INSERT INTO items SELECT g, l, 'sku' FROM generate_series(1, 50) g, generate_series(1, 2) l",
     )
-    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items", engine="spark")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.items")
     return Followed(spark, database, pipeline, (QualifiedName("public", "orders"), QualifiedName("public", "items")))
 
 
-def test_the_first_sync_makes_everything_and_the_next_ones_follow(shop: Followed) -> None:
-    first = synced(shop)
+@pytest.fixture
+def by_spark(shop: Followed) -> Followed:
+    """The same where Spark writes everything, which takes several times as long."""
+    return replace(shop, pipeline=replace(shop.pipeline, merge_engine="spark"))
+
+
+def test_the_first_sync_makes_everything_and_the_next_ones_follow(by_spark: Followed) -> None:
+    first = synced(by_spark)
     assert [(taken.name.relname, taken.rows) for taken in first.snapshots] == [("orders", 50), ("items", 100)]
-    shop.assert_equal()
-    shop.database.execute("DELETE FROM orders WHERE id < 10", "UPDATE items SET sku = 'other' WHERE line = 2")
-    second = synced(shop)
+    by_spark.assert_equal()
+    by_spark.database.execute("DELETE FROM orders WHERE id < 10", "UPDATE items SET sku = 'other' WHERE line = 2")
+    second = synced(by_spark)
     assert second.snapshots == ()
     assert {table.name.relname: table.outcome for table in second.tables} == {"orders": "applied", "items": "applied"}
-    shop.assert_equal()
+    by_spark.assert_equal()
 
 
-def test_a_backlog_of_many_windows_is_one_commit_per_table(shop: Followed) -> None:
-    synced(shop)
-    many = replace(shop.pipeline, windows=WindowLimits(max_bytes=4096, max_per_run=1000))
-    shop.database.execute(*(f"UPDATE orders SET status = 'step {step}'" for step in range(10)))
-    report = sync(many, lambda: shop.spark)
+def test_a_backlog_of_many_windows_is_one_commit_per_table(by_spark: Followed) -> None:
+    synced(by_spark)
+    many = replace(by_spark.pipeline, windows=WindowLimits(max_bytes=4096, max_per_run=1000))
+    by_spark.database.execute(*(f"UPDATE orders SET status = 'step {step}'" for step in range(10)))
+    report = sync(many, lambda: by_spark.spark)
     assert len(report.windows) > 10
     assert [table.delta_version for table in report.tables if table.name.relname == "orders"] == [1]
-    shop.assert_equal()
+    by_spark.assert_equal()
 
 
 def test_runs_of_few_windows_catch_up_all_the_same(shop: Followed) -> None:
@@ -73,12 +79,12 @@ def test_runs_of_few_windows_catch_up_all_the_same(shop: Followed) -> None:
     shop.assert_equal()
 
 
-def test_nothing_new_needs_no_spark_and_makes_no_commit(shop: Followed) -> None:
-    synced(shop)
-    before = latest_cut(shop.pipeline.lake)
-    report = sync(shop.pipeline, no_spark)
+def test_nothing_new_needs_no_spark_and_makes_no_commit(by_spark: Followed) -> None:
+    synced(by_spark)
+    before = latest_cut(by_spark.pipeline.lake)
+    report = sync(by_spark.pipeline, no_spark)
     assert {table.outcome for table in report.tables} == {"nothing to apply"}
-    after = latest_cut(shop.pipeline.lake)
+    after = latest_cut(by_spark.pipeline.lake)
     assert before is not None
     assert after is not None
     assert after.tables == before.tables
@@ -221,13 +227,13 @@ def test_another_table_under_the_name_stops_it(shop: Followed, ddl: str, told: s
     assert told in str(error)
 
 
-def test_a_table_whose_delta_log_is_damaged_stops_alone(shop: Followed) -> None:
-    synced(shop)
-    log = Path(shop.pipeline.lake.table(shop.names[0]), "_delta_log")
+def test_a_table_whose_delta_log_is_damaged_stops_alone(by_spark: Followed) -> None:
+    synced(by_spark)
+    log = Path(by_spark.pipeline.lake.table(by_spark.names[0]), "_delta_log")
     for commit in log.glob("*.json"):
         commit.write_bytes(b'{"txn"')
-    shop.database.execute("UPDATE orders SET status = 'x'", "UPDATE items SET sku = 'x'")
-    report = sync(shop.pipeline, lambda: shop.spark)
+    by_spark.database.execute("UPDATE orders SET status = 'x'", "UPDATE items SET sku = 'x'")
+    report = sync(by_spark.pipeline, lambda: by_spark.spark)
     outcomes = {table.name.relname: table.outcome for table in report.tables}
     assert outcomes == {"orders": "stopped", "items": "applied"}
     (error,) = report.errors
