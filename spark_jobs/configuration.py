@@ -19,7 +19,7 @@ from spark_jobs.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, UNREPRE
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage
 from spark_jobs.table_mask import SALT_VARIABLE, TableMask
-from spark_jobs.table_mode import CommitColumn, Form, Mode
+from spark_jobs.table_mode import CommitColumn, Form, Mode, holds_changes
 from spark_jobs.table_pattern import TablePattern
 from spark_jobs.time_partitions import Periods
 from spark_jobs.write_limits import WriteLimits
@@ -254,7 +254,10 @@ class Table:
     columns of a unique index that identify its rows, if the source has no key but sends whole rows. ``options``: of
     single columns. ``mask``: the columns whose values are replaced by hashes. ``on_schema_change``: None if the
     pipeline's holds. ``metadata_columns``: those that say of each row which commit last wrote it. ``shows``: the source
-    table, where that has another name."""
+    table, where that has another name. ``begins_empty``: its snapshots read no rows of the source.
+
+    Raises ConfigurationError for a table that begins empty in a mode other than ``append``.
+    """
 
     name: QualifiedName
     mode: Mode = "mirror"
@@ -265,6 +268,14 @@ class Table:
     on_schema_change: SchemaPolicy | None = None
     metadata_columns: tuple[CommitColumn, ...] = ()
     shows: QualifiedName | None = None
+    begins_empty: bool = False
+
+    def __post_init__(self) -> None:
+        if self.begins_empty and not holds_changes(self.mode):
+            raise ConfigurationError(
+                f"tables: {self.name}: snapshot: none leaves out the rows that mode {self.mode} would have to show",
+                hint="with snapshot: none write mode: append",
+            )
 
     @property
     def relation(self) -> QualifiedName:

@@ -114,7 +114,7 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     return DryRun(
         broken,
         creates,
-        tuple(_to_take(name, reason, sizes.get(name), pace) for name, reason in reasons.items()),
+        tuple(_to_take(pipeline, name, reason, sizes.get(name), pace) for name, reason in reasons.items()),
         tuple(_to_follow(pipeline, name, found) for name, found in changes.items() if name not in {*reasons, *stopped}),
         lag_bytes=status.log.lag_bytes if status.log else None,
         restart_bytes=status.slot.restart_bytes if status.slot else None,
@@ -169,7 +169,11 @@ def _pace(connection: Connection, sizes: Mapping[QualifiedName, TableSize]) -> f
     return read_pace(connection, largest.largest_part) if largest is not None else None
 
 
-def _to_take(name: QualifiedName, reason: str, size: TableSize | None, pace: float | None) -> SnapshotToTake:
+def _to_take(
+    pipeline: Pipeline, name: QualifiedName, reason: str, size: TableSize | None, pace: float | None
+) -> SnapshotToTake:
+    if pipeline.table(name).begins_empty:
+        return SnapshotToTake(name, f"{reason}; it begins empty", 0, 0, 0)
     if size is None:
         return SnapshotToTake(name, reason, None, None, None)
     return SnapshotToTake(name, reason, size.bytes, size.rows, size.bytes / pace if pace else None)

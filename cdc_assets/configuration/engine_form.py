@@ -140,6 +140,7 @@ def _tables_of(model: TableModel, policy: SchemaPolicy) -> tuple[Table, ...]:
             own,
             tuple(model.metadata_columns),
             shows=each.relation if each.relation != each.qualified_name else None,
+            begins_empty=model.snapshot == "none",
         )
         for each in model.in_modes()
     )

@@ -130,6 +130,11 @@ class TableDefaultsModel(StrictModel):
         " always has both.",
         examples=[["_commit_time", "_commit_lsn"]],
     )
+    snapshot: Literal["all", "none"] = Field(
+        default="all",
+        description="Which rows of the source a snapshot reads. none, in mode append: the table has only the changes"
+        " from its first sync on.",
+    )
     layout: LayoutModel | None = Field(
         default=None,
         description="How the table's data files are arranged, and its further properties of Delta. Default: as Delta"

@@ -14,6 +14,8 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mode import CommitColumn, Form, Mode, keeps_past
 
+_EMPTY = "empty"
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -21,7 +23,8 @@ class Generation:
     that its publications leave out, so it may hold a row whose key is inserted again. ``mode``, ``types``: those that
     it was written with; the configuration may have others by now. ``mask``: the word of the masks that its hashes were
     made with (``TableMask.word``), empty if no column is masked. ``commit_columns``: those that its rows have, beside
-    the columns of the mode. ``shows``: the source table, where that has another name than the lake's."""
+    the columns of the mode. ``shows``: the source table, where that has another name than the lake's. ``is_empty``: the
+    snapshot has no rows of the source (``Table.begins_empty``)."""
 
     snapshot_lsn: Lsn
     word: str = ""
@@ -31,25 +34,34 @@ class Generation:
     mask: str = ""
     commit_columns: tuple[CommitColumn, ...] = ()
     shows: QualifiedName | None = None
+    is_empty: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Generation:
         """The inverse of ``str``. Raises ValueError, also for what a later version may have added."""
-        lsn, word, missing, mode, types, mask, of_commit, shows, *unknown = [*text.split("-"), *[""] * 7]
+        lsn, word, missing, mode, types, mask, of_commit, shows, empty, *unknown = [*text.split("-"), *[""] * 8]
         known = next((known for known in get_args(Mode) if known == (mode or "mirror")), None)
         columns = tuple(column for column in get_args(CommitColumn) if column in of_commit.split("+"))
-        if known is None or any(unknown) or "+".join(columns) != of_commit or (shows and shows.count("/") != 1):
+        if (
+            known is None
+            or any(unknown)
+            or empty not in ("", _EMPTY)
+            or "+".join(columns) != of_commit
+            or (shows and shows.count("/") != 1)
+        ):
             raise ValueError(f"unknown generation {text}")
         operations = tuple(missing.split("+")) if missing else ()
         relation = QualifiedName.of_path(shows) if shows else None
-        return cls(Lsn(int(lsn, 16)), word, operations, known, ChosenTypes.from_word(types), mask, columns, relation)
+        chosen = ChosenTypes.from_word(types)
+        return cls(Lsn(int(lsn, 16)), word, operations, known, chosen, mask, columns, relation, empty == _EMPTY)
 
     def __str__(self) -> str:
         """The parts joined by hyphens, the LSN as 16 hexadecimal digits; empty ones at the end are left out."""
         mode = self.mode if keeps_past(self.mode) else ""
         missing, of_commit = "+".join(self.missing_operations), "+".join(self.commit_columns)
         shows = self.shows.path.replace("-", "%2D") if self.shows else ""
-        parts = (self.snapshot_lsn.key, self.word, missing, mode, self.types.word, self.mask, of_commit, shows)
+        empty = _EMPTY if self.is_empty else ""
+        parts = (self.snapshot_lsn.key, self.word, missing, mode, self.types.word, self.mask, of_commit, shows, empty)
         return "-".join(parts).rstrip("-")
 
     @property

@@ -132,15 +132,15 @@ def _locked_and_changed(run: Run, name: QualifiedName) -> ModeChanged | None:
 
 
 def _changed(run: Run, state: TableState) -> ModeChanged:
-    pipeline, spark = run.pipeline, run.spark()
+    pipeline = run.pipeline
     landed, form = LandedWindows.of(pipeline), pipeline.form_of(state.name)
     if form.mode == state.mode:
         other = same_mode(pipeline.lake, landed, state, form)
     else:
-        other = other_mode(spark, pipeline.lake, landed, state, form)
+        other = other_mode(run.spark, pipeline.lake, landed, state, form)
         _require_key(pipeline, landed, other.base, state, form.mode)
     base = other.base.state
-    columns = column_numbers(spark, pipeline.lake.table(state.name))
+    columns = column_numbers(run.spark(), pipeline.lake.table(state.name))
     ahead = landed.after(base.ordinal, state.ordinal)
     build = Build(run, landed, base, ahead, other_form=other, columns=columns)
     build.check()

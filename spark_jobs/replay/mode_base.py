@@ -6,7 +6,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +18,10 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.other_mode import OtherForm, source_rows
 from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mode import Form, keeps_past
 from spark_jobs.writers.delta_table import is_readable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def same_mode(lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
@@ -36,7 +33,7 @@ def same_mode(lake: Lake, landed: LandedWindows, state: TableState, form: Form) 
     return OtherForm(form, base, _moment(landed, base))
 
 
-def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
+def other_mode(spark: SparkProvider, lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
     """The base for ``form``: the oldest readable version that grew from the snapshot of ``state``, as it gives the
     longest past. For ``mirror``, which has no past, the newest.
 
@@ -49,7 +46,7 @@ def other_mode(spark: SparkSession, lake: Lake, landed: LandedWindows, state: Ta
 
     def can_be_read(index: int) -> bool:
         unreadable = spark_errors(f"{state.name} cannot be read", name=state.name, path=path)
-        with unreadable, isolated_session(spark, {}) as own:
+        with unreadable, isolated_session(spark(), {}) as own:
             return is_readable(own, path, found[index].state.version)
 
     # VACUUM makes older versions unreadable first

@@ -46,6 +46,6 @@ def source_rows(past: PastState) -> str | None:
     """The SQL condition for the source's rows in a past version of a table; None if it does not show them."""
     if not holds_changes(past.state.mode):
         return live_rows(past.state.mode)
-    if not past.is_snapshot:
+    if not past.is_snapshot or past.state.generation.is_empty:
         return None
     return f"`{CHANGE.name}` = 'snapshot' AND `{COMMIT_LSN.name}` = {int(past.state.snapshot_lsn)}"

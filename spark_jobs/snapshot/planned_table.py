@@ -139,7 +139,7 @@ class PlannedTable:
             return error
 
     def _read(self) -> TableRead:
-        ranges = self.seen.ranges.get(self.name, ())
+        ranges = () if self._begins_empty else self.seen.ranges.get(self.name, ())
         if (there := self.seen.there.get(self.name)) and there.fault:
             raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
@@ -151,6 +151,10 @@ class PlannedTable:
         if facts and (fault := mode_fault(facts, sent, self.form) or option_fault(facts, sent, options, self.mode)):
             raise fault.error
         return read
+
+    @property
+    def _begins_empty(self) -> bool:
+        return self.work.pipeline.table(self.name).begins_empty
 
     @property
     def _described(self) -> RelationFacts | None:
@@ -272,7 +276,15 @@ class PlannedTable:
         word = seen.word if (seen := self.seen.fingerprints.get(self.name)) is not None else ""
         missing = self.sent.missing_operations if self.sent is not None else ()
         shows = self.work.pipeline.table(self.name).shows
-        generation = Generation(self.exported.lsn, word, tuple(missing), types=self.types, mask=self.mask, shows=shows)
+        generation = Generation(
+            self.exported.lsn,
+            word,
+            tuple(missing),
+            types=self.types,
+            mask=self.mask,
+            shows=shows,
+            is_empty=self._begins_empty,
+        )
         return Provenance(
             *self.work.checkpoint.identity.stream,
             generation.in_form(self.form),

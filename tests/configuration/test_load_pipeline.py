@@ -238,6 +238,12 @@ def test_least_file(file: Path) -> None:
             (ORDERS, Table(ITEMS, metadata_columns=("_commit_time", "_commit_lsn"))),
         ),
         (
+            "mode: mirror",
+            "mode: append\n      snapshot: none",
+            "tables",
+            (ORDERS, Table(ITEMS, "append", begins_empty=True)),
+        ),
+        (
             "spark: {}",
             "defaults: {metadata_columns: [_commit_time]}",
             "tables",

@@ -43,6 +43,10 @@ def test_a_further_table_of_a_source_table_names_that_one() -> None:
     assert str(generation) == "0000000000000100---history----public/a%2Db"
 
 
+def test_an_empty_one_says_so_last() -> None:
+    assert str(Generation(Lsn(0x100), mode="append", is_empty=True)) == "0000000000000100---append-----empty"
+
+
 def test_commit_columns_follow_the_mask() -> None:
     generation = Generation(Lsn(0x100)).in_form(Form("mirror", ("_commit_lsn", "_commit_time")))
     assert str(generation) == "0000000000000100------_commit_lsn+_commit_time"
@@ -58,6 +62,7 @@ def test_commit_columns_follow_the_mask() -> None:
         "0000000000000100-0a1b-----more",
         "0000000000000100-------x",
         "0000000000000100-------public/orders-x",
+        "0000000000000100--------empty-x",
     ],
 )
 def test_what_a_later_version_wrote_is_refused(text: str) -> None:

@@ -77,7 +77,8 @@ def large_tables(wanted: WantedSnapshots) -> tuple[QualifiedName, ...]:
         return ()
     with connected(pipeline.source.dsn) as connection:
         sizes = pipeline.by_name(wanted.names, table_sizes(connection, pipeline.relations(wanted.names)))
-    return tuple(name for name in wanted.names if name in sizes and sizes[name].bytes > pipeline.snapshot.chunk_bytes)
+    read = [name for name in wanted.names if name in sizes and not pipeline.table(name).begins_empty]
+    return tuple(name for name in read if sizes[name].bytes > pipeline.snapshot.chunk_bytes)
 
 
 def chunked_tables(
